@@ -1,0 +1,66 @@
+//! SHA-256 digests, as versions, revisions and names of files use them.
+
+use std::{fmt, sync::Arc};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest in hexadecimal: equal content has an equal digest on every stream, restart and replica.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Digest(Arc<str>);
+
+impl Digest {
+    /// The digest of some bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(hex::encode(Sha256::digest(bytes)).into())
+    }
+
+    /// The digest of several parts. Each counts with its size, so that moving bytes between parts changes it.
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hex::encode(hash.finalize()).into())
+    }
+
+    /// All 64 digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first digits, enough to tell digests apart by eye.
+    pub fn short(&self) -> &str {
+        self.0.get(..12).unwrap_or(&self.0)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.short())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_the_sha256_of_the_bytes() {
+        let expect = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").as_str(), expect);
+    }
+
+    #[test]
+    fn tells_apart_how_bytes_are_divided_into_parts() {
+        let digest = |parts: [&str; 2]| Digest::of_parts(parts.map(str::as_bytes));
+        assert_ne!(digest(["ab", "c"]), digest(["a", "bc"]));
+    }
+}

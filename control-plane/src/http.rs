@@ -1,0 +1,58 @@
+//! The HTTP face: status for people and scripts, and the filter's code by its digest.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::Serialize;
+
+use crate::{digest::Digest, fleet::NodeReport, serve::Hub};
+
+/// What is served over HTTP.
+pub fn router(hub: Arc<Hub>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/status", get(status))
+        .route("/filter/{file}", get(filter))
+        .with_state(hub)
+}
+
+/// All that the control plane knows, at a glance.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    /// The revision that nodes should run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<Digest>,
+    /// The digest of the filter that runs it.
+    filter: Digest,
+    /// Why the latest change was refused, if it was: a line an error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_change: Vec<String>,
+    nodes: Vec<NodeReport>,
+}
+
+async fn status(State(hub): State<Arc<Hub>>) -> Json<Status> {
+    let revision = hub.snapshots().borrow().as_ref().map(|snapshot| snapshot.revision().clone());
+    Json(Status {
+        revision,
+        filter: hub.code().digest().clone(),
+        refused_change: hub.refused_change(),
+        nodes: hub.fleet().report(),
+    })
+}
+
+async fn filter(State(hub): State<Arc<Hub>>, Path(file): Path<String>) -> Response {
+    let digest = hub.code().digest();
+    if file.strip_suffix(".wasm").unwrap_or(&file) != digest.as_str() {
+        let message = format!("no filter of this digest: the one in force is {digest}\n");
+        return (StatusCode::NOT_FOUND, message).into_response();
+    }
+    let headers = [(header::CONTENT_TYPE, "application/wasm"), (header::CACHE_CONTROL, "public, immutable")];
+    (headers, hub.code().bytes().to_vec()).into_response()
+}

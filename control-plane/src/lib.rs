@@ -1,0 +1,22 @@
+//! The control plane: what users write becomes what Envoys run, and what Envoys say about it becomes status.
+//!
+//! The modules stand in the order in which a policy passes through them:
+//! [`source`] (YAML) → [`model`] → [`attach`] → [`lower`] (plan) → [`gate`] → [`revision`] → [`snapshot`] →
+//! [`xds`] (session → Envoy → ACK or NACK) → [`fleet`] (status). [`serve`] ties them together; [`http`] shows them.
+
+#![forbid(unsafe_code)]
+
+pub mod attach;
+pub mod cli;
+pub mod digest;
+pub mod fleet;
+pub mod gate;
+pub mod http;
+pub mod lower;
+pub mod model;
+pub mod pipeline;
+pub mod revision;
+pub mod serve;
+pub mod snapshot;
+pub mod source;
+pub mod xds;

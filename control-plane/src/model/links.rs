@@ -1,0 +1,301 @@
+//! What concerns several resources: names that must be unique, and references. It sees only resources that are well
+//! formed themselves; a RoutePolicy's route may be declared by no Gateway, because Envoy can have its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    net::SocketAddr,
+};
+
+use super::{Bundle, Diagnostic, Gateway, Resource, diagnostic::quote, nearest::suggestion};
+
+/// The names of the services of a bundle, also of those that are wrong otherwise.
+#[derive(Default)]
+pub(super) struct ServiceNames {
+    names: BTreeSet<String>,
+    /// Something could not be read that may have been a service.
+    incomplete: bool,
+}
+
+impl ServiceNames {
+    pub(super) fn add(&mut self, name: &str) {
+        self.names.insert(name.to_owned());
+    }
+
+    /// Notes that there may be services whose names are not known.
+    pub(super) fn unknown(&mut self) {
+        self.incomplete = true;
+    }
+}
+
+/// Sorts the bundle by name, drops resources that are there already, and reports all that does not fit together.
+pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    found.extend(sort_unique(&mut bundle.gateways));
+    found.extend(sort_unique(&mut bundle.services));
+    found.extend(sort_unique(&mut bundle.consumers));
+    found.extend(sort_unique(&mut bundle.route_policies));
+    found.extend(routes(bundle));
+    found.extend(listener_names(bundle));
+    found.extend(listener_addresses(bundle));
+    found.extend(services_of_routes(bundle, services));
+    found.extend(api_keys(bundle));
+    found.extend(targets(bundle));
+    found
+}
+
+fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    resources.sort_by(|a, b| a.order().cmp(&b.order()));
+    resources.dedup_by(|second, first| {
+        let same = second.name == first.name;
+        if same {
+            let place = place(&first.diagnose("metadata.name", ""));
+            found.push(second.diagnose("metadata.name", format!("{} is already declared ({place})", second.label())));
+        }
+        same
+    });
+    found
+}
+
+fn routes(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = gateway_items(bundle, "routes", "name", |gateway| {
+        gateway.spec.routes.iter().map(|route| route.name.as_str()).collect()
+    });
+    collisions(claims, |name, first| format!("route {} is already declared by {}", quote(name), owner(first)))
+}
+
+fn listener_names(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = gateway_items(bundle, "listeners", "name", |gateway| {
+        gateway.spec.listeners.iter().map(|listener| (gateway.name.as_str(), listener.name.as_str())).collect()
+    });
+    collisions(claims, |(_, name), first| format!("listener {} is already declared ({})", quote(name), place(first)))
+}
+
+fn listener_addresses(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = gateway_items(bundle, "listeners", "port", |gateway| {
+        gateway.spec.listeners.iter().map(|listener| SocketAddr::new(listener.address, listener.port)).collect()
+    });
+    collisions(claims, |address, first| format!("`{address}` is already used by {}", owner(first)))
+}
+
+fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnostic> {
+    if services.incomplete {
+        return Vec::new();
+    }
+    let claims = gateway_items(bundle, "routes", "service", |gateway| {
+        gateway.spec.routes.iter().map(|route| route.service.as_str()).collect()
+    });
+    let unknown = claims.into_iter().filter(|(service, _)| !services.names.contains(*service));
+    unknown
+        .map(|(service, at)| {
+            let near = suggestion(service, services.names.iter().map(String::as_str));
+            Diagnostic { message: format!("unknown service {}{near}", quote(service)), ..at }
+        })
+        .collect()
+}
+
+fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = bundle.consumers.iter().flat_map(|consumer| {
+        let keys = consumer.spec.api_keys.iter().enumerate();
+        keys.map(|(index, key)| (key.sha256, consumer.diagnose(&format!("spec.apiKeys[{index}]"), "")))
+    });
+    collisions(claims.collect(), |_, first| format!("this API key is already that of {}", owner(first)))
+}
+
+/// Merging the chains of several policies comes later.
+fn targets(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = bundle
+        .route_policies
+        .iter()
+        .map(|policy| (policy.spec.target_ref.name.as_str(), policy.diagnose("spec.targetRef.name", "")));
+    collisions(claims.collect(), |route, first| format!("route {} already has {}", quote(route), owner(first)))
+}
+
+/// What each item of a list of each gateway claims, and where: at `spec.<list>[<index>].<field>`.
+fn gateway_items<'b, K>(
+    bundle: &'b Bundle,
+    list: &str,
+    field: &str,
+    keys: impl Fn(&'b Resource<Gateway>) -> Vec<K>,
+) -> Vec<(K, Diagnostic)> {
+    let mut claims = Vec::new();
+    for gateway in &bundle.gateways {
+        for (index, key) in keys(gateway).into_iter().enumerate() {
+            claims.push((key, gateway.diagnose(&format!("spec.{list}[{index}].{field}"), "")));
+        }
+    }
+    claims
+}
+
+/// An error for each claim but the first, by file and line, to one key. The message is made of the first.
+fn collisions<K: Ord>(
+    mut claims: Vec<(K, Diagnostic)>,
+    message: impl Fn(&K, &Diagnostic) -> String,
+) -> Vec<Diagnostic> {
+    claims.sort_by(|(_, a), (_, b)| a.cmp(b));
+    let mut firsts = BTreeMap::new();
+    let mut found = Vec::new();
+    for (key, claim) in claims {
+        match firsts.entry(key) {
+            Entry::Vacant(entry) => drop(entry.insert(claim)),
+            Entry::Occupied(entry) => {
+                found.push(Diagnostic { message: message(entry.key(), entry.get()), ..claim });
+            }
+        }
+    }
+    found
+}
+
+fn owner(first: &Diagnostic) -> String {
+    format!("{} ({})", first.resource.as_deref().unwrap_or_default(), place(first))
+}
+
+fn place(first: &Diagnostic) -> String {
+    format!("{}:{}", first.file, first.line)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{File, read};
+
+    /// The files are called `0`, `1`, and so on.
+    fn check(files: &[&str], expect: &[&str]) {
+        let named = files.iter().enumerate();
+        let files: Vec<_> =
+            named.map(|(index, text)| File { name: index.to_string(), bytes: text.as_bytes().to_vec() }).collect();
+        let errors = read(&files).err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert_eq!(errors.lines().collect::<Vec<_>>(), expect);
+    }
+
+    fn document(kind: &str, name: &str, spec: &str) -> String {
+        format!("---\napiVersion: postern/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+    }
+
+    fn service(name: &str) -> String {
+        document("Service", name, "{endpoints: [{address: 127.0.0.1, port: 80}]}")
+    }
+
+    fn gateway(name: &str, port: u16, route: &str, service: &str) -> String {
+        let listeners = format!("[{{name: http, port: {port}}}]");
+        document(
+            "Gateway",
+            name,
+            &format!("{{listeners: {listeners}, routes: [{{name: {route}, service: {service}}}]}}"),
+        )
+    }
+
+    fn policy(name: &str, route: &str) -> String {
+        let target = format!("{{kind: HTTPRoute, name: {route}}}");
+        document("RoutePolicy", name, &format!("{{targetRef: {target}, request: [{{policy: headers}}]}}"))
+    }
+
+    #[test]
+    fn refuses_a_second_resource_of_one_kind_and_name() {
+        check(
+            &[&service("a"), &format!("{}{}", service("b"), service("a"))],
+            &["1:9:18: Service `a`: metadata.name: Service `a` is already declared (0:4)"],
+        );
+        check(&[&service("a"), &gateway("a", 80, "r", "a")], &[]);
+    }
+
+    #[test]
+    fn reports_a_copied_resource_once() {
+        let gateway = gateway("edge", 80, "r", "a");
+        check(
+            &[&service("a"), &gateway, &gateway],
+            &["2:4:18: Gateway `edge`: metadata.name: Gateway `edge` is already declared (1:4)"],
+        );
+    }
+
+    #[test]
+    fn refuses_a_second_route_of_one_name_in_any_gateway() {
+        check(
+            &[&service("s"), &gateway("z", 80, "users", "s"), &gateway("a", 81, "users", "s")],
+            &["2:5:61: Gateway `a`: spec.routes[0].name: route `users` is already declared by Gateway `z` (1:5)"],
+        );
+    }
+
+    #[test]
+    fn refuses_a_second_listener_of_one_name_in_a_gateway() {
+        let gateway = document(
+            "Gateway",
+            "edge",
+            "{listeners: [{name: a, port: 80},\n {name: a, port: 81}], routes: [{name: r, service: s}]}",
+        );
+        check(
+            &[&service("s"), &gateway],
+            &["1:6:9: Gateway `edge`: spec.listeners[1].name: listener `a` is already declared (1:5)"],
+        );
+        let other = self::gateway("other", 90, "r", "s");
+        check(&[&service("s"), &self::gateway("edge", 80, "q", "s"), &other], &[]);
+    }
+
+    #[test]
+    fn refuses_a_second_listener_of_one_address() {
+        let other = document(
+            "Gateway",
+            "other",
+            "{listeners: [{name: x, address: 127.0.0.1, port: 80}, {name: y, address: '::1', port: 80}],\n \
+             routes: [{name: r2, service: s}]}",
+        );
+        check(
+            &[&service("s"), &gateway("edge", 80, "r1", "s"), &other],
+            &[
+                "2:5:56: Gateway `other`: spec.listeners[0].port: `127.0.0.1:80` is already used by Gateway `edge` (1:5)",
+            ],
+        );
+    }
+
+    #[test]
+    fn refuses_a_route_to_a_service_that_does_not_exist() {
+        let place = "1:5:73: Gateway `edge`: spec.routes[0].service";
+        let near = format!("{place}: unknown service `usres`: did you mean `users`?");
+        check(&[&service("users"), &gateway("edge", 80, "r", "usres")], &[&near]);
+        let far = format!("{place}: unknown service `orders`");
+        check(&[&service("users"), &gateway("edge", 80, "r", "orders")], &[&far]);
+    }
+
+    #[test]
+    fn takes_a_service_that_is_wrong_otherwise_as_declared() {
+        check(
+            &[&document("Service", "users", "{endpoints: []}"), &gateway("edge", 80, "r", "users")],
+            &["0:5:19: Service `users`: spec.endpoints: expected at least 1 item, found 0"],
+        );
+    }
+
+    #[test]
+    fn misses_no_service_while_something_could_not_be_read() {
+        check(
+            &["{", &gateway("edge", 80, "r", "users")],
+            &["0:2:1: not valid YAML: while parsing a node, did not find expected node content"],
+        );
+        let mistyped = service("users").replace("kind: Service", "kind: Servce");
+        check(
+            &[&mistyped, &gateway("edge", 80, "r", "users")],
+            &["0:3:7: kind: unknown kind `Servce`: did you mean `Service`?"],
+        );
+    }
+
+    #[test]
+    fn refuses_an_api_key_of_two_consumers() {
+        let digest = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
+        let by_digest = document("Consumer", "bob", &format!("{{apiKeys: [{{key: b}}, {{sha256: {digest}}}]}}"));
+        check(
+            &[&document("Consumer", "alice", "{apiKeys: [{key: a}]}"), &by_digest],
+            &["1:5:28: Consumer `bob`: spec.apiKeys[1]: this API key is already that of Consumer `alice` (0:5)"],
+        );
+    }
+
+    #[test]
+    fn refuses_a_second_policy_for_one_route() {
+        check(
+            &[&policy("x", "users"), &policy("a", "users"), &policy("b", "orders")],
+            &["1:5:43: RoutePolicy `a`: spec.targetRef.name: route `users` already has RoutePolicy `x` (0:5)"],
+        );
+    }
+
+    #[test]
+    fn accepts_a_policy_for_a_route_that_no_gateway_declares() {
+        check(&[&policy("x", "elsewhere")], &[]);
+    }
+}

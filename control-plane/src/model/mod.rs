@@ -1,0 +1,232 @@
+//! YAML to model: what users write, checked and typed. Everything downstream takes these values as they are; nothing
+//! checks them again. It reads no files and knows nothing of plans, Envoy or xDS.
+//!
+//! A file becomes trees (`parse`, `build`, `tree`), a tree is checked against its kind's schema (`check`, `format`) and
+//! by its kind's own rules, becomes a typed [`Resource`] (`reading`), and all of them together are a [`Bundle`] once
+//! they fit each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+
+mod build;
+mod check;
+mod consumer;
+mod diagnostic;
+mod format;
+mod gateway;
+mod kinds;
+mod links;
+mod nearest;
+mod origin;
+mod parse;
+mod path;
+mod reading;
+mod route_policy;
+mod service;
+mod tree;
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::Deserialize;
+
+pub use self::{
+    consumer::{ApiKey, Consumer},
+    diagnostic::{Diagnostic, Diagnostics},
+    gateway::{Gateway, Listener, Match, PathMatch, Route},
+    kinds::{KindSchema, SCHEMAS},
+    route_policy::{RoutePolicy, Step, TargetKind, TargetRef},
+    service::{Address, Endpoint, Service},
+};
+use self::{origin::Origin, reading::Reading};
+
+/// A file with any number of documents.
+#[derive(Clone)]
+pub struct File {
+    /// What errors call it.
+    pub name: String,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for File {
+    /// Without the content: it can hold credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({:?}, {} bytes)", self.name, self.bytes.len())
+    }
+}
+
+/// One thing that a user declared.
+#[derive(Debug, Clone)]
+pub struct Resource<T> {
+    /// The name, unique among the resources of its kind.
+    pub name: String,
+    /// The user's own labels.
+    pub labels: BTreeMap<String, String>,
+    /// What was declared.
+    pub spec: T,
+    kind: &'static str,
+    origin: Origin,
+}
+
+impl<T> Resource<T> {
+    /// An error at a field such as `spec.routes[0].service`; at its nearest parent if the user left it out.
+    pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Diagnostic {
+        let at = self.origin.find(field);
+        Diagnostic {
+            file: self.origin.file().to_owned(),
+            line: at.line,
+            column: at.column,
+            resource: Some(self.label()),
+            field: (!field.is_empty()).then(|| field.to_owned()),
+            message: message.into(),
+        }
+    }
+
+    /// How errors name the resource: "Gateway `edge`".
+    pub fn label(&self) -> String {
+        format!("{} `{}`", self.kind, self.name)
+    }
+
+    /// What resources of one kind are sorted by: nothing in it depends on the order of files.
+    fn order(&self) -> impl Ord {
+        (&self.name, self.origin.file(), self.origin.start())
+    }
+}
+
+/// `metadata`, of every document.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// All resources that a user declared, each kind sorted by name: equal whatever the order of the files.
+#[derive(Debug, Clone, Default)]
+pub struct Bundle {
+    /// The gateways: no two have routes of one name, or listeners of one address.
+    pub gateways: Vec<Resource<Gateway>>,
+    /// The services, among them every one that a gateway names.
+    pub services: Vec<Resource<Service>>,
+    /// The consumers: no two have the same key.
+    pub consumers: Vec<Resource<Consumer>>,
+    /// The policies of routes: no two are for the same route.
+    pub route_policies: Vec<Resource<RoutePolicy>>,
+}
+
+/// Reads all files as one bundle, or says everything that is wrong with them.
+pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
+    let mut reading = Reading::default();
+    for file in files {
+        reading.file(file);
+    }
+    reading.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> File {
+        File { name: name.to_owned(), bytes: text.as_bytes().to_vec() }
+    }
+
+    fn files() -> Vec<File> {
+        let head = "apiVersion: postern/v1\nkind:";
+        let endpoints = "spec: {endpoints: [{address: 127.0.0.1, port: 9000}]}";
+        vec![
+            file(
+                "gateway.yaml",
+                &format!(
+                    "{head} Gateway\nmetadata: {{name: edge, labels: {{team: a}}}}\nspec:\n  listeners: [{{name: http, \
+                     port: 80}}]\n  routes:\n    - {{name: users, service: users}}\n    - {{name: orders, service: orders}}\n"
+                ),
+            ),
+            file("users.yaml", &format!("{head} Service\nmetadata: {{name: users}}\n{endpoints}\n")),
+            file("orders.yaml", &format!("{head} Service\nmetadata: {{name: orders}}\n{endpoints}\n")),
+            file(
+                "people.yaml",
+                &format!(
+                    "{head} Consumer\nmetadata: {{name: bob}}\nspec: {{apiKeys: [{{key: b}}]}}\n---\n\
+                     {head} Consumer\nmetadata: {{name: alice}}\nspec: {{apiKeys: [{{key: a}}]}}\n"
+                ),
+            ),
+            file(
+                "policy.yaml",
+                &format!(
+                    "{head} RoutePolicy\nmetadata: {{name: p}}\nspec:\n  targetRef: {{kind: HTTPRoute, name: users}}\n  \
+                     request: [{{policy: headers, params: {{set: {{x-b: c, x-a: d}}}}}}]\n"
+                ),
+            ),
+        ]
+    }
+
+    /// Every order of the items.
+    fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+        let mut found = vec![vec![]];
+        for item in items {
+            let longer =
+                |order: &Vec<T>, index| [&order[..index], std::slice::from_ref(item), &order[index..]].concat();
+            found = found.iter().flat_map(|order| (0..=order.len()).map(move |index| longer(order, index))).collect();
+        }
+        found
+    }
+
+    #[test]
+    fn reads_the_same_bundle_in_any_order_of_files() {
+        let expect = format!("{:?}", read(&files()).unwrap());
+        let orders = orders(&files());
+        assert_eq!(orders.len(), 120);
+        for order in orders {
+            assert_eq!(format!("{:?}", read(&order).unwrap()), expect);
+        }
+    }
+
+    #[test]
+    fn reports_the_same_errors_in_any_order_of_files() {
+        let mut files = files();
+        files[1] = file("users.yaml", "kind: Service\nmetadata: {name: users}\n");
+        files[2].name = "another-gateway.yaml".to_owned();
+        files[2].bytes = files[0].bytes.clone();
+        files.push(file("broken.yaml", "["));
+        let expect = read(&files).unwrap_err();
+        assert_eq!(
+            expect.to_string().lines().collect::<Vec<_>>(),
+            [
+                "broken.yaml:2:1: not valid YAML: while parsing a node, did not find expected node content",
+                "gateway.yaml:3:18: Gateway `edge`: metadata.name: Gateway `edge` is already declared (another-gateway.yaml:3)",
+                "users.yaml:1:1: Service `users`: apiVersion: missing required field `apiVersion`",
+                "users.yaml:1:1: Service `users`: spec: missing required field `spec`",
+            ]
+        );
+        for order in orders(&files) {
+            assert_eq!(read(&order).unwrap_err(), expect);
+        }
+    }
+
+    #[test]
+    fn sorts_resources_by_name() {
+        let bundle = read(&files()).unwrap();
+        let names: Vec<_> = bundle.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+        assert_eq!(names, ["alice", "bob"]);
+        assert_eq!(bundle.gateways[0].labels, BTreeMap::from([("team".to_owned(), "a".to_owned())]));
+    }
+
+    #[test]
+    fn reads_no_files_as_an_empty_bundle() {
+        assert!(read(&[]).unwrap().gateways.is_empty());
+        assert!(read(&[file("empty.yaml", "")]).unwrap().services.is_empty());
+    }
+
+    #[test]
+    fn diagnoses_a_field_of_a_resource() {
+        let bundle = read(&files()).unwrap();
+        let shown = bundle.gateways[0].diagnose("spec.routes[1].service", "no such service").to_string();
+        assert_eq!(shown, "gateway.yaml:8:31: Gateway `edge`: spec.routes[1].service: no such service");
+        let shown = bundle.gateways[0].diagnose("spec.listeners[0].address", "not free").to_string();
+        assert_eq!(shown, "gateway.yaml:5:15: Gateway `edge`: spec.listeners[0].address: not free");
+    }
+
+    #[test]
+    fn shows_no_content_of_a_file() {
+        assert_eq!(format!("{:?}", file("a.yaml", "secret")), r#"File("a.yaml", 6 bytes)"#);
+    }
+}

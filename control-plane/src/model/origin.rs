@@ -1,0 +1,125 @@
+//! Where a resource was written. Of its document only the places of fields are kept, never their values, so that no
+//! credential outlives the reading.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    path,
+    tree::{Node, Position, Value},
+};
+
+/// The file of a resource and the places of its fields.
+#[derive(Clone)]
+pub(super) struct Origin {
+    file: Arc<str>,
+    root: Place,
+}
+
+#[derive(Clone)]
+struct Place {
+    at: Position,
+    parts: Parts,
+}
+
+#[derive(Clone)]
+enum Parts {
+    None,
+    Items(Vec<Place>),
+    Fields(Vec<(String, Place)>),
+}
+
+impl Origin {
+    pub(super) fn new(file: Arc<str>, root: &Node) -> Self {
+        Self { file, root: Place::of(root) }
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Where the document starts.
+    pub(super) fn start(&self) -> Position {
+        self.root.at
+    }
+
+    /// Where the value of a field such as `spec.routes[0].service` starts, or else that of its nearest parent.
+    pub(super) fn find(&self, field: &str) -> Position {
+        let mut place = &self.root;
+        let mut rest = field;
+        while let Some((part, after)) = place.enter(rest) {
+            place = part;
+            rest = after;
+        }
+        place.at
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.root.at.line, self.root.at.column)
+    }
+}
+
+impl Place {
+    fn of(node: &Node) -> Self {
+        let parts = match &node.value {
+            Value::List(items) => Parts::Items(items.iter().map(Self::of).collect()),
+            Value::Map(entries) => {
+                Parts::Fields(entries.iter().map(|(key, node)| (key.name.clone(), Self::of(node))).collect())
+            }
+            _ => Parts::None,
+        };
+        Self { at: node.at, parts }
+    }
+
+    /// The part that a rendered path starts with, and the rest of the path.
+    fn enter<'p>(&self, path: &'p str) -> Option<(&Self, &'p str)> {
+        match &self.parts {
+            Parts::None => None,
+            Parts::Items(items) => {
+                let (index, rest) = path::split_item(path)?;
+                Some((items.get(index)?, rest))
+            }
+            Parts::Fields(fields) => {
+                fields.iter().find_map(|(name, place)| Some((place, path::after_field(path, name)?)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::parse::parse;
+
+    fn check(field: &str, expect: (usize, usize)) {
+        let file = b"spec:\n  routes:\n    - name: a\n      service: b\n    - name: c\n  labels: {a.b/c: d}\n";
+        let found = Origin::new("f".into(), &parse(file).documents[0].root).find(field);
+        assert_eq!((found.line, found.column), expect, "for `{field}`");
+    }
+
+    #[test]
+    fn finds_fields() {
+        check("spec", (2, 3));
+        check("spec.routes", (3, 5));
+        check("spec.routes[1]", (5, 7));
+        check("spec.routes[0].service", (4, 16));
+        check(r#"spec.labels["a.b/c"]"#, (6, 19));
+    }
+
+    #[test]
+    fn falls_back_to_the_nearest_parent() {
+        check("", (1, 1));
+        check("metadata.name", (1, 1));
+        check("spec.routes[1].service", (5, 7));
+        check("spec.routes[2].service", (3, 5));
+        check("spec.routes.name", (3, 5));
+        check("spec.routes[0].name.deeper", (3, 13));
+    }
+
+    #[test]
+    fn shows_no_values() {
+        let origin = Origin::new("f".into(), &parse(b"key: secret").documents[0].root);
+        assert_eq!(format!("{origin:?}"), "f:1:1");
+    }
+}

@@ -1,0 +1,233 @@
+//! Files to a bundle: each document is read by its kind, and everything that is wrong is collected.
+
+use std::sync::Arc;
+
+use postern_engine::schema::{Field, Kind};
+use serde::Deserialize;
+
+use super::{
+    Bundle, Diagnostic, Diagnostics, File, Metadata, Resource, check,
+    diagnostic::{Report, quote},
+    kinds::{self, Spec},
+    links::{self, ServiceNames},
+    nearest::suggestion_or_all,
+    origin::Origin,
+    parse::{Document, Fault, parse},
+    path::Path,
+    tree::Node,
+};
+
+/// A bundle, as far as it is read.
+#[derive(Default)]
+pub(super) struct Reading {
+    bundle: Bundle,
+    services: ServiceNames,
+    found: Vec<Diagnostic>,
+}
+
+impl Reading {
+    pub(super) fn file(&mut self, file: &File) {
+        let name: Arc<str> = file.name.as_str().into();
+        let parsed = parse(&file.bytes);
+        if !parsed.broken.is_empty() {
+            self.services.unknown();
+            let mut report = Report::new(&name, None);
+            faults(parsed.broken, &mut report);
+            self.found.extend(report.into_found());
+        }
+        for document in parsed.documents {
+            self.document(&name, document);
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Bundle, Diagnostics> {
+        self.found.extend(links::check(&mut self.bundle, &self.services));
+        Diagnostics::reject(self.found)?;
+        Ok(self.bundle)
+    }
+
+    fn document(&mut self, file: &Arc<str>, document: Document) {
+        let root = &document.root;
+        let mut report = Report::new(file, label(root));
+        faults(document.faults, &mut report);
+        self.declare(root);
+        match kind(root) {
+            Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
+            Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
+            Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
+            Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
+            _ => unknown_kind(root, &mut report),
+        }
+        self.found.extend(report.into_found());
+    }
+
+    /// Notes the name of a service even if the rest of it is wrong, so that routes to it are not.
+    fn declare(&mut self, root: &Node) {
+        match (kind(root), name(root)) {
+            (Some("Service"), Some(name)) => self.services.add(name),
+            (Some(kind), _) if kind != "Service" && is_kind(kind) => {}
+            _ => self.services.unknown(),
+        }
+    }
+}
+
+/// The document as a resource, if nothing is wrong with it.
+fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> Option<Resource<T>> {
+    #[derive(Deserialize)]
+    struct Written<T> {
+        metadata: Metadata,
+        spec: T,
+    }
+
+    check::object(root, &T::SCHEMA.document, &Path::Root, report);
+    if let Some(spec) = root.get("spec") {
+        T::rules(spec, &Path::Root.field("spec"), report);
+    }
+    if !report.is_empty() {
+        return None;
+    }
+    match serde_json::from_value::<Written<T>>(root.to_json()) {
+        Ok(Written { metadata: Metadata { name, labels }, spec }) => {
+            let origin = Origin::new(Arc::clone(file), root);
+            Some(Resource { name, labels, spec, kind: T::SCHEMA.name, origin })
+        }
+        // The schema accepts what the type does not: our mistake, but the user's file is not served half.
+        Err(error) => {
+            report.error(root.at, &Path::Root, format!("cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+/// Reports a kind that cannot be read, and what is wrong with the parts that all kinds share.
+fn unknown_kind(root: &Node, report: &mut Report<'_>) {
+    const SHARED: &[Field] =
+        &[kinds::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kinds::METADATA];
+    check::open_object(root, SHARED, &Path::Root, report);
+    let Some((node, kind)) = root.get("kind").and_then(|node| Some((node, node.text()?))) else { return };
+    let message = if kinds::PLANNED.contains(&kind) {
+        format!("kind {} is not supported yet", quote(kind))
+    } else {
+        let known: Vec<_> = kinds::SCHEMAS.iter().map(|schema| schema.name).collect();
+        format!("unknown kind {}{}", quote(kind), suggestion_or_all(kind, &known))
+    };
+    report.error(node.at, &Path::Root.field("kind"), message);
+}
+
+fn faults(faults: Vec<Fault>, report: &mut Report<'_>) {
+    for Fault { at, field, message } in faults {
+        report.error_in(at, field, message);
+    }
+}
+
+fn kind(root: &Node) -> Option<&str> {
+    root.get("kind")?.text()
+}
+
+fn name(root: &Node) -> Option<&str> {
+    root.get("metadata")?.get("name")?.text()
+}
+
+fn is_kind(kind: &str) -> bool {
+    kinds::schema(kind).is_some() || kinds::PLANNED.contains(&kind)
+}
+
+/// "Gateway `edge`", or "Gateway" if it has no name; nothing if there is no such kind.
+fn label(root: &Node) -> Option<String> {
+    let kind = kind(root).filter(|kind| is_kind(kind))?;
+    Some(name(root).map_or_else(|| kind.to_owned(), |name| format!("{kind} {}", quote(name))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::read;
+
+    fn check(documents: &str, expect: &[&str]) {
+        let outcome = read(&[File { name: "f".to_owned(), bytes: documents.as_bytes().to_vec() }]);
+        let errors = outcome.err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert_eq!(errors.lines().collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn wants_mappings() {
+        check("- a", &["f:1:1: expected a mapping, found a list"]);
+        check("text", &["f:1:1: expected a mapping, found a string"]);
+    }
+
+    #[test]
+    fn wants_the_shared_fields() {
+        check(
+            "a: b",
+            &[
+                "f:1:1: apiVersion: missing required field `apiVersion`",
+                "f:1:1: kind: missing required field `kind`",
+                "f:1:1: metadata: missing required field `metadata`",
+            ],
+        );
+        check(
+            "apiVersion: postern/v2\nkind: Service\nmetadata: {name: a b, labels: {x: 1}, more: 2}",
+            &[
+                "f:1:1: Service `a b`: spec: missing required field `spec`",
+                "f:1:13: Service `a b`: apiVersion: expected `postern/v1`, found `postern/v2`",
+                "f:3:18: Service `a b`: metadata.name: expected a name of at most 253 letters, digits, `.`, `_` and `-` that \
+                 starts with a letter or digit, found `a b`",
+                "f:3:35: Service `a b`: metadata.labels.x: expected a string, found a number: put it in quotes",
+                "f:3:39: Service `a b`: metadata.more: unknown field `more`",
+            ],
+        );
+    }
+
+    #[test]
+    fn names_the_kind_alone_if_there_is_no_name() {
+        check(
+            "{apiVersion: postern/v1, kind: Service, metadata: {}, spec: {endpoints: [{address: a, port: 1}]}}",
+            &["f:1:51: Service: metadata.name: missing required field `name`"],
+        );
+    }
+
+    #[test]
+    fn knows_kinds_that_are_not_supported_yet() {
+        for kind in kinds::PLANNED {
+            check(
+                &format!("{{kind: {kind}, apiVersion: postern/v1, metadata: {{name: slow}}, spec: {{}}}}"),
+                &[&format!("f:1:8: {kind} `slow`: kind: kind `{kind}` is not supported yet")],
+            );
+        }
+    }
+
+    #[test]
+    fn suggests_kinds() {
+        let document = |kind| format!("{{kind: {kind}, apiVersion: postern/v1, metadata: {{name: a}}, spec: {{}}}}");
+        check(&document("Gatway"), &["f:1:8: kind: unknown kind `Gatway`: did you mean `Gateway`?"]);
+        check(
+            &document("Ingress"),
+            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `Consumer`, `RoutePolicy`"],
+        );
+        check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
+    }
+
+    #[test]
+    fn names_the_resource_of_a_fault_in_its_yaml() {
+        check(
+            "apiVersion: postern/v1\nkind: Service\nmetadata: {name: a}\nspec:\n  endpoints: [{address: a, port: 1, port: 2}]",
+            &["f:5:37: Service `a`: spec.endpoints[0]: duplicate key `port`: first on line 5"],
+        );
+    }
+
+    #[test]
+    fn reports_the_errors_of_all_documents_and_the_syntax_error_that_ends_the_file() {
+        check(
+            "kind: Service\n---\nkind: Consumer\n---\n{",
+            &[
+                "f:1:1: Service: apiVersion: missing required field `apiVersion`",
+                "f:1:1: Service: metadata: missing required field `metadata`",
+                "f:1:1: Service: spec: missing required field `spec`",
+                "f:3:1: Consumer: apiVersion: missing required field `apiVersion`",
+                "f:3:1: Consumer: metadata: missing required field `metadata`",
+                "f:3:1: Consumer: spec: missing required field `spec`",
+                "f:6:1: not valid YAML: while parsing a node, did not find expected node content",
+            ],
+        );
+    }
+}

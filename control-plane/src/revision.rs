@@ -1,0 +1,22 @@
+//! Revisions: what a set of resources is called, by its content alone.
+
+use serde::Serialize;
+
+use crate::{
+    digest::Digest,
+    model::{Bundle, Resource},
+};
+
+/// The digest over all resources, sorted by kind and name, and the filter that runs them.
+pub fn revision(bundle: &Bundle, filter: &Digest) -> Result<Digest, serde_json::Error> {
+    let mut parts = vec![filter.as_str().as_bytes().to_vec()];
+    parts.extend(encode("Consumer", &bundle.consumers)?);
+    parts.extend(encode("Gateway", &bundle.gateways)?);
+    parts.extend(encode("RoutePolicy", &bundle.route_policies)?);
+    parts.extend(encode("Service", &bundle.services)?);
+    Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
+}
+
+fn encode<T: Serialize>(kind: &str, resources: &[Resource<T>]) -> Result<Vec<Vec<u8>>, serde_json::Error> {
+    resources.iter().map(|resource| serde_json::to_vec(&(kind, &resource.name, &resource.spec))).collect()
+}

@@ -1,0 +1,85 @@
+//! The plan → the extension configuration (ECDS) that brings it, with the filter's code, into Envoy.
+
+use std::path::PathBuf;
+
+use envoy_types::pb::{
+    envoy::{
+        config::core::v3::{
+            AggregatedConfigSource, ApiVersion, AsyncDataSource, ConfigSource, DataSource, TypedExtensionConfig,
+            async_data_source, config_source::ConfigSourceSpecifier, data_source,
+        },
+        extensions::{
+            filters::http::wasm::v3::Wasm,
+            wasm::v3::{FailurePolicy, PluginConfig, VmConfig, plugin_config},
+        },
+    },
+    google::protobuf::BytesValue,
+};
+
+use super::{FILTER_NAME, Resource, any};
+use crate::{digest::Digest, gate::AdmittedPlan};
+
+/// The filter's code and how Envoys get at it.
+#[derive(Debug, Clone)]
+pub struct FilterCode {
+    bytes: Vec<u8>,
+    digest: Digest,
+    on_nodes: Option<PathBuf>,
+}
+
+impl FilterCode {
+    /// Code that travels inside the resource, or lies at `on_nodes` on every node.
+    pub fn new(bytes: Vec<u8>, on_nodes: Option<PathBuf>) -> Self {
+        let digest = Digest::of(&bytes);
+        Self { bytes, digest, on_nodes }
+    }
+
+    /// The digest of the code.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The code itself.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn source(&self) -> AsyncDataSource {
+        let specifier = match &self.on_nodes {
+            Some(path) => data_source::Specifier::Filename(path.display().to_string()),
+            None => data_source::Specifier::InlineBytes(self.bytes.clone()),
+        };
+        let local = DataSource { specifier: Some(specifier), ..Default::default() };
+        AsyncDataSource { specifier: Some(async_data_source::Specifier::Local(local)) }
+    }
+}
+
+/// The filter with a plan. The same code under the same `vm_id` is not compiled again for a new plan.
+pub(super) fn extension_config(plan: &AdmittedPlan, code: &FilterCode) -> Resource {
+    let vm = VmConfig {
+        vm_id: FILTER_NAME.to_owned(),
+        runtime: "envoy.wasm.runtime.v8".to_owned(),
+        code: Some(code.source()),
+        ..Default::default()
+    };
+    let plugin = PluginConfig {
+        name: FILTER_NAME.to_owned(),
+        root_id: FILTER_NAME.to_owned(),
+        configuration: Some(any(&BytesValue { value: plan.bytes().to_vec() })),
+        // Even a trap heals: the VM starts anew with the next request.
+        failure_policy: FailurePolicy::FailReload.into(),
+        vm: Some(plugin_config::Vm::VmConfig(vm)),
+        ..Default::default()
+    };
+    let typed_config = Some(any(&Wasm { config: Some(plugin) }));
+    Resource::new(FILTER_NAME, &TypedExtensionConfig { name: FILTER_NAME.to_owned(), typed_config })
+}
+
+/// Where generated resources get further ones from: the stream that they came on themselves.
+pub(super) fn from_the_control_plane() -> ConfigSource {
+    ConfigSource {
+        resource_api_version: ApiVersion::V3.into(),
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,60 @@
+//! The types of resources that we serve, in the order in which changes must reach an Envoy.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A type of resource. The order of the variants is the order of pushes: what others refer to comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResourceType {
+    /// CDS.
+    Cluster,
+    /// EDS: right after the clusters that wait for them.
+    Endpoints,
+    /// ECDS: before the listeners that name them.
+    ExtensionConfig,
+    /// LDS.
+    Listener,
+    /// RDS.
+    RouteConfiguration,
+}
+
+impl ResourceType {
+    /// Every type, in the order of pushes.
+    pub const ALL: [Self; 5] =
+        [Self::Cluster, Self::Endpoints, Self::ExtensionConfig, Self::Listener, Self::RouteConfiguration];
+
+    /// What the protocol calls it.
+    pub const fn type_url(self) -> &'static str {
+        match self {
+            Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            Self::ExtensionConfig => "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+            Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+        }
+    }
+
+    /// The type of this URL, if we serve it.
+    pub fn from_type_url(url: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.type_url() == url)
+    }
+
+    /// Whether a response lists everything that there is, so that what is missing from it is gone (LDS and CDS).
+    pub const fn is_full_state(self) -> bool {
+        matches!(self, Self::Cluster | Self::Listener)
+    }
+}
+
+impl fmt::Display for ResourceType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Cluster => "CDS",
+            Self::Endpoints => "EDS",
+            Self::ExtensionConfig => "ECDS",
+            Self::Listener => "LDS",
+            Self::RouteConfiguration => "RDS",
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! `headers`: removes, sets and adds headers, on requests or on responses.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use super::Flow;
+use crate::{
+    chain::Context,
+    plan::{LoadError, Strings},
+    schema::{Field, Kind, Object, Phase, PolicySchema},
+};
+
+const HEADER_MAP: Kind = Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue };
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "headers",
+    about: "Removes, sets and adds headers, in this order.",
+    phases: &[Phase::Request, Phase::Response],
+    params: Object {
+        fields: &[
+            Field::optional(
+                "remove",
+                Kind::List { item: &Kind::HeaderName, at_least: 1 },
+                "Headers to remove, with all their values.",
+            ),
+            Field::optional("set", HEADER_MAP, "Headers to set, in place of all values that they had."),
+            Field::optional("add", HEADER_MAP, "Headers to add, beside the values that they have."),
+        ],
+    },
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct Headers {
+    remove: Vec<Arc<str>>,
+    set: Vec<HeaderValue>,
+    add: Vec<HeaderValue>,
+}
+
+#[derive(Debug)]
+struct HeaderValue {
+    name: Arc<str>,
+    value: Arc<str>,
+}
+
+impl Headers {
+    pub(crate) fn load(wire: &wire::Headers, strings: &Strings) -> Result<Self, LoadError> {
+        Ok(Self {
+            remove: wire.remove.iter().map(|name| strings.header_name(*name)).collect::<Result<_, _>>()?,
+            set: load_values(&wire.set, strings)?,
+            add: load_values(&wire.add, strings)?,
+        })
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        let headers = context.headers_mut();
+        for name in &self.remove {
+            headers.remove(name);
+        }
+        for HeaderValue { name, value } in &self.set {
+            headers.set(name, value);
+        }
+        for HeaderValue { name, value } in &self.add {
+            headers.add(name, value);
+        }
+        Flow::Continue
+    }
+}
+
+fn load_values(values: &[wire::HeaderValue], strings: &Strings) -> Result<Vec<HeaderValue>, LoadError> {
+    let load = |wire: &wire::HeaderValue| {
+        Ok(HeaderValue { name: strings.header_name(wire.name)?, value: strings.header_value(wire.value)? })
+    };
+    values.iter().map(load).collect()
+}

@@ -1,0 +1,112 @@
+//! How a user's input is described: one small language for the parameters of policies and, in the control plane,
+//! for whole resources. It owns no checking: the control plane checks against it and generates documentation from it.
+
+/// A mapping with named fields; any other field is an error.
+#[derive(Debug)]
+pub struct Object {
+    /// The fields, in the order in which documentation shows them.
+    pub fields: &'static [Field],
+}
+
+/// One field of an [`Object`].
+#[derive(Debug)]
+pub struct Field {
+    /// The key, as the user writes it.
+    pub name: &'static str,
+    /// What the value must be.
+    pub kind: Kind,
+    /// Whether the field must be there.
+    pub required: bool,
+    /// One sentence for documentation.
+    pub about: &'static str,
+}
+
+impl Field {
+    /// A field that must be there.
+    pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { name, kind, required: true, about }
+    }
+
+    /// A field that may be left out.
+    pub const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { name, kind, required: false, about }
+    }
+}
+
+/// What a value must be.
+#[derive(Debug)]
+pub enum Kind {
+    /// Any string.
+    Text,
+    /// The name of a resource, route, listener or step: 1 to 253 of `a-z A-Z 0-9 . _ -`, a letter or digit first.
+    Name,
+    /// A header's name: an RFC 9110 token of any case, not `host`, not a pseudo-header.
+    HeaderName,
+    /// A header's value: no control characters but the tab.
+    HeaderValue,
+    /// An HTTP method: a token in upper case.
+    Method,
+    /// A path that starts with `/`.
+    Path,
+    /// A host name, `*` or a `*.` wildcard, without a port.
+    Host,
+    /// An IP address or a DNS name, without a port.
+    Address,
+    /// An IP address.
+    IpAddress,
+    /// A SHA-256 digest in 64 hexadecimal digits.
+    Sha256,
+    /// A whole number.
+    Integer {
+        /// The least value allowed.
+        min: i64,
+        /// The greatest value allowed.
+        max: i64,
+    },
+    /// `true` or `false`.
+    Boolean,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A mapping with named fields.
+    Object(&'static Object),
+    /// A mapping with named fields of which exactly one must be there.
+    OneOf(&'static Object),
+    /// A sequence.
+    List {
+        /// What each item must be.
+        item: &'static Kind,
+        /// The fewest items allowed.
+        at_least: usize,
+    },
+    /// A mapping from keys that the user chooses.
+    Map {
+        /// What each key must be.
+        key: &'static Kind,
+        /// What each value must be.
+        value: &'static Kind,
+    },
+    /// A step's parameters: checked against the schema of the policy that its `policy` field names.
+    Params,
+}
+
+/// What a policy is called and takes.
+#[derive(Debug)]
+pub struct PolicySchema {
+    /// What a step's `policy` field says.
+    pub name: &'static str,
+    /// One sentence for documentation.
+    pub about: &'static str,
+    /// The chains that it may stand in.
+    pub phases: &'static [Phase],
+    /// What a step's `params` may hold.
+    pub params: Object,
+}
+
+/// The two times at which a chain can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the request goes upstream.
+    Request,
+    /// Before the response goes downstream.
+    Response,
+}

@@ -1,0 +1,207 @@
+//! Every call from us to Envoy, and the only file that names one.
+//!
+//! The imports are declared here instead of taken from the crate `proxy-wasm`, whose calls panic on statuses that they
+//! do not expect and on headers that are not UTF-8: a panic traps the VM, and a trap costs other requests too. Here
+//! everything is bytes, and a status is a value.
+
+#![expect(unsafe_code, reason = "host calls take and return raw memory; each block says why it is sound")]
+
+use std::{ptr, slice};
+
+use postern_engine::{Headers, Response};
+
+use crate::pairs;
+
+/// A list of headers that Envoy keeps for a stream, under proxy-wasm's number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Map {
+    RequestHeaders = 0,
+    ResponseHeaders = 2,
+}
+
+/// A call that Envoy did not carry out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostError {
+    #[error("host call {call} failed with status {status}")]
+    Status { call: &'static str, status: u32 },
+    #[error("host call {call} returned what cannot be read")]
+    Unreadable { call: &'static str },
+    #[error("host call {call} was given more than it can take")]
+    TooLarge { call: &'static str },
+}
+
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const PLUGIN_CONFIGURATION: u32 = 7;
+const NO_GRPC_STATUS: i32 = -1;
+
+#[link(wasm_import_module = "env")]
+unsafe extern "C" {
+    fn proxy_log(level: u32, message: *const u8, size: usize) -> u32;
+    fn proxy_get_buffer_bytes(buffer: u32, start: usize, most: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_get_property(path: *const u8, path_size: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, value_size: usize) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_add_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
+    fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> u32;
+}
+
+/// Memory that Envoy fills and [`receive`] takes back.
+pub(crate) fn allocate(size: usize) -> *mut u8 {
+    Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
+}
+
+/// The configuration of the root context that is being configured.
+pub(crate) fn plugin_configuration(size: usize) -> Result<Vec<u8>, HostError> {
+    let bytes = receive("get_buffer_bytes", |data, length| {
+        // SAFETY: `receive` hands over two valid places.
+        unsafe { proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, size, data, length) }
+    })?;
+    Ok(bytes.unwrap_or_default())
+}
+
+/// A property of the stream, if it has one.
+pub(crate) fn property(path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
+    let path = path.join("\0");
+    receive("get_property", |data, size| {
+        // SAFETY: `path` lives through the call, and `receive` hands over two valid places.
+        unsafe { proxy_get_property(path.as_ptr(), path.len(), data, size) }
+    })
+}
+
+/// Leaves a value for others: access logs read it as `%FILTER_STATE(wasm.<name>:PLAIN)%`.
+pub(crate) fn set_property(name: &str, value: &[u8]) -> Result<(), HostError> {
+    // SAFETY: both slices live through the call.
+    let status = unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    done("set_property", status)
+}
+
+/// All headers of a message, in one call.
+pub(crate) fn headers(map: Map) -> Result<Headers, HostError> {
+    let call = "get_header_map_pairs";
+    let bytes = receive(call, |data, size| {
+        // SAFETY: `receive` hands over two valid places.
+        unsafe { proxy_get_header_map_pairs(map as u32, data, size) }
+    })?;
+    pairs::decode(bytes.unwrap_or_default()).ok_or(HostError::Unreadable { call })
+}
+
+/// Adds a header beside the values that it has.
+pub(crate) fn add_header(map: Map, name: &str, value: &str) -> Result<(), HostError> {
+    // SAFETY: both slices live through the call.
+    let status =
+        unsafe { proxy_add_header_map_value(map as u32, name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    done("add_header_map_value", status)
+}
+
+/// Sets a header in place of all values that it has.
+pub(crate) fn replace_header(map: Map, name: &str, value: &str) -> Result<(), HostError> {
+    // SAFETY: both slices live through the call.
+    let status =
+        unsafe { proxy_replace_header_map_value(map as u32, name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    done("replace_header_map_value", status)
+}
+
+/// Removes a header with all its values; that it is not there is fine.
+pub(crate) fn remove_header(map: Map, name: &str) -> Result<(), HostError> {
+    // SAFETY: the slice lives through the call.
+    let status = unsafe { proxy_remove_header_map_value(map as u32, name.as_ptr(), name.len()) };
+    if status == NOT_FOUND { Ok(()) } else { done("remove_header_map_value", status) }
+}
+
+/// Answers the caller in place of the upstream, once the callback under way has returned.
+pub(crate) fn send_response(response: &Response) -> Result<(), HostError> {
+    let call = "send_local_response";
+    let details = "postern";
+    let headers = pairs::encode(&response.headers).ok_or(HostError::TooLarge { call })?;
+    // SAFETY: all slices live through the call.
+    let status = unsafe {
+        proxy_send_local_response(
+            u32::from(response.status),
+            details.as_ptr(),
+            details.len(),
+            response.body.as_ptr(),
+            response.body.len(),
+            headers.as_ptr(),
+            headers.len(),
+            NO_GRPC_STATUS,
+        )
+    };
+    done(call, status)
+}
+
+/// Sends `log` records to Envoy's log. Safe to call for every root context.
+pub(crate) fn install_logger() {
+    // A second call finds the logger in place, which is what we want.
+    let _ = log::set_logger(&HostLogger);
+    log::set_max_level(log::LevelFilter::Debug);
+}
+
+struct HostLogger;
+
+impl log::Log for HostLogger {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let level = match record.level() {
+            log::Level::Trace => 0,
+            log::Level::Debug => 1,
+            log::Level::Info => 2,
+            log::Level::Warn => 3,
+            log::Level::Error => 4,
+        };
+        let message = record.args().to_string();
+        // SAFETY: the slice lives through the call. A log line that Envoy does not take is lost, and nothing else.
+        unsafe { proxy_log(level, message.as_ptr(), message.len()) };
+    }
+
+    fn flush(&self) {}
+}
+
+fn done(call: &'static str, status: u32) -> Result<(), HostError> {
+    if status == OK { Ok(()) } else { Err(HostError::Status { call, status }) }
+}
+
+/// Makes a call that returns bytes, and takes them over. `None` means that there is nothing of that name.
+fn receive(
+    call: &'static str,
+    ask: impl FnOnce(*mut *mut u8, *mut usize) -> u32,
+) -> Result<Option<Vec<u8>>, HostError> {
+    let mut data = ptr::null_mut();
+    let mut size = 0;
+    match ask(&raw mut data, &raw mut size) {
+        OK if data.is_null() || size == 0 => Ok(Some(Vec::new())),
+        OK => {
+            // SAFETY: Envoy got `data` from `allocate(size)` for this call, filled it, and gives it up.
+            let bytes = unsafe { Box::from_raw(ptr::from_mut(slice::from_raw_parts_mut(data, size))) };
+            Ok(Some(bytes.into_vec()))
+        }
+        NOT_FOUND => Ok(None),
+        status => Err(HostError::Status { call, status }),
+    }
+}

@@ -1,0 +1,82 @@
+//! The state of one VM: its root contexts, each with the plan that it was configured with, and the streams under way.
+
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+use postern_engine::Plan;
+
+use crate::{
+    host,
+    stream::{Action, Stream},
+};
+
+thread_local! {
+    static PLUGIN: RefCell<Plugin> = RefCell::default();
+}
+
+/// A VM has one thread, and no host call made by us calls back into this state: the borrow is never contended.
+#[derive(Debug, Default)]
+struct Plugin {
+    /// `None` until configured.
+    roots: HashMap<u32, Option<Rc<Plan>>>,
+    streams: HashMap<u32, Stream>,
+}
+
+/// A context begins: a root without a parent, else a stream that keeps its root's plan to its end.
+pub(crate) fn create(context: u32, parent: u32) {
+    PLUGIN.with_borrow_mut(|plugin| {
+        if parent == 0 {
+            host::install_logger();
+            plugin.roots.insert(context, None);
+        } else {
+            let plan = plugin.roots.get(&parent).cloned().flatten();
+            plugin.streams.insert(context, Stream::new(plan));
+        }
+    });
+}
+
+/// Loads the plan of a root, whole or not at all.
+pub(crate) fn configure(root: u32, size: usize) -> bool {
+    let loaded = host::plugin_configuration(size)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| Plan::load(&bytes).map_err(|error| error.to_string()));
+    match loaded {
+        Ok(plan) => {
+            log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
+            PLUGIN.with_borrow_mut(|plugin| plugin.roots.insert(root, Some(Rc::new(plan))));
+            true
+        }
+        Err(reason) => {
+            log::error!("plan refused: {reason}");
+            false
+        }
+    }
+}
+
+/// A request's headers are there.
+pub(crate) fn on_request_headers(stream: u32) -> Action {
+    with_stream(stream, Stream::on_request_headers)
+}
+
+/// A response's headers are there.
+pub(crate) fn on_response_headers(stream: u32) -> Action {
+    with_stream(stream, Stream::on_response_headers)
+}
+
+/// A context ends.
+pub(crate) fn delete(context: u32) {
+    PLUGIN.with_borrow_mut(|plugin| {
+        if plugin.streams.remove(&context).is_none() {
+            plugin.roots.remove(&context);
+        }
+    });
+}
+
+/// Takes the stream out for the time of `act`, so that nothing is borrowed while host calls run. A stream that Envoy
+/// never announced has no plan, and so is refused like any other without one.
+fn with_stream(id: u32, act: impl FnOnce(&mut Stream) -> Action) -> Action {
+    let known = PLUGIN.with_borrow_mut(|plugin| plugin.streams.remove(&id));
+    let mut stream = known.unwrap_or_else(|| Stream::new(None));
+    let action = act(&mut stream);
+    PLUGIN.with_borrow_mut(|plugin| plugin.streams.insert(id, stream));
+    action
+}

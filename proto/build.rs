@@ -1,0 +1,10 @@
+//! Compiles our `.proto` files with `protox`, so that nobody needs an installed `protoc`.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=postern");
+    let descriptors = protox::compile(["postern/plan/v1/plan.proto"], ["."])?;
+    prost_build::compile_fds(descriptors)?;
+    Ok(())
+}

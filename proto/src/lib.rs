@@ -1,0 +1,15 @@
+//! The messages that Postern's parts speak among themselves. Generated code only: meaning belongs to the users.
+
+#![forbid(unsafe_code)]
+
+/// The plan that a filter loads.
+pub mod plan {
+    /// Format 1.
+    pub mod v1 {
+        #![allow(missing_docs, unreachable_pub, reason = "generated; the .proto file is the documentation")]
+        include!(concat!(env!("OUT_DIR"), "/postern.plan.v1.rs"));
+
+        /// The one value of `Plan.format` that these messages describe.
+        pub const FORMAT: u32 = 1;
+    }
+}

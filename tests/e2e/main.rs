@@ -1,0 +1,19 @@
+//! End to end, on the real parts: `postern`, Envoy and an upstream, as processes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod commands;
+mod decisions;
+mod module;
+mod odd_requests;
+mod refusals;
+mod restarts;
+mod updates;
+mod world;

@@ -1,0 +1,151 @@
+//! Changes: in force at once, without a lost request; refused whole, with file, line and field.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use postern_tests::{Client, Request, wait};
+
+use crate::world::{KEY, World, users, users_with};
+
+/// Requests without a pause from several connections, until stopped; counts the answers that were not expected.
+struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<(usize, Vec<String>)>>,
+}
+
+impl Load {
+    fn start(world: &World, connections: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..connections)
+            .map(|_| {
+                let (stop, mut client) = (Arc::clone(&stop), world.client());
+                thread::spawn(move || send_until(&stop, &mut client))
+            })
+            .collect();
+        Self { stop, threads }
+    }
+
+    /// How many requests were sent, and every answer that was not expected.
+    fn stop(self) -> (usize, Vec<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let results = self.threads.into_iter().map(|thread| thread.join().unwrap());
+        results.fold((0, Vec::new()), |(count, mut all), (sent, unexpected)| {
+            all.extend(unexpected);
+            (count + sent, all)
+        })
+    }
+}
+
+fn send_until(stop: &AtomicBool, client: &mut Client) -> (usize, Vec<String>) {
+    let cases: [(Request, u16); 3] =
+        [(users_with(KEY), 200), (users_with("wrong"), 401), (Request::get("/welcome"), 200)];
+    let mut sent = 0;
+    let mut unexpected = Vec::new();
+    // Bounded, whatever becomes of the test.
+    for (request, expect) in cases.iter().cycle().take(2_000_000) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        sent += 1;
+        match client.send(request) {
+            Ok(answer) if answer.status == *expect => {}
+            Ok(answer) => unexpected.push(format!("{} instead of {expect}: {}", answer.status, answer.body)),
+            Err(error) => unexpected.push(format!("no answer: {error:#}")),
+        }
+    }
+    (sent, unexpected)
+}
+
+#[test]
+fn puts_25_changes_in_force_under_load_without_a_wrong_answer() {
+    let world = World::start();
+    let load = Load::start(&world, 4);
+    let mut took = Vec::new();
+    let mut before = "x-guarded-by: postern".to_owned();
+    for change in 1..=25 {
+        let after = format!("x-guarded-by: change-{change}");
+        world.site.replace("policies.yaml", &before, &after).unwrap();
+        let mut client = world.client();
+        let in_force = || Ok(client.send(&users_with(KEY))?.echoed("x-guarded-by") == [format!("change-{change}")]);
+        took.push(wait::until_true("the change to be in force", in_force).unwrap());
+        before = after;
+    }
+    let (sent, unexpected) = load.stop();
+    took.sort();
+    println!(
+        "25 changes under load: {sent} requests, in force after {:?} (median), {:?} (longest)",
+        took[12], took[24]
+    );
+    assert_eq!(unexpected, Vec::<String>::new(), "of {sent} requests");
+    assert!(sent > 100, "only {sent} requests were sent: there was no load");
+    world.assert_no_vm_failure();
+}
+
+#[test]
+fn refuses_a_broken_file_with_file_line_and_field_and_goes_on_with_the_old() {
+    let world = World::start();
+    let good = world.site.read("policies.yaml").unwrap();
+    let revision = world.control_plane.status().unwrap()["revision"].clone();
+    world.site.replace("policies.yaml", "params: { header: x-api-key }", "params: { heder: x-api-key }").unwrap();
+    let status =
+        world.control_plane.wait_for_status("the refusal", |status| status["refusedChange"].is_array()).unwrap();
+    let errors: Vec<_> =
+        status["refusedChange"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let line = good.lines().position(|line| line.contains("header: x-api-key")).unwrap() + 1;
+    let place = format!("policies.yaml:{line}:");
+    let field = "RoutePolicy `users-api`: spec.request[0].params";
+    assert!(
+        errors.iter().any(|error| error.contains(&place) && error.contains(field) && error.contains("`heder`")),
+        "{errors:?}"
+    );
+    assert_eq!(status["revision"], revision, "a refused change must not change the revision in force");
+    assert_eq!(world.send(&users()).status, 401);
+    assert_eq!(world.send(&users_with(KEY)).status, 200);
+    // Mended, it is in force again, and the refusal is gone.
+    world.site.write("policies.yaml", &good.replace("nosniff", "mended")).unwrap();
+    wait::until_true("the mended policy", || {
+        Ok(world.send(&users_with(KEY)).header("x-content-type-options") == Some("mended"))
+    })
+    .unwrap();
+    assert!(world.control_plane.status().unwrap().get("refusedChange").is_none());
+}
+
+#[test]
+fn refuses_an_emptied_file_and_an_emptied_directory() {
+    let world = World::start();
+    for file in ["policies.yaml", "consumers.yaml", "gateway.yaml"] {
+        std::fs::write(world.site.path(file), "").unwrap();
+        let refused = |status: &serde_json::Value| status["refusedChange"].to_string().contains("the file is empty");
+        world.control_plane.wait_for_status("the refusal", refused).unwrap();
+    }
+    for file in ["policies.yaml", "consumers.yaml", "gateway.yaml"] {
+        std::fs::remove_file(world.site.path(file)).unwrap();
+    }
+    let refused = |status: &serde_json::Value| status["refusedChange"].to_string().contains("no `.yaml`");
+    world.control_plane.wait_for_status("the refusal", refused).unwrap();
+    assert_eq!(world.send(&users()).status, 401);
+    assert_eq!(world.send(&users_with(KEY)).status, 200);
+}
+
+#[test]
+fn follows_a_service_to_another_endpoint() {
+    let world = World::start();
+    let other = postern_tests::Upstream::start(0).unwrap();
+    let port = |upstream: &postern_tests::Upstream| format!("port: {}\n", upstream.address().port());
+    world.site.replace("gateway.yaml", &port(&world.upstream), &port(&other)).unwrap();
+    let host = |answer: &postern_tests::Answer| answer.echoed("host");
+    assert_eq!(host(&world.send(&users_with(KEY))), ["localhost"]);
+    wait::until_true("the endpoint's change", || {
+        let name = format!("127.0.0.1:{}", other.address().port());
+        let clusters = Client::new(world.envoy.admin()).get("/clusters")?.body;
+        Ok(clusters.contains(&format!("backend::{name}::")))
+    })
+    .unwrap();
+    assert_eq!(world.envoy.stat("cluster_manager.warming_clusters").unwrap(), Some(0));
+    assert_eq!(world.send(&users_with(KEY)).status, 200);
+}

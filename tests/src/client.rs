@@ -1,0 +1,158 @@
+//! An HTTP/1.1 client that sends exactly the bytes that it is told to: a well-behaved library would refuse many of the
+//! requests that a filter must survive.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const MOST_HEADERS: usize = 256;
+
+/// A request in bytes.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: &'static str,
+    path: Vec<u8>,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Request {
+    /// A GET of a path.
+    pub fn get(path: impl AsRef<[u8]>) -> Self {
+        Self { method: "GET", path: path.as_ref().to_vec(), headers: Vec::new() }
+    }
+
+    /// The same with one more header.
+    #[must_use]
+    pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.as_ref().to_vec(), value.as_ref().to_vec()));
+        self
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.method.as_bytes(), b" ", &self.path, b" HTTP/1.1\r\nhost: localhost\r\n"].concat();
+        for (name, value) in &self.headers {
+            bytes.extend([name.as_slice(), b": ", value, b"\r\n"].concat());
+        }
+        bytes.extend(b"\r\n");
+        bytes
+    }
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body, with what is not UTF-8 replaced.
+    pub body: String,
+}
+
+impl Answer {
+    /// The first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What the upstream got, if the answer is its echo: all values of one header.
+    pub fn echoed(&self, name: &str) -> Vec<String> {
+        let echo: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let headers = echo.get("headers").and_then(|headers| headers.as_array()).cloned().unwrap_or_default();
+        let pairs = headers.iter().filter_map(|pair| Some((pair.get(0)?.as_str()?, pair.get(1)?.as_str()?)));
+        pairs.filter(|(candidate, _)| *candidate == name).map(|(_, value)| value.to_owned()).collect()
+    }
+}
+
+/// A connection that is kept between requests, and opened again when the other side has closed it.
+#[derive(Debug)]
+pub struct Client {
+    address: SocketAddr,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    /// A client of one server.
+    pub fn new(address: SocketAddr) -> Self {
+        Self { address, stream: None }
+    }
+
+    /// Sends a request and reads the answer to its end.
+    pub fn send(&mut self, request: &Request) -> Result<Answer> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => self.connect()?,
+        };
+        stream.get_mut().write_all(&request.encode())?;
+        let answer = read_answer(&mut stream)?;
+        if answer.header("connection") != Some("close") {
+            self.stream = Some(stream);
+        }
+        Ok(answer)
+    }
+
+    /// A GET without headers.
+    pub fn get(&mut self, path: &str) -> Result<Answer> {
+        self.send(&Request::get(path))
+    }
+
+    fn connect(&self) -> Result<BufReader<TcpStream>> {
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE)
+            .with_context(|| format!("cannot connect to {}", self.address))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(BufReader::new(stream))
+    }
+}
+
+fn read_answer(stream: &mut BufReader<TcpStream>) -> Result<Answer> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let size = stream.read_until(b'\n', &mut head).context("no answer")?;
+        ensure!(size > 0, "the connection was closed before the answer was whole");
+    }
+    let mut space = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut parsed = httparse::Response::new(&mut space);
+    ensure!(parsed.parse(&head)?.is_complete(), "the answer's head is not whole");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let headers: Vec<_> =
+        parsed.headers.iter().map(|header| (header.name.to_ascii_lowercase(), text(header.value))).collect();
+    let status = parsed.code.context("the answer has no status")?;
+    let mut answer = Answer { status, headers, body: String::new() };
+    answer.body = text(&read_body(stream, &answer)?);
+    Ok(answer)
+}
+
+fn read_body(stream: &mut BufReader<TcpStream>, head: &Answer) -> Result<Vec<u8>> {
+    if head.header("transfer-encoding") == Some("chunked") {
+        return read_chunks(stream);
+    }
+    let size = head.header("content-length").unwrap_or("0").parse()?;
+    let mut body = vec![0; size];
+    stream.read_exact(&mut body)?;
+    Ok(body)
+}
+
+fn read_chunks(stream: &mut BufReader<TcpStream>) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        stream.read_until(b'\n', &mut line)?;
+        let Ok(httparse::Status::Complete((_, size))) = httparse::parse_chunk_size(&line) else {
+            bail!("`{}` is not the size of a chunk", String::from_utf8_lossy(&line));
+        };
+        let start = body.len();
+        let end = start + usize::try_from(size)?;
+        body.resize(end + 2, 0);
+        stream.read_exact(body.get_mut(start..).context("no room for the chunk")?)?;
+        body.truncate(end);
+        if size == 0 {
+            return Ok(body);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The real `postern serve`, as a process.
+
+use std::{
+    env,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::{Client, process::Process, wait};
+
+/// A running control plane. Dropping it ends it.
+#[derive(Debug)]
+pub struct ControlPlane {
+    process: Process,
+    config: PathBuf,
+    xds: SocketAddr,
+    http: SocketAddr,
+}
+
+impl ControlPlane {
+    /// Serves a directory on free ports.
+    pub fn start(config: &Path) -> Result<Self> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_on(config, any, any)
+    }
+
+    fn start_on(config: &Path, xds: SocketAddr, http: SocketAddr) -> Result<Self> {
+        let mut command = Self::command()?;
+        command.args(["serve", "--xds", &xds.to_string(), "--http", &http.to_string(), "--config"]).arg(config);
+        let mut process = Process::start("postern", &mut command)?;
+        let listening = |line: &str| Some((field(line, "xds=")?, field(line, "http=")?));
+        let (xds, http) = process.wait_for_line("its addresses", listening)?;
+        process.wait_for_line("its first revision", |line| line.contains("in force").then_some(()))?;
+        Ok(Self { process, config: config.to_owned(), xds, http })
+    }
+
+    /// The program, with the filter that the tests are for, and nothing else.
+    pub fn command() -> Result<Command> {
+        let mut command = Command::new(from_environment("POSTERN_BIN")?);
+        command.env("POSTERN_FILTER", from_environment("POSTERN_FILTER")?);
+        Ok(command)
+    }
+
+    /// Kills it (SIGKILL) and starts it anew on the same addresses.
+    pub fn kill_and_restart(&mut self) -> Result<()> {
+        self.kill();
+        *self = Self::start_on(&self.config, self.xds, self.http)?;
+        Ok(())
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Where xDS is served.
+    pub fn xds(&self) -> SocketAddr {
+        self.xds
+    }
+
+    /// Where HTTP is served.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> Vec<String> {
+        self.process.stderr()
+    }
+
+    /// What `/status` says.
+    pub fn status(&self) -> Result<Value> {
+        status(self.http)
+    }
+
+    /// Waits until `/status` fits, and returns it.
+    pub fn wait_for_status(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Result<Value> {
+        wait_for_status(self.http, what, fits)
+    }
+}
+
+/// What `/status` of any control plane says.
+pub fn status(http: SocketAddr) -> Result<Value> {
+    Ok(serde_json::from_str(&Client::new(http).get("/status")?.body)?)
+}
+
+/// Waits until `/status` of any control plane fits, and returns it.
+pub fn wait_for_status(http: SocketAddr, what: &str, fits: impl Fn(&Value) -> bool) -> Result<Value> {
+    let (status, _) = wait::until(what, || {
+        let status = status(http)?;
+        Ok(fits(&status).then_some(status))
+    })?;
+    Ok(status)
+}
+
+/// What `cargo xtask` set up, by the name of its variable.
+pub fn from_environment(name: &str) -> Result<PathBuf> {
+    let path = env::var_os(name).map(PathBuf::from);
+    path.with_context(|| format!("{name} is not set: start this with `cargo xtask test` or `cargo xtask demo`"))
+}
+
+/// The address behind `key` in a log line.
+fn field(line: &str, key: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once(key)?;
+    rest.split_whitespace().next()?.parse().ok()
+}

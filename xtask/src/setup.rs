@@ -1,0 +1,50 @@
+//! Owns what demo and tests both need: the filter, an Envoy and the native programs. Starts the demo.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result};
+
+use crate::envoy::{self, Envoy};
+use crate::filter::{self, Filter};
+use crate::paths::Paths;
+use crate::run::{cargo, run, say, step};
+
+/// Everything that a test on a real Envoy starts.
+pub(crate) struct Setup {
+    /// The filter it loads.
+    pub(crate) filter: Filter,
+    /// The Envoy that loads it.
+    pub(crate) envoy: Envoy,
+}
+
+impl Setup {
+    /// Builds and installs all of it.
+    pub(crate) fn prepare(paths: &Paths) -> Result<Self> {
+        let filter = filter::build(paths)?;
+        let envoy = envoy::resolve(paths)?;
+        step("building Postern and the demo", || {
+            run(cargo(paths).args(["build", "--package", "postern", "--package", "postern-tests", "--bins"]))
+        })?;
+        Ok(Self { filter, envoy })
+    }
+
+    /// Tells a program where to find all of it.
+    pub(crate) fn tell(&self, command: &mut Command, paths: &Paths) {
+        command.env("POSTERN_ENVOY", &self.envoy.path);
+        command.env("POSTERN_FILTER", &self.filter.path);
+        command.env("POSTERN_BIN", paths.postern());
+    }
+}
+
+/// Builds everything and becomes the demo, so that Ctrl-C reaches the demo itself.
+pub(crate) fn demo(paths: &Paths, once: bool, rest: &[OsString]) -> Result<ExitCode> {
+    let setup = Setup::prepare(paths)?;
+    let program = paths.demo();
+    let mut command = Command::new(&program);
+    setup.tell(&mut command, paths);
+    command.args(once.then_some("--once")).args(rest);
+    say("starting the demo");
+    Err(command.exec()).with_context(|| format!("cannot start the demo `{}`", program.display()))
+}

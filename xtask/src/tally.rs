@@ -1,0 +1,178 @@
+//! Owns the counting of test results from the lines that `cargo test` prints. Runs nothing.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::Add;
+
+/// Results of tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+/// One test program, or the documentation tests of one crate.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Suite {
+    name: String,
+    /// Nothing when the program ended before it could say.
+    counts: Option<Counts>,
+}
+
+/// What has been read so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    suites: Vec<Suite>,
+}
+
+impl Counts {
+    /// Whether any test ran.
+    pub(crate) fn ran(self) -> bool {
+        self.passed + self.failed > 0
+    }
+
+    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
+    fn read(line: &str) -> Option<Self> {
+        let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        let number = |word| numbers.split("; ").find_map(|part| part.strip_suffix(word)?.trim().parse().ok());
+        Some(Self { passed: number(" passed")?, failed: number(" failed")?, skipped: number(" ignored")? })
+    }
+}
+
+impl Tally {
+    /// Takes one line of output.
+    pub(crate) fn read(&mut self, line: &str) {
+        if let Some(name) = suite_name(line) {
+            self.suites.push(Suite { name, counts: None });
+        } else if let Some(counts) = Counts::read(line) {
+            match self.suites.last_mut() {
+                // Documentation tests may give two results: those compiled together, and those apart.
+                Some(suite) => suite.counts = Some(suite.counts.unwrap_or_default() + counts),
+                None => self.suites.push(Suite { name: "tests".to_owned(), counts: Some(counts) }),
+            }
+        }
+    }
+
+    /// A test program that crashed has no result: it is one failure. Only where cargo failed, since a program without
+    /// the usual harness gives no result either.
+    pub(crate) fn count_crashes(&mut self) {
+        for suite in &mut self.suites {
+            suite.counts.get_or_insert(Counts { failed: 1, ..Counts::default() });
+        }
+    }
+
+    /// All results together.
+    pub(crate) fn total(&self) -> Counts {
+        self.suites.iter().filter_map(|suite| suite.counts).sum()
+    }
+
+    /// The suites with at least one test.
+    pub(crate) fn suites(&self) -> impl Iterator<Item = &Suite> {
+        self.suites.iter().filter(|suite| suite.counts.is_some_and(|counts| counts != Counts::default()))
+    }
+}
+
+/// Reads `Running tests/delivery.rs (target/debug/deps/delivery-0123456789abcdef)` and `Doc-tests postern_engine`.
+fn suite_name(line: &str) -> Option<String> {
+    let line = line.strip_prefix("   ")?.trim_start();
+    if let Some(name) = line.strip_prefix("Doc-tests ") {
+        return Some(format!("{name} (documentation)"));
+    }
+    let (source, program) = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
+    let (_, file) = program.rsplit_once("/deps/")?;
+    let name = file.rsplit_once('-').map_or(file, |(name, _)| name);
+    Some(format!("{name} ({})", source.trim_start_matches("unittests ")))
+}
+
+impl Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            skipped: self.skipped + other.skipped,
+        }
+    }
+}
+
+impl Sum for Counts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.name, self.counts.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(output: &str) -> Tally {
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.read(line));
+        tally
+    }
+
+    fn check(output: &str, total: &str, suites: &[&str]) {
+        let tally = tally(output);
+        assert_eq!(tally.total().to_string(), total);
+        assert_eq!(tally.suites().map(Suite::to_string).collect::<Vec<_>>(), suites);
+    }
+
+    #[test]
+    fn adds_the_results_of_all_suites() {
+        let output = "
+     Running unittests src/lib.rs (target/debug/deps/postern_engine-0123456789abcdef)
+
+running 3 tests
+test route::denies ... ok
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 2 filtered out; finished in 0.01s
+
+     Running tests/delivery.rs (/elsewhere/debug/deps/delivery-0123456789abcdef)
+test result: FAILED. 10 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.20s
+
+   Doc-tests postern_engine
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+     Running unittests src/main.rs (target/debug/deps/postern-0123456789abcdef)
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+        let suites = [
+            "postern_engine (src/lib.rs): 3 passed, 0 failed, 0 skipped",
+            "delivery (tests/delivery.rs): 10 passed, 2 failed, 1 skipped",
+            "postern_engine (documentation): 1 passed, 0 failed, 1 skipped",
+        ];
+        check(output, "14 passed, 2 failed, 2 skipped", &suites);
+    }
+
+    #[test]
+    fn counts_no_line_that_only_looks_like_a_result() {
+        check(
+            "test result: ok.\ntest results ... ok\n note: test result: ok. 1 passed; 0 failed; 0 ignored",
+            "0 passed, 0 failed, 0 skipped",
+            &[],
+        );
+        assert!(!tally("").total().ran());
+    }
+
+    #[test]
+    fn counts_a_crashed_suite_as_one_failure() {
+        let mut tally =
+            tally("     Running tests/a.rs (target/debug/deps/a-01)\nrunning 3 tests\nerror: test failed\n");
+        assert_eq!(tally.total(), Counts::default());
+        tally.count_crashes();
+        assert_eq!(tally.total(), Counts { failed: 1, ..Counts::default() });
+    }
+}
