@@ -17,21 +17,21 @@ pub enum CompileError {
     #[error(transparent)]
     Source(#[from] SourceError),
     /// What users wrote is wrong.
-    #[error("{0}")]
+    #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
     /// The engine would not load what we made of it.
     #[error("the plan does not pass the gate: {0}")]
-    Gate(#[from] postern_engine::LoadError),
+    Gate(postern_engine::LoadError),
     /// A resource could not be written down.
     #[error("the revision cannot be computed: {0}")]
-    Revision(#[from] serde_json::Error),
+    Revision(serde_json::Error),
 }
 
 /// YAML → model → attach → lower → gate → revision → snapshot.
 pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileError> {
     let bundle = model::read(files)?;
     let attached = attach(&bundle);
-    let revision = revision(&bundle, code.digest())?;
-    let plan = gate::admit(&lower(&bundle, &attached, &revision)?)?;
+    let revision = revision(&bundle, code.digest()).map_err(CompileError::Revision)?;
+    let plan = gate::admit(&lower(&bundle, &attached, &revision)?).map_err(CompileError::Gate)?;
     Ok(Snapshot::build(&bundle, plan, code, revision))
 }

@@ -92,12 +92,12 @@ pub enum ServeError {
     NotLoopback(SocketAddr),
     /// The xDS server failed.
     #[error("the xDS server failed: {0}")]
-    Xds(#[from] tonic::transport::Error),
+    Xds(tonic::transport::Error),
     /// The HTTP server failed.
     #[error("the HTTP server failed: {0}")]
     Http(io::Error),
     /// The first revision could not be made.
-    #[error("{0}")]
+    #[error(transparent)]
     Compile(#[from] CompileError),
     /// The directory cannot be watched any more.
     #[error("the configuration directory is no longer watched")]
@@ -142,7 +142,7 @@ pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
         tonic::transport::Server::builder().add_service(ads).serve_with_incoming(TcpListenerStream::new(sockets.xds));
     let http = axum::serve(sockets.http, http::router(hub));
     tokio::select! {
-        ended = xds => Ok(ended?),
+        ended = xds => ended.map_err(ServeError::Xds),
         ended = http => ended.map_err(ServeError::Http),
     }
 }

@@ -42,7 +42,7 @@ fn reports_every_error_of_a_bundle_at_once() {
     for part in [
         "policies.yaml:8:",
         "did you mean `apiKeyAuth`",
-        "gateway.yaml:14:",
+        "gateway.yaml:13:",
         "did you mean `backend`",
         "consumers.yaml:8:",
     ] {

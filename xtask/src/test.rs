@@ -39,7 +39,7 @@ pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
 fn cargo_test(paths: &Paths, setup: &Setup) -> Command {
     let mut command = cargo(paths);
     setup.tell(&mut command, paths);
-    command.args(["test", "--workspace", "--exclude", "postern-filter"]);
+    command.args(["test", "--workspace"]);
     command
 }
 

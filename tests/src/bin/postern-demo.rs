@@ -84,11 +84,11 @@ impl Demo {
 
     /// What runs where, and that the policies have arrived.
     fn introduce(&self) -> Result<()> {
-        let acked = |status: &Value| status["nodes"][0]["types"]["extensionConfig"]["running"].is_string();
+        let acked = |status: &Value| status.pointer("/nodes/0/types/extensionConfig/running").is_some();
         let status = self.control_plane.wait_for_status("Envoy's ACK", acked)?;
         let directory = self.site.directory();
         let shown = directory.strip_prefix(repository()).unwrap_or(directory);
-        let revision: String = status["revision"].as_str().unwrap_or_default().chars().take(12).collect();
+        let revision: String = text(&status, "revision").chars().take(12).collect();
         println!("\nPostern: route policies inside Envoy\n");
         println!("  gateway        http://{}   a real Envoy, process {}", self.site.listener(), self.envoy.id());
         println!("  control plane  http://{}/status   xDS on {}", self.control_plane.http(), self.control_plane.xds());
@@ -130,13 +130,7 @@ impl Demo {
         while !stop.load(Ordering::Relaxed) {
             let log = self.envoy.access_log();
             for line in log.iter().skip(requests) {
-                println!(
-                    "  {} {} → {}  {}",
-                    text(line, "method"),
-                    text(line, "path"),
-                    line["status"],
-                    decided_by(line)
-                );
+                println!("  {} {} → {}  {}", text(line, "method"), text(line, "path"), status(line), decided_by(line));
             }
             requests = log.len();
             let log = self.control_plane.log();
@@ -182,13 +176,18 @@ fn decided_by(line: &Value) -> String {
         (Some(step), Some(reason), _) => format!("step {step}: {reason}"),
         (_, _, Some(consumer)) => format!("all steps passed, consumer {consumer}"),
         _ if field("verdict=").is_some() => "all steps passed".to_owned(),
-        _ if line["status"] == 404 => "Envoy: no such route".to_owned(),
+        _ if status(line) == 404 => "Envoy: no such route".to_owned(),
         _ => "nobody: no policy on this route".to_owned(),
     }
 }
 
 fn text<'a>(line: &'a Value, field: &str) -> &'a str {
-    line[field].as_str().unwrap_or("-")
+    line.get(field).and_then(Value::as_str).unwrap_or("-")
+}
+
+/// The status of a line of the access log.
+fn status(line: &Value) -> u64 {
+    line.get("status").and_then(Value::as_u64).unwrap_or_default()
 }
 
 /// A line of the control plane's log that tells of a change, without its time and level.

@@ -1,0 +1,111 @@
+//! From files to a snapshot: what is interned, what is stable, and what Envoy will see.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use postern::{
+    model::File,
+    pipeline::compile,
+    snapshot::{FilterCode, ResourceType, Selection, Snapshot},
+};
+use postern_proto::plan::v1::Plan;
+use prost::Message;
+
+fn file(name: &str, text: &str) -> File {
+    File { name: name.into(), bytes: text.into() }
+}
+
+fn compiled(files: &[File]) -> Snapshot {
+    compile(files, &FilterCode::new(b"code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn policy(name: &str, route: &str, value: &str) -> String {
+    format!(
+        "
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: {{ name: {name} }}
+spec:
+  targetRef: {{ kind: HTTPRoute, name: {route} }}
+  request:
+    - {{ policy: headers, params: {{ set: {{ X-Test: {value} }} }} }}
+"
+    )
+}
+
+const GATEWAY: &str = "
+apiVersion: postern/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  listeners: [{ name: http, port: 8080 }]
+  routes:
+    - { name: api, hosts: [api.example.com], match: { path: { prefix: /v1 } }, service: s }
+    - { name: any, match: { methods: [GET, POST] }, service: s }
+    - { name: wild, hosts: ['*.example.com'], match: { path: { exact: /ping } }, service: s }
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: s }
+spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
+";
+
+#[test]
+fn interns_equal_chains_and_strings() {
+    let text: String = (0..100).map(|n| policy(&format!("p{n}"), &format!("r{n}"), ["a", "b"][n % 2])).collect();
+    let plan = Plan::decode(compiled(&[file("p.yaml", &text)]).plan().bytes()).unwrap();
+    assert_eq!((plan.routes.len(), plan.chains.len()), (100, 2));
+    assert_eq!(plan.strings.len(), 100 + ["headers", "x-test", "a", "b"].len());
+    assert!(plan.strings.contains(&"x-test".to_owned()), "header names are lower-cased");
+}
+
+#[test]
+fn has_the_same_versions_on_every_run_and_in_every_order_of_files() {
+    let files =
+        [file("a.yaml", GATEWAY), file("b.yaml", &policy("p", "api", "a")), file("c.yaml", &policy("q", "any", "b"))];
+    let versions = |files: &[File]| {
+        let snapshot = compiled(files);
+        let sets = ResourceType::ALL.map(|kind| snapshot.select(kind, &Selection::Everything).version);
+        (snapshot.revision().clone(), sets)
+    };
+    let expect = versions(&files);
+    let mut turned = files.to_vec();
+    for _ in 0..10 {
+        turned.rotate_left(1);
+        assert_eq!(versions(&turned), expect);
+    }
+}
+
+#[test]
+fn sends_no_cluster_again_when_only_its_endpoints_move() {
+    let version = |text: &str, kind| compiled(&[file("a.yaml", text)]).select(kind, &Selection::Everything).version;
+    let moved = GATEWAY.replace("port: 9000", "port: 9001");
+    assert_eq!(version(GATEWAY, ResourceType::Cluster), version(&moved, ResourceType::Cluster));
+    assert_ne!(version(GATEWAY, ResourceType::Endpoints), version(&moved, ResourceType::Endpoints));
+}
+
+#[test]
+fn gives_dns_names_to_envoy_and_addresses_to_eds() {
+    let named = GATEWAY.replace("address: 127.0.0.1", "address: localhost");
+    let snapshot = compiled(&[file("a.yaml", &named)]);
+    assert!(snapshot.select(ResourceType::Endpoints, &Selection::Everything).resources.is_empty());
+    let snapshot = compiled(&[file("a.yaml", GATEWAY)]);
+    assert_eq!(snapshot.select(ResourceType::Endpoints, &Selection::Everything).resources.len(), 1);
+}
+
+#[test]
+fn puts_every_route_into_each_virtual_host_that_can_reach_it() {
+    let snapshot = compiled(&[file("a.yaml", GATEWAY)]);
+    let set = snapshot.select(ResourceType::RouteConfiguration, &Selection::Everything);
+    let configuration = RouteConfiguration::decode(set.resources[0].body.value.as_slice()).unwrap();
+    let hosts: Vec<_> = configuration
+        .virtual_hosts
+        .iter()
+        .map(|host| {
+            let routes: Vec<_> = host.routes.iter().map(|route| route.name.as_str()).collect();
+            format!("{}: {}", host.domains.join(","), routes.join(" "))
+        })
+        .collect();
+    assert_eq!(hosts, ["*: any any", "*.example.com: any any wild", "api.example.com: api any any wild"]);
+}
