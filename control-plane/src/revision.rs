@@ -14,6 +14,7 @@ pub fn revision(bundle: &Bundle, filter: &Digest) -> Result<Digest, serde_json::
     parts.extend(encode("Gateway", &bundle.gateways)?);
     parts.extend(encode("RoutePolicy", &bundle.route_policies)?);
     parts.extend(encode("Service", &bundle.services)?);
+    parts.extend(encode("Settings", &bundle.settings)?);
     Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
 }
 

@@ -1,124 +1,133 @@
-//! A chain: the steps that guard a route, in order, and the context that they share while one message passes.
+//! A chain as it is loaded: the steps that guard a route, in order, and what becomes of one that fails.
 
 use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
 use crate::{
-    edits::EditedHeaders,
-    event::Headers,
-    plan::{Consumers, LoadError, Strings},
-    policy::{Flow, Needs, Policy},
-    verdict::{Decision, Verdict},
+    attributes,
+    cel::Expression,
+    event::{Needs, Phase},
+    plan::{Agent, LoadError},
+    policy::Policy,
+    strings::Strings,
 };
 
 /// What guards a route: one list of steps for requests, one for responses.
 #[derive(Debug)]
-pub struct Chain {
-    /// Run before the request goes upstream.
-    pub request: Steps,
-    /// Run before the response goes downstream.
-    pub response: Steps,
+pub(crate) struct Chain {
+    pub(crate) request: Steps,
+    pub(crate) response: Steps,
+    /// Evaluate and report, but enforce nothing.
+    pub(crate) shadow: bool,
+    /// The largest request body that is buffered.
+    pub(crate) body_limit: usize,
+}
+
+/// The steps of one phase.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    pub(crate) steps: Vec<Step>,
+    /// The policies that nobody supports: with one, nothing runs.
+    pub(crate) unsupported: Vec<Arc<str>>,
+}
+
+/// A policy with its parameters and its place in the chain.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: Arc<str>,
+    pub(crate) when: Option<Arc<Expression>>,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) shadow: bool,
+    pub(crate) policy: Policy,
+    pub(crate) needs: Needs,
+}
+
+/// What becomes of the chain when a step fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// As the agent says; without one, the request is denied.
+    Unspecified,
+    Deny,
+    Continue,
+    SkipRemaining,
 }
 
 impl Chain {
-    pub(crate) fn load(wire: &wire::Chain, strings: &Strings) -> Result<Self, LoadError> {
+    pub(crate) fn load(wire: &wire::Chain, strings: &Strings, agents: &[Agent]) -> Result<Self, LoadError> {
+        let steps = |wire: &Option<wire::Steps>, phase, name: &str| match wire {
+            None => Ok(Steps::default()),
+            Some(wire) => Steps::load(wire, strings, agents, phase).map_err(|error| error.within(name)),
+        };
         Ok(Self {
-            request: Steps::load(&wire.request, strings).map_err(|error| error.within("request"))?,
-            response: Steps::load(&wire.response, strings).map_err(|error| error.within("response"))?,
+            request: steps(&wire.request, Phase::Request, "request")?,
+            response: steps(&wire.response, Phase::Response, "response")?,
+            shadow: wire.shadow,
+            body_limit: usize::try_from(wire.body_limit).unwrap_or(usize::MAX),
+        })
+    }
+
+    pub(crate) fn steps(&self, phase: Phase) -> &Steps {
+        match phase {
+            Phase::Request => &self.request,
+            Phase::Response => &self.response,
+        }
+    }
+}
+
+impl Steps {
+    /// Whether there is nothing to run and nothing to refuse.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.steps.is_empty() && self.unsupported.is_empty()
+    }
+
+    fn load(wire: &wire::Steps, strings: &Strings, agents: &[Agent], phase: Phase) -> Result<Self, LoadError> {
+        Ok(Self {
+            steps: wire.steps.iter().map(|step| Step::load(step, strings, agents, phase)).collect::<Result<_, _>>()?,
+            unsupported: wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?,
         })
     }
 }
 
-/// The steps of one phase.
-#[derive(Debug)]
-pub struct Steps {
-    steps: Vec<Step>,
-    needs: Needs,
-}
-
-#[derive(Debug)]
-struct Step {
-    name: Arc<str>,
-    policy: Policy,
-}
-
-impl Steps {
-    fn load(wire: &[wire::Step], strings: &Strings) -> Result<Self, LoadError> {
-        let steps = wire.iter().map(|step| Step::load(step, strings)).collect::<Result<Vec<_>, _>>()?;
-        let mut needs = Needs::default();
-        for step in &steps {
-            step.policy.needs(&mut needs);
-        }
-        Ok(Self { steps, needs })
-    }
-
-    /// Whether there is nothing to run.
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
-    /// What a host must provide before [`Steps::run`].
-    pub fn needs(&self) -> Needs {
-        self.needs
-    }
-
-    /// Runs the steps in order on a message, until one denies.
-    pub fn run(&self, headers: &Headers, consumers: &Consumers) -> Decision {
-        let mut context = Context { headers: EditedHeaders::new(headers), consumers, consumer: None };
-        for step in &self.steps {
-            match step.policy.run(&mut context) {
-                Flow::Continue => {}
-                Flow::Deny(denial) => {
-                    return Decision {
-                        verdict: Verdict::Deny(denial.response),
-                        step: Some(Arc::clone(&step.name)),
-                        reason: Some(denial.reason),
-                        consumer: context.consumer,
-                    };
-                }
-            }
-        }
-        Decision {
-            verdict: Verdict::Continue(context.headers.into_edits()),
-            step: None,
-            reason: None,
-            consumer: context.consumer,
-        }
-    }
-}
-
 impl Step {
-    fn load(wire: &wire::Step, strings: &Strings) -> Result<Self, LoadError> {
+    fn load(wire: &wire::Step, strings: &Strings, agents: &[Agent], phase: Phase) -> Result<Self, LoadError> {
         let name = strings.name(wire.name)?;
-        let policy = Policy::load(wire, strings).map_err(|error| error.within(format!("step `{name}`")))?;
-        Ok(Self { name, policy })
+        Self::load_named(&name, wire, strings, agents, phase).map_err(|error| error.within(format!("step `{name}`")))
+    }
+
+    fn load_named(
+        name: &Arc<str>,
+        wire: &wire::Step,
+        strings: &Strings,
+        agents: &[Agent],
+        phase: Phase,
+    ) -> Result<Self, LoadError> {
+        let policy = Policy::load(wire, strings, agents)?;
+        if !policy.phases().contains(&phase) {
+            return Err(LoadError::Phase);
+        }
+        let when = strings.expression(wire.when)?;
+        let mut needs = policy.needs(phase);
+        if let Some(when) = &when {
+            needs = needs.union(attributes::needs(when));
+        }
+        Ok(Self {
+            name: Arc::clone(name),
+            when,
+            on_failure: on_failure(wire.on_failure)?,
+            shadow: wire.shadow,
+            policy,
+            needs,
+        })
     }
 }
 
-/// What the steps of a chain share while one message passes: each sees what earlier ones changed.
-#[derive(Debug)]
-pub(crate) struct Context<'a> {
-    headers: EditedHeaders<'a>,
-    consumers: &'a Consumers,
-    consumer: Option<Arc<str>>,
-}
-
-impl<'a> Context<'a> {
-    pub(crate) fn headers(&self) -> &EditedHeaders<'a> {
-        &self.headers
-    }
-
-    pub(crate) fn headers_mut(&mut self) -> &mut EditedHeaders<'a> {
-        &mut self.headers
-    }
-
-    pub(crate) fn consumers(&self) -> &'a Consumers {
-        self.consumers
-    }
-
-    /// Records who the caller proved to be.
-    pub(crate) fn identify(&mut self, consumer: &Arc<str>) {
-        self.consumer = Some(Arc::clone(consumer));
+fn on_failure(wire: i32) -> Result<OnFailure, LoadError> {
+    match wire::OnFailure::try_from(wire) {
+        Ok(wire::OnFailure::Unspecified) => Ok(OnFailure::Unspecified),
+        Ok(wire::OnFailure::Deny) => Ok(OnFailure::Deny),
+        Ok(wire::OnFailure::Continue) => Ok(OnFailure::Continue),
+        Ok(wire::OnFailure::SkipRemaining) => Ok(OnFailure::SkipRemaining),
+        Err(_) => Err(LoadError::OnFailure(wire)),
     }
 }

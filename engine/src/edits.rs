@@ -13,73 +13,80 @@ pub struct Edit {
     pub replace: bool,
     /// The values to add after that.
     pub values: Vec<Arc<str>>,
+    /// The step that edited it last, by its place in the chain.
+    step: usize,
 }
 
-/// At most one [`Edit`] a header: a later one wins over, or adds to, an earlier one.
+/// At most one [`Edit`] a header: a later one wins over, or adds to, an earlier one. And at most one body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Edits(Vec<Edit>);
+pub struct Edits {
+    headers: Vec<Edit>,
+    body: Option<(Vec<u8>, usize)>,
+    conflicts: u32,
+}
 
 impl Edits {
-    /// The edits in the order in which their headers were first touched.
-    pub fn iter(&self) -> impl Iterator<Item = &Edit> {
-        self.0.iter()
+    /// The header edits in the order in which their headers were first touched.
+    pub fn headers(&self) -> impl Iterator<Item = &Edit> {
+        self.headers.iter()
     }
 
-    fn find(&self, name: &str) -> Option<&Edit> {
-        self.0.iter().find(|edit| &*edit.name == name)
+    /// The body that the message gets instead of its own.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.body.as_ref().map(|(body, _)| body.as_slice())
     }
 
-    /// Puts `edit` in the place of the one for the same header, if there is one.
-    fn put(&mut self, edit: Edit) {
-        match self.0.iter_mut().find(|known| known.name == edit.name) {
-            Some(known) => *known = edit,
-            None => self.0.push(edit),
-        }
+    /// How often a step overrode what another had set.
+    pub fn conflicts(&self) -> u32 {
+        self.conflicts
     }
 
-    fn add(&mut self, name: &Arc<str>, value: &Arc<str>) {
-        match self.0.iter_mut().find(|known| known.name == *name) {
-            Some(known) => known.values.push(Arc::clone(value)),
-            None => self.0.push(Edit { name: Arc::clone(name), replace: false, values: vec![Arc::clone(value)] }),
-        }
-    }
-}
-
-/// A message's headers as the next step sees them: as they came, with the edits of the steps before.
-#[derive(Debug)]
-pub(crate) struct EditedHeaders<'a> {
-    came: &'a Headers,
-    edits: Edits,
-}
-
-impl<'a> EditedHeaders<'a> {
-    pub(crate) fn new(came: &'a Headers) -> Self {
-        Self { came, edits: Edits::default() }
-    }
-
-    /// The values of one header, in order.
-    pub(crate) fn values(&self, name: &str) -> Vec<&[u8]> {
-        let edit = self.edits.find(name);
+    /// The values of one header of a message that came with these, in order.
+    pub(crate) fn values<'a>(&'a self, came: &'a Headers, name: &str) -> Vec<&'a [u8]> {
+        let edit = self.headers.iter().find(|edit| &*edit.name == name);
         let kept = edit.is_none_or(|edit| !edit.replace);
-        let came = kept.then(|| self.came.values(name)).into_iter().flatten();
+        let came = kept.then(|| came.values(name)).into_iter().flatten();
         let added = edit.into_iter().flat_map(|edit| edit.values.iter().map(|value| value.as_bytes()));
         came.chain(added).collect()
     }
 
-    pub(crate) fn set(&mut self, name: &Arc<str>, value: &Arc<str>) {
-        self.edits.put(Edit { name: Arc::clone(name), replace: true, values: vec![Arc::clone(value)] });
+    /// Sets a header in place of all values that it has.
+    pub(crate) fn set(&mut self, step: usize, name: &Arc<str>, value: &Arc<str>) {
+        self.put(Edit { name: Arc::clone(name), replace: true, values: vec![Arc::clone(value)], step });
     }
 
-    pub(crate) fn add(&mut self, name: &Arc<str>, value: &Arc<str>) {
-        self.edits.add(name, value);
+    /// Removes a header, and what earlier steps made of it.
+    pub(crate) fn remove(&mut self, step: usize, name: &Arc<str>) {
+        self.put(Edit { name: Arc::clone(name), replace: true, values: Vec::new(), step });
     }
 
-    pub(crate) fn remove(&mut self, name: &Arc<str>) {
-        self.edits.put(Edit { name: Arc::clone(name), replace: true, values: Vec::new() });
+    /// Adds a value beside the ones that a header has.
+    pub(crate) fn add(&mut self, step: usize, name: &Arc<str>, value: &Arc<str>) {
+        let value = Arc::clone(value);
+        match self.headers.iter_mut().find(|known| known.name == *name) {
+            Some(known) => known.values.push(value),
+            None => self.headers.push(Edit { name: Arc::clone(name), replace: false, values: vec![value], step }),
+        }
     }
 
-    pub(crate) fn into_edits(self) -> Edits {
-        self.edits
+    /// Replaces the body.
+    pub(crate) fn set_body(&mut self, step: usize, body: Vec<u8>) {
+        if self.body.as_ref().is_some_and(|(_, other)| *other != step) {
+            self.conflicts = self.conflicts.saturating_add(1);
+        }
+        self.body = Some((body, step));
+    }
+
+    fn put(&mut self, edit: Edit) {
+        match self.headers.iter_mut().find(|known| known.name == edit.name) {
+            Some(known) => {
+                if known.step != edit.step {
+                    self.conflicts = self.conflicts.saturating_add(1);
+                }
+                *known = edit;
+            }
+            None => self.headers.push(edit),
+        }
     }
 }
 
@@ -87,54 +94,61 @@ impl<'a> EditedHeaders<'a> {
 mod tests {
     use super::*;
 
-    fn check(act: impl FnOnce(&mut EditedHeaders<'_>), expect: &[&str]) {
+    fn check(act: impl FnOnce(&mut Edits, &Arc<str>), expect: &[&str], conflicts: u32) {
         let came: Headers = [("x", "came"), ("x", "twice"), ("y", "other")].into_iter().collect();
-        let mut headers = EditedHeaders::new(&came);
-        act(&mut headers);
-        let seen: Vec<_> = headers.values("x").into_iter().map(|value| str::from_utf8(value).unwrap()).collect();
-        assert_eq!(seen, expect);
+        let mut edits = Edits::default();
+        act(&mut edits, &"x".into());
+        let seen: Vec<_> = edits.values(&came, "x").into_iter().map(|value| str::from_utf8(value).unwrap()).collect();
+        assert_eq!((seen.as_slice(), edits.conflicts()), (expect, conflicts));
     }
 
     #[test]
     fn shows_what_came_when_nothing_was_edited() {
-        check(|_| {}, &["came", "twice"]);
+        check(|_, _| {}, &["came", "twice"], 0);
     }
 
     #[test]
-    fn lets_the_last_set_win() {
-        check(
-            |headers| {
-                headers.set(&"x".into(), &"first".into());
-                headers.set(&"x".into(), &"last".into());
-            },
-            &["last"],
-        );
+    fn lets_the_last_set_win_and_counts_the_conflict_of_two_steps() {
+        let act = |steps: [usize; 2]| {
+            move |edits: &mut Edits, name: &Arc<str>| {
+                edits.set(steps[0], name, &"first".into());
+                edits.set(steps[1], name, &"last".into());
+            }
+        };
+        check(act([0, 1]), &["last"], 1);
+        check(act([0, 0]), &["last"], 0);
     }
 
     #[test]
     fn drops_earlier_sets_on_removal() {
         check(
-            |headers| {
-                headers.set(&"x".into(), &"gone".into());
-                headers.remove(&"x".into());
+            |edits, name| {
+                edits.set(0, name, &"gone".into());
+                edits.remove(1, name);
             },
             &[],
+            1,
         );
     }
 
     #[test]
-    fn adds_beside_what_came() {
-        check(|headers| headers.add(&"x".into(), &"more".into()), &["came", "twice", "more"]);
-    }
-
-    #[test]
-    fn adds_after_a_removal() {
+    fn adds_beside_what_came_and_after_a_removal() {
+        check(|edits, name| edits.add(0, name, &"more".into()), &["came", "twice", "more"], 0);
         check(
-            |headers| {
-                headers.remove(&"x".into());
-                headers.add(&"x".into(), &"only".into());
+            |edits, name| {
+                edits.remove(0, name);
+                edits.add(0, name, &"only".into());
             },
             &["only"],
+            0,
         );
+    }
+
+    #[test]
+    fn lets_the_last_body_win() {
+        let mut edits = Edits::default();
+        edits.set_body(0, b"first".to_vec());
+        edits.set_body(1, b"last".to_vec());
+        assert_eq!((edits.body(), edits.conflicts()), (Some(&b"last"[..]), 1));
     }
 }

@@ -2,7 +2,16 @@
 
 use std::ops::Range;
 
-/// The headers of one message, in order, names in lower case as Envoy has them.
+/// The two times at which a chain can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the request goes upstream.
+    Request,
+    /// Before the response goes downstream.
+    Response,
+}
+
+/// The headers of one message, in order, names in lower case as Envoy has them, pseudo-headers among them.
 ///
 /// They live in the one buffer that the host handed over, so that taking them costs no copy a header.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +68,174 @@ fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
     start..buffer.len()
 }
 
+/// A fact about a stream that is not in its headers, read from the host one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Property {
+    /// `request.protocol`.
+    RequestProtocol,
+    /// `request.size`, an integer.
+    RequestSize,
+    /// `source.address`.
+    SourceAddress,
+    /// `source.port`, an integer.
+    SourcePort,
+    /// `destination.address`.
+    DestinationAddress,
+    /// `destination.port`, an integer.
+    DestinationPort,
+    /// `connection.mtls`, a truth value.
+    Mtls,
+    /// `connection.requested_server_name`.
+    RequestedServerName,
+    /// `connection.tls_version`.
+    TlsVersion,
+    /// `connection.uri_san_peer_certificate`: the source's SPIFFE identity.
+    PeerUriSan,
+    /// `xds.cluster_name`.
+    ClusterName,
+    /// `xds.virtual_host_name`.
+    VirtualHostName,
+}
+
+impl Property {
+    /// Every property.
+    pub const ALL: [Self; 12] = [
+        Self::RequestProtocol,
+        Self::RequestSize,
+        Self::SourceAddress,
+        Self::SourcePort,
+        Self::DestinationAddress,
+        Self::DestinationPort,
+        Self::Mtls,
+        Self::RequestedServerName,
+        Self::TlsVersion,
+        Self::PeerUriSan,
+        Self::ClusterName,
+        Self::VirtualHostName,
+    ];
+
+    /// What Envoy calls it.
+    pub const fn path(self) -> [&'static str; 2] {
+        match self {
+            Self::RequestProtocol => ["request", "protocol"],
+            Self::RequestSize => ["request", "size"],
+            Self::SourceAddress => ["source", "address"],
+            Self::SourcePort => ["source", "port"],
+            Self::DestinationAddress => ["destination", "address"],
+            Self::DestinationPort => ["destination", "port"],
+            Self::Mtls => ["connection", "mtls"],
+            Self::RequestedServerName => ["connection", "requested_server_name"],
+            Self::TlsVersion => ["connection", "tls_version"],
+            Self::PeerUriSan => ["connection", "uri_san_peer_certificate"],
+            Self::ClusterName => ["xds", "cluster_name"],
+            Self::VirtualHostName => ["xds", "virtual_host_name"],
+        }
+    }
+
+    const fn bit(self) -> u16 {
+        1 << (self as u8)
+    }
+}
+
+/// What a step must be given before it can run, so that a host fetches nothing else, and nothing twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The headers of the request.
+    pub request_headers: bool,
+    /// The headers of the response.
+    pub response_headers: bool,
+    /// The time.
+    pub now: bool,
+    /// The whole body of the request.
+    pub body: bool,
+    properties: u16,
+}
+
+impl Needs {
+    /// Adds a property.
+    pub fn add(&mut self, property: Property) {
+        self.properties |= property.bit();
+    }
+
+    /// The properties among them.
+    pub fn properties(self) -> impl Iterator<Item = Property> {
+        Property::ALL.into_iter().filter(move |property| self.properties & property.bit() != 0)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            request_headers: self.request_headers || other.request_headers,
+            response_headers: self.response_headers || other.response_headers,
+            now: self.now || other.now,
+            body: self.body || other.body,
+            properties: self.properties | other.properties,
+        }
+    }
+
+    /// What of these is not among `given`.
+    #[must_use]
+    pub fn without(self, given: Self) -> Self {
+        Self {
+            request_headers: self.request_headers && !given.request_headers,
+            response_headers: self.response_headers && !given.response_headers,
+            now: self.now && !given.now,
+            body: self.body && !given.body,
+            properties: self.properties & !given.properties,
+        }
+    }
+
+    /// Whether there is nothing among them.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// What a host has provided.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// The request's headers.
+    pub request_headers: Headers,
+    /// The response's headers.
+    pub response_headers: Headers,
+    /// Nanoseconds since 1970.
+    pub now: u64,
+    /// The request's body.
+    pub body: Vec<u8>,
+    properties: Vec<(Property, Vec<u8>)>,
+}
+
+impl Inputs {
+    /// Takes a property over. One that the host does not have is not set.
+    pub fn set(&mut self, property: Property, value: Vec<u8>) {
+        self.properties.push((property, value));
+    }
+
+    /// A property's bytes, as the host writes them.
+    pub fn property(&self, property: Property) -> Option<&[u8]> {
+        self.properties.iter().find(|(candidate, _)| *candidate == property).map(|(_, value)| value.as_slice())
+    }
+
+    /// Takes over what another has, which must be what this one was missing.
+    pub(crate) fn absorb(&mut self, other: Self, given: Needs) {
+        if given.request_headers {
+            self.request_headers = other.request_headers;
+        }
+        if given.response_headers {
+            self.response_headers = other.response_headers;
+        }
+        if given.now {
+            self.now = other.now;
+        }
+        if given.body {
+            self.body = other.body;
+        }
+        self.properties.extend(other.properties);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +251,18 @@ mod tests {
     fn reads_a_place_outside_the_buffer_as_empty() {
         let headers = Headers::new(b"name".to_vec(), vec![Field { name: 0..4, value: 4..9 }]);
         assert_eq!(headers.values("name").collect::<Vec<_>>(), [b""]);
+    }
+
+    #[test]
+    fn asks_for_what_is_missing_only() {
+        let mut needs = Needs { now: true, ..Needs::default() };
+        needs.add(Property::SourcePort);
+        needs.add(Property::Mtls);
+        let mut given = Needs::default();
+        given.add(Property::Mtls);
+        let missing = needs.without(given);
+        assert_eq!(missing.properties().collect::<Vec<_>>(), [Property::SourcePort]);
+        assert!(missing.now && missing.without(missing).is_empty());
+        assert_eq!(missing.union(given), needs);
     }
 }

@@ -1,21 +1,29 @@
 //! The engine: loads a plan and evaluates policy chains. Values in, values out: no I/O, no clock, no host calls.
 //!
-//! The modules stand in the order in which a request passes through them:
-//! [`event`] → [`plan`] (route → chain) → [`chain`] → [`policy`] (steps) → [`verdict`].
+//! The modules stand in the order in which a request passes through them: [`event`] (what a host says) → [`plan`]
+//! (route → chain) → [`chain`] → [`run`] (a chain under way) → [`policy`] (steps) → [`verdict`].
+//!
+//! Waiting is a value. A [`Run`] goes as far as it can and then either is done or asks for something: headers, a
+//! property, the body, a value that workers share, an agent's answer. Whoever drives it answers, now or later.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]
 
+pub mod agent;
+pub mod attributes;
+pub mod cel;
 pub mod chain;
 pub mod edits;
 pub mod event;
 pub mod plan;
 pub mod policy;
+pub mod run;
 pub mod schema;
+mod strings;
+mod text;
 pub mod verdict;
 
-pub use chain::Chain;
-pub use event::Headers;
+pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use plan::{LoadError, Plan};
-pub use policy::Needs;
+pub use run::{Answer, Ask, Run, Turn};
 pub use verdict::{Decision, Response, Verdict};

@@ -6,7 +6,12 @@ use std::{collections::HashMap, sync::Arc};
 use postern_proto::plan::v1::{self as wire, FORMAT};
 use prost::Message;
 
-use crate::chain::Chain;
+use crate::{
+    cel,
+    chain::Chain,
+    strings::{Strings, find},
+    verdict::Response,
+};
 
 /// All that a filter needs to decide requests.
 #[derive(Debug)]
@@ -15,30 +20,45 @@ pub struct Plan {
     routes: HashMap<Arc<str>, usize>,
     chains: Vec<Chain>,
     consumers: Consumers,
+    agents: Vec<Agent>,
+    policy_not_supported: Response,
+    agent_unavailable: Response,
+}
+
+/// An external agent, as the plan knows it.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) name: Arc<str>,
+    pub(crate) fail_open: bool,
+    pub(crate) timeout_ms: u32,
 }
 
 impl Plan {
     /// Loads an encoded plan, whole or not at all.
     pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
-        let wire = wire::Plan::decode(bytes)?;
+        let wire = wire::Plan::decode(bytes).map_err(LoadError::Decode)?;
         if wire.format != FORMAT {
             return Err(LoadError::Format(wire.format));
         }
-        let strings = Strings::new(wire.strings);
-        let chains = wire
-            .chains
-            .iter()
-            .enumerate()
-            .map(|(index, chain)| Chain::load(chain, &strings).map_err(|error| error.within(format!("chain {index}"))))
-            .collect::<Result<Vec<_>, _>>()?;
-        let routes = load_routes(&wire.routes, &strings, chains.len())?;
-        let consumers = Consumers::load(&wire.consumers, &strings)?;
-        Ok(Self { revision: wire.revision.into(), routes, chains, consumers })
-    }
-
-    /// The chain that guards the route of this name. A route that the plan does not know has none: its requests pass.
-    pub fn chain(&self, route: &str) -> Option<&Chain> {
-        self.routes.get(route).and_then(|index| self.chains.get(*index))
+        let strings = Strings::load(wire.strings, &wire.expressions)?;
+        let agents = wire.agents.iter().map(|agent| Agent::load(agent, &strings)).collect::<Result<Vec<_>, _>>()?;
+        let load = |(index, chain)| {
+            Chain::load(chain, &strings, &agents).map_err(|error| error.within(format!("chain {index}")))
+        };
+        let chains = wire.chains.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
+        let answer = |wire: &Option<wire::Answer>, default: fn() -> Response| match wire {
+            Some(wire) => strings.answer(wire),
+            None => Ok(default()),
+        };
+        Ok(Self {
+            revision: wire.revision.into(),
+            routes: load_routes(&wire.routes, &strings, &chains)?,
+            consumers: Consumers::load(&wire.consumers, &strings)?,
+            policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
+            agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
+            chains,
+            agents,
+        })
     }
 
     /// What the control plane calls the revision that this plan comes from.
@@ -46,30 +66,65 @@ impl Plan {
         &self.revision
     }
 
-    /// The callers that the plan knows.
-    pub fn consumers(&self) -> &Consumers {
-        &self.consumers
-    }
-
     /// How many routes have a chain.
     pub fn routes(&self) -> usize {
         self.routes.len()
+    }
+
+    /// The names of the agents that chains call, in the order of their places.
+    pub fn agent_names(&self) -> impl Iterator<Item = &str> {
+        self.agents.iter().map(|agent| &*agent.name)
+    }
+
+    /// The names of the shared values that a host should create before the first request: for these, even the very
+    /// first compare-and-swap is exact.
+    pub fn shared_keys(&self) -> impl Iterator<Item = String> {
+        let steps = self.chains.iter().flat_map(|chain| &chain.request.steps);
+        steps.filter_map(|step| step.policy.shared_key())
+    }
+
+    /// The name and chain of a route. A route that the plan does not know has none: its requests pass.
+    pub(crate) fn route(&self, name: &str) -> Option<(&Arc<str>, usize)> {
+        self.routes.get_key_value(name).map(|(name, chain)| (name, *chain))
+    }
+
+    pub(crate) fn chain(&self, index: usize) -> Option<&Chain> {
+        self.chains.get(index)
+    }
+
+    pub(crate) fn consumers(&self) -> &Consumers {
+        &self.consumers
+    }
+
+    pub(crate) fn agent(&self, index: usize) -> Option<&Agent> {
+        self.agents.get(index)
+    }
+
+    pub(crate) fn policy_not_supported(&self) -> &Response {
+        &self.policy_not_supported
+    }
+
+    pub(crate) fn agent_unavailable(&self) -> &Response {
+        &self.agent_unavailable
+    }
+}
+
+impl Agent {
+    fn load(wire: &wire::Agent, strings: &Strings) -> Result<Self, LoadError> {
+        Ok(Self { name: strings.name(wire.name)?, fail_open: wire.fail_open, timeout_ms: wire.timeout_ms })
     }
 }
 
 fn load_routes(
     routes: &[wire::Route],
     strings: &Strings,
-    chains: usize,
+    chains: &[Chain],
 ) -> Result<HashMap<Arc<str>, usize>, LoadError> {
     let mut loaded = HashMap::with_capacity(routes.len());
     for route in routes {
         let name = strings.get(route.name)?;
+        find(chains, "chain", route.chain).map_err(|error| error.within(format!("route `{name}`")))?;
         let chain = usize::try_from(route.chain).unwrap_or(usize::MAX);
-        if chain >= chains {
-            let error = LoadError::Index { what: "chain", index: route.chain, size: chains };
-            return Err(error.within(format!("route `{name}`")));
-        }
         if loaded.insert(Arc::clone(&name), chain).is_some() {
             return Err(LoadError::Repeated { what: "route", name });
         }
@@ -79,19 +134,28 @@ fn load_routes(
 
 /// The callers that credentials belong to. Looking one up costs the same for ten as for ten thousand.
 #[derive(Debug, Default)]
-pub struct Consumers {
-    by_api_key: HashMap<[u8; 32], Arc<str>>,
+pub(crate) struct Consumers {
+    by_api_key: HashMap<[u8; 32], Arc<Consumer>>,
+}
+
+/// A named caller.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) name: Arc<str>,
+    pub(crate) groups: Vec<Arc<str>>,
 }
 
 impl Consumers {
     fn load(consumers: &[wire::Consumer], strings: &Strings) -> Result<Self, LoadError> {
         let mut by_api_key = HashMap::new();
-        for consumer in consumers {
-            let name = strings.name(consumer.name)?;
-            for digest in &consumer.api_key_sha256 {
+        for wire in consumers {
+            let name = strings.name(wire.name)?;
+            let groups = wire.groups.iter().map(|group| strings.get(*group)).collect::<Result<_, _>>()?;
+            let consumer = Arc::new(Consumer { name: Arc::clone(&name), groups });
+            for digest in &wire.api_key_sha256 {
                 let digest = <[u8; 32]>::try_from(digest.as_slice())
                     .map_err(|_| LoadError::Digest { size: digest.len() }.within(format!("consumer `{name}`")))?;
-                if by_api_key.insert(digest, Arc::clone(&name)).is_some() {
+                if by_api_key.insert(digest, Arc::clone(&consumer)).is_some() {
                     return Err(LoadError::Repeated { what: "API key of consumer", name });
                 }
             }
@@ -100,48 +164,25 @@ impl Consumers {
     }
 
     /// The consumer whose API key has this SHA-256 digest.
-    pub fn by_api_key(&self, digest: &[u8; 32]) -> Option<&Arc<str>> {
+    pub(crate) fn by_api_key(&self, digest: &[u8; 32]) -> Option<&Arc<Consumer>> {
         self.by_api_key.get(digest)
     }
 }
 
-/// The plan's strings by index.
-#[derive(Debug)]
-pub(crate) struct Strings(Vec<Arc<str>>);
+fn error_answer(status: u16, error: &str, code: &str, kind: &str) -> Response {
+    let body = format!(r#"{{"error": "{error}", "code": "{code}"}}"#).into_bytes();
+    Response { status, headers: Vec::new(), body }
+        .with_header("content-type", "application/json")
+        .with_header("x-policy-error", kind)
+}
 
-impl Strings {
-    fn new(strings: Vec<String>) -> Self {
-        Self(strings.into_iter().map(Arc::from).collect())
-    }
+fn policy_not_supported() -> Response {
+    error_answer(500, "Policy configuration error", "POLICY_NOT_SUPPORTED", "configuration")
+}
 
-    fn get(&self, index: u32) -> Result<Arc<str>, LoadError> {
-        let found = usize::try_from(index).ok().and_then(|index| self.0.get(index));
-        found.cloned().ok_or(LoadError::Index { what: "string", index, size: self.0.len() })
-    }
-
-    /// The name of something that logs mention: it must be fit to stand there unquoted.
-    pub(crate) fn name(&self, index: u32) -> Result<Arc<str>, LoadError> {
-        let fits = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=');
-        self.checked(index, "name", fits)
-    }
-
-    /// A header's name: an RFC 9110 token in lower case, of a header that a policy may touch.
-    pub(crate) fn header_name(&self, index: u32) -> Result<Arc<str>, LoadError> {
-        let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let fits = |name: &str| !name.is_empty() && name != "host" && name.bytes().all(token);
-        self.checked(index, "header name", fits)
-    }
-
-    /// A header's value: no control characters but the tab, so that no value can start a header of its own.
-    pub(crate) fn header_value(&self, index: u32) -> Result<Arc<str>, LoadError> {
-        let fits = |value: &str| value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control());
-        self.checked(index, "header value", fits)
-    }
-
-    fn checked(&self, index: u32, what: &'static str, fits: impl Fn(&str) -> bool) -> Result<Arc<str>, LoadError> {
-        let text = self.get(index)?;
-        if fits(&text) { Ok(text) } else { Err(LoadError::Unfit { what, text }) }
-    }
+fn agent_unavailable() -> Response {
+    error_answer(503, "Policy service temporarily unavailable", "AGENT_UNAVAILABLE", "temporary")
+        .with_header("retry-after", "30")
 }
 
 /// Why a plan was refused.
@@ -149,13 +190,40 @@ impl Strings {
 pub enum LoadError {
     /// The bytes are no plan.
     #[error("the plan cannot be decoded: {0}")]
-    Decode(#[from] prost::DecodeError),
+    Decode(prost::DecodeError),
     /// The plan was written for another engine.
     #[error("plan format {0} is not supported, this engine loads format {FORMAT}")]
     Format(u32),
     /// A step's policy came later than this engine.
     #[error("a policy that this engine does not know")]
     UnknownPolicy,
+    /// A policy stands in a chain where it cannot run.
+    #[error("the policy cannot run in this phase")]
+    Phase,
+    /// A failure mode came later than this engine.
+    #[error("failure mode {0} does not exist")]
+    OnFailure(i32),
+    /// A status that cannot end a request.
+    #[error("status {0} is not between 200 and 599")]
+    Status(u32),
+    /// A policy lacks what it cannot be without.
+    #[error("`{0}` is missing")]
+    Missing(&'static str),
+    /// A number that is out of its range.
+    #[error("`{what}` must be between {least} and {most}, but is {value}")]
+    Range {
+        /// What it is.
+        what: &'static str,
+        /// The least that it may be.
+        least: u64,
+        /// The most that it may be.
+        most: u64,
+        /// What it is instead.
+        value: u64,
+    },
+    /// An expression that cannot be evaluated.
+    #[error(transparent)]
+    Expression(#[from] cel::LoadError),
     /// An index points nowhere.
     #[error("{what} {index} does not exist, there are {size}")]
     Index {

@@ -1,11 +1,15 @@
 //! How a user's input is described: one small language for the parameters of policies and, in the control plane,
 //! for whole resources. It owns no checking: the control plane checks against it and generates documentation from it.
 
+use crate::event::Phase;
+
 /// A mapping with named fields; any other field is an error.
 #[derive(Debug)]
 pub struct Object {
     /// The fields, in the order in which documentation shows them.
     pub fields: &'static [Field],
+    /// The fields of which exactly one must be there; empty if there is no such rule.
+    pub exactly_one_of: &'static [&'static str],
 }
 
 /// One field of an [`Object`].
@@ -69,8 +73,6 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A mapping with named fields.
     Object(&'static Object),
-    /// A mapping with named fields of which exactly one must be there.
-    OneOf(&'static Object),
     /// A sequence.
     List {
         /// What each item must be.
@@ -85,6 +87,12 @@ pub enum Kind {
         /// What each value must be.
         value: &'static Kind,
     },
+    /// A whole number of bytes, such as `65536`, `64KiB` or `1MiB`.
+    Size,
+    /// A length of time, such as `250ms`, `1s`, `5m` or `1h`; never zero.
+    Duration,
+    /// A CEL expression over what is known of a request, and of its response in a response chain.
+    Expression,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.
     Params,
 }
@@ -100,13 +108,4 @@ pub struct PolicySchema {
     pub phases: &'static [Phase],
     /// What a step's `params` may hold.
     pub params: Object,
-}
-
-/// The two times at which a chain can run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Before the request goes upstream.
-    Request,
-    /// Before the response goes downstream.
-    Response,
 }

@@ -2,54 +2,109 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::edits::Edits;
+use crate::{edits::Edits, text::json};
 
 /// What is to happen to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes on, with these edits.
     Continue(Edits),
-    /// It ends here: nothing that earlier steps changed is applied, and the caller gets this.
+    /// It ends here, refused: nothing that earlier steps changed is applied, and the caller gets this.
     Deny(Response),
+    /// It ends here with an answer that is no refusal.
+    Respond(Response),
 }
 
 /// A verdict with its account, for logs and traces.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What is to happen.
     pub verdict: Verdict,
-    /// The step that denied, if one did.
+    /// The step that ended the message, if one did.
     pub step: Option<Arc<str>>,
-    /// Why it denied, in one snake_case word.
+    /// Why it did, in one snake_case word.
     pub reason: Option<&'static str>,
     /// The consumer that the caller proved to be.
     pub consumer: Option<Arc<str>>,
+    /// What happened on the way without ending it.
+    pub notes: Vec<Note>,
+}
+
+/// Something that happened on the way to a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What kind of thing.
+    pub kind: NoteKind,
+    /// The step.
+    pub step: Arc<str>,
+    /// Why, in one snake_case word.
+    pub reason: &'static str,
+}
+
+/// The kinds of [`Note`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoteKind {
+    /// A step failed, and the chain went on.
+    Failed,
+    /// A step failed, and the rest of the chain was left out.
+    Skipped,
+    /// A step in shadow mode would have ended the message.
+    Shadow,
+}
+
+impl NoteKind {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Shadow => "shadow",
+        }
+    }
 }
 
 impl Decision {
     /// The account in `key=value` pairs, as Envoy's access log shows it. Every value is of a closed alphabet
     /// (names as the control plane admits them), so nothing needs quoting and no caller can forge a pair.
     pub fn account(&self, revision: &str, route: &str) -> String {
-        let verdict = match self.verdict {
+        let mut account = String::with_capacity(96);
+        account.push_str("verdict=");
+        account.push_str(match self.verdict {
             Verdict::Continue(_) => "allow",
             Verdict::Deny(_) => "deny",
+            Verdict::Respond(_) => "respond",
+        });
+        let mut pair = |key: &str, value: &str| {
+            account.push(' ');
+            account.push_str(key);
+            account.push('=');
+            account.push_str(value);
         };
-        let mut account = format!("verdict={verdict}");
-        let mut pair = |key: &str, value: Option<&dyn fmt::Display>| {
+        for (key, value) in [("step", self.step.as_deref()), ("reason", self.reason), ("consumer", self.consumer.as_deref())] {
             if let Some(value) = value {
-                account.push_str(&format!(" {key}={value}"));
+                pair(key, value);
             }
-        };
-        pair("step", self.step.as_ref().map(|step| step as _));
-        pair("reason", self.reason.as_ref().map(|reason| reason as _));
-        pair("consumer", self.consumer.as_ref().map(|consumer| consumer as _));
-        pair("route", Some(&route));
-        pair("revision", Some(&revision));
+        }
+        for note in &self.notes {
+            pair(note.kind.key(), &note.to_string());
+        }
+        if let Verdict::Continue(edits) = &self.verdict
+            && edits.conflicts() > 0
+        {
+            pair("conflicts", &edits.conflicts().to_string());
+        }
+        pair("route", route);
+        pair("revision", revision);
         account
     }
 }
 
-/// A step's refusal.
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.step, self.reason)
+    }
+}
+
+/// A step's refusal, or its answer.
 #[derive(Debug)]
 pub(crate) struct Denial {
     pub(crate) reason: &'static str,
@@ -62,25 +117,43 @@ pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// The headers, names in lower case.
-    pub headers: Vec<(&'static str, &'static str)>,
+    pub headers: Vec<(Arc<str>, Arc<str>)>,
     /// The body.
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
 impl Response {
-    /// An RFC 9457 problem document. Neither `title` nor `detail` may need escaping in JSON.
-    pub fn problem(status: u16, title: &'static str, detail: &'static str) -> Self {
-        Self {
-            status,
-            headers: vec![("content-type", "application/problem+json")],
-            body: format!(r#"{{"title":"{title}","status":{status},"detail":"{detail}"}}"#),
-        }
+    /// An RFC 9457 problem document.
+    pub fn problem(status: u16, detail: &str) -> Self {
+        Self::problem_with(status, detail, "")
+    }
+
+    /// The same with further members, each written as JSON with a comma before it.
+    pub(crate) fn problem_with(status: u16, detail: &str, members: &str) -> Self {
+        let (title, detail) = (title(status), json::quote(detail));
+        let body = format!(r#"{{"title":"{title}","status":{status},"detail":{detail}{members}}}"#);
+        let headers = vec![("content-type".into(), "application/problem+json".into())];
+        Self { status, headers, body: body.into_bytes() }
     }
 
     /// The same with one more header.
     #[must_use]
-    pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.push((name, value));
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
+    }
+}
+
+const fn title(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        413 => "Content Too Large",
+        422 => "Unprocessable Content",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        _ => "Refused",
     }
 }

@@ -1,141 +1,132 @@
-//! Chains: what steps decide, and what later steps see of earlier ones.
+//! Chains: what steps decide, what later steps see of earlier ones, and what becomes of a step that fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
-use postern_engine::{Headers, Plan, Verdict};
-use postern_proto::plan::v1::{
-    ApiKeyAuth, Chain, Consumer, HeaderValue, Headers as HeadersParams, Plan as Wire, Route, Step, step,
-};
-use prost::Message;
+mod common;
+
+use common::{Driver, Writer};
+use postern_engine::{Verdict, agent::CallError};
+use postern_proto::plan::v1::{Chain, OnFailure, Step, Steps};
 use sha2::{Digest, Sha256};
 
-const STRINGS: [&str; 8] =
-    ["users", "apiKeyAuth", "x-api-key", "mobile", "headers", "secret", "x-consumer-kind", "app"];
-
-fn key_step() -> Step {
-    Step { name: 1, policy: Some(step::Policy::ApiKeyAuth(ApiKeyAuth { header: 2 })) }
+fn writer() -> Writer {
+    let mut writer = Writer::new();
+    writer.consumer("mobile", Sha256::digest(b"secret").to_vec(), &[]);
+    writer
 }
 
-fn headers_step(params: HeadersParams) -> Step {
-    Step { name: 4, policy: Some(step::Policy::Headers(params)) }
+/// Runs a chain and compares its account.
+fn check(steps: impl FnOnce(&mut Writer) -> Vec<Step>, headers: &[(&str, &[u8])], expect: &str) {
+    let mut writer = writer();
+    let steps = steps(&mut writer);
+    writer.route("users", steps, vec![]);
+    let decision = Driver::request(headers).run(&writer.load(), "users").unwrap();
+    assert_eq!(decision.account("r1", "users"), format!("{expect} route=users revision=r1"));
 }
 
-fn load(request: Vec<Step>) -> Plan {
-    let wire = Wire {
-        format: 1,
-        revision: "r1".into(),
-        strings: STRINGS.map(String::from).to_vec(),
-        chains: vec![Chain { request, response: vec![] }],
-        routes: vec![Route { name: 0, chain: 0 }],
-        consumers: vec![Consumer { name: 3, api_key_sha256: vec![Sha256::digest(b"secret").to_vec()] }],
-    };
-    Plan::load(&wire.encode_to_vec()).unwrap()
-}
-
-/// Runs the request chain and compares its account.
-fn check(request: Vec<Step>, headers: &[(&str, &[u8])], expect: &str) {
-    let plan = load(request);
-    let headers: Headers = headers.iter().copied().collect();
-    let decision = plan.chain("users").unwrap().request.run(&headers, plan.consumers());
-    assert_eq!(decision.account("r1", "users"), expect);
+fn key(writer: &mut Writer) -> Vec<Step> {
+    vec![writer.key_step()]
 }
 
 #[test]
 fn admits_the_key_of_a_consumer() {
-    check(
-        vec![key_step()],
-        &[(":method", b"GET"), ("x-api-key", b"secret")],
-        "verdict=allow consumer=mobile route=users revision=r1",
-    );
+    check(key, &[("x-api-key", b"secret")], "verdict=allow consumer=mobile");
 }
 
 #[test]
-fn denies_a_request_without_a_key() {
-    check(vec![key_step()], &[], "verdict=deny step=apiKeyAuth reason=key_missing route=users revision=r1");
-}
-
-#[test]
-fn denies_an_empty_key() {
+fn denies_every_other_key() {
+    check(key, &[], "verdict=deny step=apiKeyAuth reason=key_missing");
+    check(key, &[("x-api-key", b"")], "verdict=deny step=apiKeyAuth reason=key_missing");
+    check(key, &[("x-api-key", b"guess")], "verdict=deny step=apiKeyAuth reason=key_unknown");
+    check(key, &[("x-api-key", b"\xff\xfe")], "verdict=deny step=apiKeyAuth reason=key_unknown");
     check(
-        vec![key_step()],
-        &[("x-api-key", b"")],
-        "verdict=deny step=apiKeyAuth reason=key_missing route=users revision=r1",
-    );
-}
-
-#[test]
-fn denies_a_wrong_key() {
-    check(
-        vec![key_step()],
-        &[("x-api-key", b"guess")],
-        "verdict=deny step=apiKeyAuth reason=key_unknown route=users revision=r1",
-    );
-}
-
-#[test]
-fn denies_a_key_that_is_not_utf8() {
-    check(
-        vec![key_step()],
-        &[("x-api-key", b"\xff\xfe")],
-        "verdict=deny step=apiKeyAuth reason=key_unknown route=users revision=r1",
-    );
-}
-
-#[test]
-fn denies_two_keys_even_when_one_is_right() {
-    check(
-        vec![key_step()],
+        key,
         &[("x-api-key", b"secret"), ("x-api-key", b"guess")],
-        "verdict=deny step=apiKeyAuth reason=key_repeated route=users revision=r1",
+        "verdict=deny step=apiKeyAuth reason=key_repeated",
     );
 }
 
 #[test]
 fn answers_every_denial_alike() {
-    let plan = load(vec![key_step()]);
-    let answer = |key: &[u8]| {
-        let headers: Headers = [("x-api-key", key)].into_iter().collect();
-        plan.chain("users").unwrap().request.run(&headers, plan.consumers()).verdict
-    };
+    let mut writer = writer();
+    let steps = key(&mut writer);
+    writer.route("users", steps, vec![]);
+    let plan = writer.load();
+    let answer = |key: &[u8]| Driver::request(&[("x-api-key", key)]).run(&plan, "users").unwrap().verdict;
     let Verdict::Deny(response) = answer(b"") else { panic!("denied") };
     assert_eq!(response.status, 401);
-    assert!(response.headers.contains(&("www-authenticate", "ApiKey")));
     assert_eq!(answer(b"guess"), Verdict::Deny(response));
 }
 
 #[test]
 fn lets_a_later_step_see_what_an_earlier_one_set() {
-    let set = HeadersParams { set: vec![HeaderValue { name: 2, value: 5 }], ..Default::default() };
     check(
-        vec![headers_step(set), key_step()],
+        |writer| vec![writer.set_step("headers", "x-api-key", "secret"), writer.key_step()],
         &[("x-api-key", b"guess")],
-        "verdict=allow consumer=mobile route=users revision=r1",
+        "verdict=allow consumer=mobile",
     );
 }
 
 #[test]
-fn applies_no_edits_of_earlier_steps_on_denial() {
-    let set = HeadersParams { set: vec![HeaderValue { name: 6, value: 7 }], ..Default::default() };
-    let plan = load(vec![headers_step(set), key_step()]);
-    let decision = plan.chain("users").unwrap().request.run(&Headers::default(), plan.consumers());
-    assert!(matches!(decision.verdict, Verdict::Deny(_)));
+fn reports_a_step_in_shadow_mode_and_forgets_what_it_did() {
+    check(
+        |writer| {
+            let mut set = writer.set_step("headers", "x-api-key", "secret");
+            set.shadow = true;
+            let mut key = writer.key_step();
+            key.shadow = true;
+            vec![set, key]
+        },
+        &[("x-api-key", b"guess")],
+        "verdict=allow shadow=apiKeyAuth:key_unknown",
+    );
 }
 
 #[test]
-fn removes_then_sets_then_adds() {
-    let value = HeaderValue { name: 6, value: 7 };
-    let params = HeadersParams { remove: vec![6, 2], set: vec![value], add: vec![value] };
-    let plan = load(vec![headers_step(params)]);
-    let decision = plan.chain("users").unwrap().request.run(&Headers::default(), plan.consumers());
+fn reports_a_chain_in_shadow_mode_and_enforces_nothing() {
+    let mut writer = writer();
+    let steps = vec![writer.set_step("headers", "x", "y"), writer.key_step()];
+    let request = Some(Steps { steps, unsupported: vec![] });
+    writer.chain("users", Chain { request, shadow: true, ..Default::default() });
+    let decision = Driver::request(&[]).run(&writer.load(), "users").unwrap();
+    assert_eq!(
+        decision.account("r1", "users"),
+        "verdict=allow shadow=apiKeyAuth:key_missing route=users revision=r1"
+    );
     let Verdict::Continue(edits) = decision.verdict else { panic!("continued") };
-    let edits: Vec<_> =
-        edits.iter().map(|edit| format!("{} {} {}", edit.name, edit.replace, edit.values.join("+"))).collect();
-    assert_eq!(edits, ["x-consumer-kind true app+app", "x-api-key true "]);
+    assert_eq!(edits.headers().count(), 0);
 }
 
 #[test]
-fn reads_headers_only_when_a_step_needs_them() {
-    let needs = |steps| load(steps).chain("users").unwrap().request.needs().headers;
-    assert!(needs(vec![key_step()]));
-    assert!(!needs(vec![headers_step(HeadersParams::default())]));
+fn does_with_a_failed_step_what_it_says() {
+    let failing = |on_failure: OnFailure, fail_open: bool| {
+        move |writer: &mut Writer| {
+            let agent = writer.agent("slow", fail_open);
+            let mut step = writer.agent_step("check", &[agent]);
+            step.on_failure = on_failure.into();
+            vec![step, writer.key_step()]
+        }
+    };
+    let check = |on_failure, fail_open, expect: &str| {
+        let mut writer = writer();
+        let steps = failing(on_failure, fail_open)(&mut writer);
+        writer.route("users", steps, vec![]);
+        let mut driver = Driver { replies: vec![Err(CallError::Timeout)], ..Driver::request(&[("x-api-key", b"secret")]) };
+        let decision = driver.run(&writer.load(), "users").unwrap();
+        assert_eq!(decision.account("r1", "users"), format!("{expect} route=users revision=r1"));
+    };
+    check(OnFailure::Deny, true, "verdict=deny step=check reason=agent_timeout");
+    check(OnFailure::Unspecified, false, "verdict=deny step=check reason=agent_timeout");
+    check(OnFailure::Unspecified, true, "verdict=allow consumer=mobile failed=check:agent_timeout");
+    check(OnFailure::Continue, false, "verdict=allow consumer=mobile failed=check:agent_timeout");
+    check(OnFailure::SkipRemaining, false, "verdict=allow skipped=check:agent_timeout");
+}
+
+#[test]
+fn removes_nothing_from_and_adds_nothing_to_a_response_without_a_chain() {
+    let mut writer = writer();
+    let steps = key(&mut writer);
+    writer.route("users", steps, vec![]);
+    let (_, response) = Driver::request(&[("x-api-key", b"secret")]).run_both(&writer.load(), "users");
+    assert!(response.is_none());
 }

@@ -28,8 +28,20 @@ extern "C" fn proxy_on_configure(root: u32, size: usize) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn proxy_on_request_headers(stream: u32, _count: u32, _end_of_stream: u32) -> u32 {
-    plugin::on_request_headers(stream) as u32
+extern "C" fn proxy_on_request_headers(stream: u32, _count: u32, end_of_stream: u32) -> u32 {
+    plugin::on_request_headers(stream, end_of_stream != 0) as u32
+}
+
+/// Called for requests that have a body; `size` is all of it that came so far, while the request is paused.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_request_body(stream: u32, size: usize, end_of_stream: u32) -> u32 {
+    plugin::on_request_body(stream, size, end_of_stream != 0) as u32
+}
+
+/// Called for requests that end with trailers: their body has ended too.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_request_trailers(stream: u32, _count: u32) -> u32 {
+    plugin::on_request_trailers(stream) as u32
 }
 
 #[unsafe(no_mangle)]

@@ -32,6 +32,10 @@ pub(crate) enum HostError {
 
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+const REQUEST_BODY: u32 = 0;
+/// As much of a buffer as there is.
+const EVERYTHING: usize = u32::MAX as usize;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
 
@@ -39,6 +43,21 @@ const NO_GRPC_STATUS: i32 = -1;
 unsafe extern "C" {
     fn proxy_log(level: u32, message: *const u8, size: usize) -> u32;
     fn proxy_get_buffer_bytes(buffer: u32, start: usize, most: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+        version: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        value_size: usize,
+        version: u32,
+    ) -> u32;
     fn proxy_get_property(path: *const u8, path_size: usize, data: *mut *mut u8, size: *mut usize) -> u32;
     fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, value_size: usize) -> u32;
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
@@ -81,6 +100,40 @@ pub(crate) fn plugin_configuration(size: usize) -> Result<Vec<u8>, HostError> {
         unsafe { proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, size, data, length) }
     })?;
     Ok(bytes.unwrap_or_default())
+}
+
+/// The body of the request, as far as it has come.
+pub(crate) fn request_body() -> Result<Vec<u8>, HostError> {
+    let bytes = receive("get_buffer_bytes", |data, length| {
+        // SAFETY: `receive` hands over two valid places.
+        unsafe { proxy_get_buffer_bytes(REQUEST_BODY, 0, EVERYTHING, data, length) }
+    })?;
+    Ok(bytes.unwrap_or_default())
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> Result<u64, HostError> {
+    let mut time = 0;
+    // SAFETY: the place is valid for the call.
+    let status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
+    done("get_current_time_nanoseconds", status).map(|()| time)
+}
+
+/// A value that all workers share, and its version.
+pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
+    let mut version = 0;
+    let value = receive("get_shared_data", |data, size| {
+        // SAFETY: `key` lives through the call, and all places are valid for it.
+        unsafe { proxy_get_shared_data(key.as_ptr(), key.len(), data, size, &raw mut version) }
+    })?;
+    Ok(value.map(|value| (value, version)))
+}
+
+/// Stores a value that all workers share; `false` if its version is no longer this one. Version 0 stores it in any case.
+pub(crate) fn set_shared_data(key: &str, value: &[u8], version: u32) -> Result<bool, HostError> {
+    // SAFETY: both slices live through the call.
+    let status = unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), version) };
+    if status == CAS_MISMATCH { Ok(false) } else { done("set_shared_data", status).map(|()| true) }
 }
 
 /// A property of the stream, if it has one.

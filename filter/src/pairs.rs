@@ -30,14 +30,15 @@ pub(crate) fn decode(buffer: Vec<u8>) -> Option<Headers> {
 }
 
 /// Writes pairs. `None` if one is larger than the format can say.
-pub(crate) fn encode(pairs: &[(&str, &str)]) -> Option<Vec<u8>> {
+pub(crate) fn encode<T: AsRef<str>>(pairs: &[(T, T)]) -> Option<Vec<u8>> {
     let mut buffer = Vec::new();
     buffer.extend(u32::try_from(pairs.len()).ok()?.to_le_bytes());
-    for (name, value) in pairs {
+    let pairs = || pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+    for (name, value) in pairs() {
         buffer.extend(u32::try_from(name.len()).ok()?.to_le_bytes());
         buffer.extend(u32::try_from(value.len()).ok()?.to_le_bytes());
     }
-    for (name, value) in pairs {
+    for (name, value) in pairs() {
         buffer.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
     }
     Some(buffer)

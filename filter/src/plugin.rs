@@ -1,11 +1,11 @@
 //! The state of one VM: its root contexts, each with the plan that it was configured with, and the streams under way.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use postern_engine::Plan;
+use postern_engine::{LoadError, Plan};
 
 use crate::{
-    host,
+    host::{self, HostError},
     stream::{Action, Stream},
 };
 
@@ -17,7 +17,7 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Plugin {
     /// `None` until configured.
-    roots: HashMap<u32, Option<Rc<Plan>>>,
+    roots: HashMap<u32, Option<Arc<Plan>>>,
     streams: HashMap<u32, Stream>,
 }
 
@@ -36,13 +36,10 @@ pub(crate) fn create(context: u32, parent: u32) {
 
 /// Loads the plan of a root, whole or not at all.
 pub(crate) fn configure(root: u32, size: usize) -> bool {
-    let loaded = host::plugin_configuration(size)
-        .map_err(|error| error.to_string())
-        .and_then(|bytes| Plan::load(&bytes).map_err(|error| error.to_string()));
-    match loaded {
+    match load(size) {
         Ok(plan) => {
             log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
-            PLUGIN.with_borrow_mut(|plugin| plugin.roots.insert(root, Some(Rc::new(plan))));
+            PLUGIN.with_borrow_mut(|plugin| plugin.roots.insert(root, Some(Arc::new(plan))));
             true
         }
         Err(reason) => {
@@ -52,9 +49,43 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
     }
 }
 
+fn load(size: usize) -> Result<Plan, Refusal> {
+    let plan = Plan::load(&host::plugin_configuration(size)?)?;
+    if let Some(agent) = plan.agent_names().next() {
+        return Err(Refusal::Agent(agent.to_owned()));
+    }
+    for key in plan.shared_keys() {
+        if host::shared_data(&key)?.is_none() {
+            host::set_shared_data(&key, &[], 0)?;
+        }
+    }
+    Ok(plan)
+}
+
+/// Why a plan is not taken.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("agent `{0}`: this filter does not call agents yet")]
+    Agent(String),
+}
+
 /// A request's headers are there.
-pub(crate) fn on_request_headers(stream: u32) -> Action {
-    with_stream(stream, Stream::on_request_headers)
+pub(crate) fn on_request_headers(stream: u32, end_of_stream: bool) -> Action {
+    with_stream(stream, |stream| stream.on_request_headers(end_of_stream))
+}
+
+/// More of a request's body is there, and `size` is all of it so far.
+pub(crate) fn on_request_body(stream: u32, size: usize, end_of_stream: bool) -> Action {
+    with_stream(stream, |stream| stream.on_request_body(size, end_of_stream))
+}
+
+/// A request's trailers are there, and so all of its body.
+pub(crate) fn on_request_trailers(stream: u32) -> Action {
+    with_stream(stream, |stream| stream.on_request_body(0, true))
 }
 
 /// A response's headers are there.

@@ -1,8 +1,13 @@
 //! One HTTP stream, in the order of its events: event → route → chain → verdict → host calls.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use postern_engine::{Chain, Decision, Headers, Plan, Response, Verdict, chain::Steps, edits::Edit};
+use postern_engine::{
+    Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
+    agent::{CallError, Health},
+    edits::{Edit, Edits},
+    run::Outlook,
+};
 
 use crate::host::{self, HostError, Map};
 
@@ -16,7 +21,7 @@ pub(crate) enum Action {
 /// A stream and the plan that it began under: an update in between does not change the rules of a request under way.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    plan: Option<Rc<Plan>>,
+    plan: Option<Arc<Plan>>,
     progress: Progress,
 }
 
@@ -24,59 +29,127 @@ pub(crate) struct Stream {
 enum Progress {
     /// No request seen yet, or one on a route that the plan does not know: the response passes as it is.
     Unguarded,
+    /// The request waits for its body.
+    Waiting(Run),
     /// The request passed the chain of this route; its response goes through the same.
-    Admitted { route: String },
+    Admitted { route: String, outlook: Outlook },
     /// We answered ourselves: the response that Envoy shows us now is our own.
     Answered,
 }
 
+/// What is known of a request's body.
+#[derive(Debug, Clone, Copy)]
+enum Body {
+    /// More is to come.
+    Coming,
+    /// There is none.
+    None,
+    /// It is here, all of it.
+    Here,
+}
+
 impl Stream {
-    pub(crate) fn new(plan: Option<Rc<Plan>>) -> Self {
+    pub(crate) fn new(plan: Option<Arc<Plan>>) -> Self {
         Self { plan, progress: Progress::Unguarded }
     }
 
-    pub(crate) fn on_request_headers(&mut self) -> Action {
-        let decided = self.decide_request();
+    pub(crate) fn on_request_headers(&mut self, end_of_stream: bool) -> Action {
+        let body = if end_of_stream { Body::None } else { Body::Coming };
+        let decided = self.begin(body);
+        self.conclude(decided)
+    }
+
+    /// `size` is all of the body so far, or less: what decides is what is there when it is read.
+    pub(crate) fn on_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
+            Progress::Waiting(run) => run,
+            other => {
+                self.progress = other;
+                return Action::Continue;
+            }
+        };
+        if size > run.body_limit() {
+            run.answer(Answer::BodyTooLarge);
+        } else if !end_of_stream {
+            self.progress = Progress::Waiting(run);
+            return Action::Pause;
+        }
+        let decided = self.drive(run, Map::RequestHeaders, Body::Here);
         self.conclude(decided)
     }
 
     pub(crate) fn on_response_headers(&mut self) -> Action {
-        let decided = self.decide_response();
+        let decided = self.begin_response();
         self.conclude(decided)
     }
 
-    fn decide_request(&mut self) -> Result<Action, Failure> {
-        let plan = self.plan.clone().ok_or(Failure::NoPlan)?;
-        let Some((route, chain)) = guarded_route(&plan)? else {
-            return Ok(Action::Continue);
-        };
-        let decision = run(&plan, &chain.request, Map::RequestHeaders)?;
-        host::set_property("postern", decision.account(plan.revision(), &route).as_bytes())?;
-        self.progress = Progress::Admitted { route };
-        self.carry_out(decision, Map::RequestHeaders)
-    }
-
-    fn decide_response(&mut self) -> Result<Action, Failure> {
-        let Progress::Admitted { route } = &self.progress else {
-            return Ok(Action::Continue);
-        };
-        let plan = self.plan.clone().ok_or(Failure::NoPlan)?;
-        match plan.chain(route) {
-            Some(chain) if !chain.response.is_empty() => {
-                let decision = run(&plan, &chain.response, Map::ResponseHeaders)?;
-                self.carry_out(decision, Map::ResponseHeaders)
-            }
-            _ => Ok(Action::Continue),
+    fn begin(&mut self, body: Body) -> Result<Action, Failure> {
+        let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
+        // A route without a name, or of another, is none that a plan knows.
+        let route = host::property(&["xds", "route_name"])?.unwrap_or_default();
+        let run = str::from_utf8(&route).ok().and_then(|route| Run::request(plan, route, &Health::default()));
+        match run {
+            Some(run) => self.drive(run, Map::RequestHeaders, body),
+            None => Ok(Action::Continue),
         }
     }
 
-    fn carry_out(&mut self, decision: Decision, map: Map) -> Result<Action, Failure> {
+    fn begin_response(&mut self) -> Result<Action, Failure> {
+        let (route, outlook) = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
+            Progress::Admitted { route, outlook } => (route, outlook),
+            other => {
+                self.progress = other;
+                return Ok(Action::Continue);
+            }
+        };
+        let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
+        match Run::response(plan, &route, &Health::default(), outlook) {
+            Some(run) => self.drive(run, Map::ResponseHeaders, Body::None),
+            None => Ok(Action::Continue),
+        }
+    }
+
+    /// Answers what the run asks for, as far as that is possible now.
+    fn drive(&mut self, mut run: Run, map: Map, body: Body) -> Result<Action, Failure> {
+        loop {
+            let ask = match run.advance() {
+                Turn::Done(decision) => return self.carry_out(run, decision, map),
+                Turn::Ask(ask) => ask,
+            };
+            let answer = match (ask, body) {
+                (Ask::Inputs(needs), Body::Coming) if needs.body => {
+                    self.progress = Progress::Waiting(run);
+                    return Ok(Action::Pause);
+                }
+                (Ask::Inputs(needs), body) => match inputs(needs, body)? {
+                    inputs if inputs.body.len() > run.body_limit() => Answer::BodyTooLarge,
+                    inputs => Answer::Inputs(inputs),
+                },
+                (Ask::Load { key }, _) => {
+                    let (value, version) = host::shared_data(&key)?.unwrap_or_default();
+                    Answer::Loaded { value, version }
+                }
+                (Ask::Store { key, value, version }, _) => {
+                    Answer::Stored(host::set_shared_data(&key, &value, version)?)
+                }
+                // The plan was refused at load if it needs one; if not, nobody is there to ask.
+                (Ask::Call(_), _) => Answer::Called(Err(CallError::Unreachable)),
+            };
+            run.answer(answer);
+        }
+    }
+
+    fn carry_out(&mut self, run: Run, decision: Decision, map: Map) -> Result<Action, Failure> {
+        if let (Map::RequestHeaders, Some(plan)) = (map, &self.plan) {
+            host::set_property("postern", decision.account(plan.revision(), run.route()).as_bytes())?;
+        }
         match decision.verdict {
             Verdict::Continue(edits) => {
-                edits.iter().try_for_each(|edit| apply(edit, map))?;
+                apply(&edits, map)?;
+                self.progress = Progress::Admitted { route: run.route().to_owned(), outlook: run.into_outlook() };
                 Ok(Action::Continue)
             }
-            Verdict::Deny(response) => Ok(self.answer(&response)?),
+            Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
         }
     }
 
@@ -90,29 +163,44 @@ impl Stream {
     fn conclude(&mut self, decided: Result<Action, Failure>) -> Action {
         decided.unwrap_or_else(|failure| {
             log::error!("request refused: {failure}");
-            let response = Response::problem(500, "Internal Server Error", "the request could not be checked");
+            let response = Response::problem(500, "the request could not be checked");
             // If even this fails, the request stays paused: Envoy's time-outs end it, and it never reaches upstream.
             self.answer(&response).unwrap_or(Action::Pause)
         })
     }
 }
 
-/// The route that Envoy chose for the request and the chain that guards it, if one does.
-fn guarded_route(plan: &Plan) -> Result<Option<(String, &Chain)>, HostError> {
-    let Some(name) = host::property(&["xds", "route_name"])? else {
-        return Ok(None);
-    };
-    // A plan's routes have names in UTF-8: another name is none of them.
-    let route = String::from_utf8(name).ok();
-    Ok(route.and_then(|route| plan.chain(&route).map(|chain| (route, chain))))
+/// Fetches what a step needs, and nothing else.
+fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
+    let mut inputs = Inputs::default();
+    if needs.request_headers {
+        inputs.request_headers = host::headers(Map::RequestHeaders)?;
+    }
+    if needs.response_headers {
+        inputs.response_headers = host::headers(Map::ResponseHeaders)?;
+    }
+    if needs.now {
+        inputs.now = host::now()?;
+    }
+    if let (true, Body::Here) = (needs.body, body) {
+        inputs.body = host::request_body()?;
+    }
+    for property in needs.properties() {
+        if let Some(value) = host::property(&property.path())? {
+            inputs.set(property, value);
+        }
+    }
+    Ok(inputs)
 }
 
-fn run(plan: &Plan, steps: &Steps, map: Map) -> Result<Decision, HostError> {
-    let headers = if steps.needs().headers { host::headers(map)? } else { Headers::default() };
-    Ok(steps.run(&headers, plan.consumers()))
+fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
+    if edits.body().is_some() {
+        return Err(Failure::BodyEdit);
+    }
+    Ok(edits.headers().try_for_each(|edit| apply_header(edit, map))?)
 }
 
-fn apply(edit: &Edit, map: Map) -> Result<(), HostError> {
+fn apply_header(edit: &Edit, map: Map) -> Result<(), HostError> {
     if !edit.replace {
         return edit.values.iter().try_for_each(|value| host::add_header(map, &edit.name, value));
     }
@@ -130,6 +218,8 @@ fn apply(edit: &Edit, map: Map) -> Result<(), HostError> {
 enum Failure {
     #[error("no plan is loaded")]
     NoPlan,
+    #[error("a step replaces the body, which this filter cannot do")]
+    BodyEdit,
     #[error(transparent)]
     Host(#[from] HostError),
 }

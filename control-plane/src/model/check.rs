@@ -21,6 +21,9 @@ pub(super) fn object(node: &Node, schema: &Object, path: &Path<'_>, report: &mut
     let Some(entries) = entries(node, path, report) else { return };
     unknown_fields(entries, schema, path, report);
     fields(node, schema.fields, path, report);
+    if !schema.exactly_one_of.is_empty() {
+        exactly_one(node, entries, schema, path, report);
+    }
 }
 
 /// Checks these fields of a mapping; there may be others.
@@ -56,11 +59,14 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Address => text(node, format::address, path, report),
         Kind::IpAddress => text(node, format::ip_address, path, report),
         Kind::Sha256 => text(node, format::sha256, path, report),
+        Kind::Size => size(node, path, report),
+        Kind::Duration => text(node, format::duration, path, report),
+        // Its phase and its columns are the lowering's matter.
+        Kind::Expression => text(node, format::text, path, report),
         Kind::Choice(words) => text(node, |text| format::choice(text, words), path, report),
         Kind::Integer { min, max } => integer(node, *min, *max, path, report),
         Kind::Boolean => boolean(node, path, report),
         Kind::Object(schema) => object(node, schema, path, report),
-        Kind::OneOf(schema) => one_field(node, schema, path, report),
         Kind::List { item, at_least } => list(node, item, *at_least, path, report),
         Kind::Map { key, value } => map(node, key, value, path, report),
         // Only the mapping around it knows the policy: see `fields`.
@@ -95,22 +101,29 @@ fn integer(node: &Node, min: i64, max: i64, path: &Path<'_>, report: &mut Report
     }
 }
 
+/// A size may be a plain number of bytes.
+fn size(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    match &node.value {
+        Value::Integer(bytes) if *bytes >= 0 => {}
+        Value::Integer(_) | Value::Float(_) => report.error(node.at, path, "expected a size such as `64KiB`"),
+        _ => text(node, format::size, path, report),
+    }
+}
+
 fn boolean(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Bool(_)) {
         wrong_type(node, "`true` or `false`", path, report);
     }
 }
 
-fn one_field(node: &Node, schema: &Object, path: &Path<'_>, report: &mut Report<'_>) {
-    object(node, schema, path, report);
-    let Value::Map(entries) = &node.value else { return };
-    let known = |(key, _): &&(Key, Node)| schema.fields.iter().any(|field| field.name == key.name);
-    let mistyped = entries.iter().any(|entry| !known(&entry));
-    match entries.iter().filter(known).count() {
+fn exactly_one(node: &Node, entries: &[(Key, Node)], schema: &Object, path: &Path<'_>, report: &mut Report<'_>) {
+    let known = names(schema);
+    let mistyped = entries.iter().any(|(key, _)| !known.contains(&key.name.as_str()));
+    match entries.iter().filter(|(key, _)| schema.exactly_one_of.contains(&key.name.as_str())).count() {
         1 => {}
         // The field that is meant is reported already.
         0 if mistyped => {}
-        _ => report.error(node.at, path, format!("expected exactly {}", one_of(&names(schema)))),
+        _ => report.error(node.at, path, format!("expected exactly {}", one_of(schema.exactly_one_of))),
     }
 }
 
@@ -211,11 +224,11 @@ mod tests {
     use crate::model::parse::parse;
 
     const COLOURS: Kind = Kind::Choice(&["red", "green"]);
-    const INNER: Object = Object { fields: &[Field::required("id", Kind::Name, "")] };
+    const INNER: Object = Object { fields: &[Field::required("id", Kind::Name, "")], exactly_one_of: &[] };
     const EITHER: Object =
-        Object { fields: &[Field::optional("left", Kind::Text, ""), Field::optional("right", Kind::Text, "")] };
+        Object { fields: &[Field::optional("left", Kind::Text, ""), Field::optional("right", Kind::Text, "")], exactly_one_of: &["left", "right"] };
     const STEP: Object =
-        Object { fields: &[Field::required("policy", Kind::Text, ""), Field::optional("params", Kind::Params, "")] };
+        Object { fields: &[Field::required("policy", Kind::Text, ""), Field::optional("params", Kind::Params, "")], exactly_one_of: &[] };
     const SCHEMA: Object = Object {
         fields: &[
             Field::optional("text", Kind::Text, ""),
@@ -223,12 +236,12 @@ mod tests {
             Field::optional("flag", Kind::Boolean, ""),
             Field::optional("colour", COLOURS, ""),
             Field::optional("inner", Kind::Object(&INNER), ""),
-            Field::optional("either", Kind::OneOf(&EITHER), ""),
+            Field::optional("either", Kind::Object(&EITHER), ""),
             Field::optional("methods", Kind::List { item: &Kind::Method, at_least: 1 }, ""),
             Field::optional("headers", Kind::List { item: &Kind::HeaderName, at_least: 0 }, ""),
             Field::optional("set", Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue }, ""),
             Field::optional("step", Kind::Object(&STEP), ""),
-        ],
+        ], exactly_one_of: &[],
     };
 
     fn check(input: &str, expect: &[&str]) {

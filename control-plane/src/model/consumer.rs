@@ -21,23 +21,25 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             kinds::kind(&["Consumer"]),
             kinds::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "How the caller is known."),
-        ],
+        ], exactly_one_of: &[],
     },
 };
 
 const SPEC: Object = Object {
     fields: &[Field::required(
         "apiKeys",
-        Kind::List { item: &Kind::OneOf(&API_KEY), at_least: 1 },
+        Kind::List { item: &Kind::Object(&API_KEY), at_least: 1 },
         "The API keys, each of which is enough.",
-    )],
+    ),
+    Field::optional("groups", Kind::List { item: &Kind::Name, at_least: 0 }, "The groups that the caller belongs to."),
+    ], exactly_one_of: &[],
 };
 
 const API_KEY: Object = Object {
     fields: &[
         Field::optional("sha256", Kind::Sha256, "The SHA-256 digest of the key."),
         Field::optional("key", Kind::HeaderValue, "The key itself; only its digest is kept."),
-    ],
+    ], exactly_one_of: &["sha256", "key"],
 };
 
 /// A named caller.
@@ -46,6 +48,9 @@ const API_KEY: Object = Object {
 pub struct Consumer {
     /// The API keys, each of which is enough: at least one.
     pub api_keys: Vec<ApiKey>,
+    /// The groups that it belongs to.
+    #[serde(default)]
+    pub groups: Vec<String>,
 }
 
 /// An API key, of which only the digest is known.

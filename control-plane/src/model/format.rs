@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::{
     diagnostic::quote,
     nearest::{one_of, suggestion},
+    unit,
 };
 
 /// What a rule says about a string.
@@ -39,6 +40,15 @@ pub(super) fn header_value(text: &str) -> Outcome {
         None => Ok(()),
         Some(control) => Err(format!("control character {} is not allowed in a header", quote(&control.to_string()))),
     }
+}
+
+/// A length of time above zero.
+pub(super) fn duration(text: &str) -> Outcome {
+    expect(unit::duration(text).is_some_and(|time| !time.is_zero()), "a length of time such as `250ms`, `1s` or `5m`", text)
+}
+
+pub(super) fn size(text: &str) -> Outcome {
+    expect(unit::size(text).is_some(), "a size such as `65536`, `64KiB` or `1MiB`", text)
 }
 
 pub(super) fn method(text: &str) -> Outcome {

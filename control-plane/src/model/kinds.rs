@@ -3,7 +3,7 @@
 use postern_engine::schema::{Field, Kind, Object};
 use serde::de::DeserializeOwned;
 
-use super::{consumer, diagnostic::Report, gateway, path::Path, route_policy, service, tree::Node};
+use super::{consumer, diagnostic::Report, gateway, path::Path, route_policy, service, settings, tree::Node};
 
 /// What a kind of resource is called and what its documents hold.
 #[derive(Debug)]
@@ -17,11 +17,11 @@ pub struct KindSchema {
 }
 
 /// Every kind of resource that can be read, as documentation shows it.
-pub const SCHEMAS: &[KindSchema] = &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, route_policy::SCHEMA];
+pub const SCHEMAS: &[KindSchema] = &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, route_policy::SCHEMA, settings::SCHEMA];
 
 /// Kinds that the design has and this version does not.
 pub(super) const PLANNED: &[&str] =
-    &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent", "Issuer", "Settings"];
+    &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent", "Issuer"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =
@@ -35,7 +35,7 @@ const METADATA_FIELDS: Object = Object {
     fields: &[
         Field::required("name", Kind::Name, "The name, unique among the resources of this kind."),
         Field::optional("labels", Kind::Map { key: &Kind::Text, value: &Kind::Text }, "Labels of your own."),
-    ],
+    ], exactly_one_of: &[],
 };
 
 /// `kind`, of a document of this kind.

@@ -34,6 +34,8 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(sort_unique(&mut bundle.services));
     found.extend(sort_unique(&mut bundle.consumers));
     found.extend(sort_unique(&mut bundle.route_policies));
+    found.extend(sort_unique(&mut bundle.settings));
+    found.extend(one_settings(bundle));
     found.extend(routes(bundle));
     found.extend(listener_names(bundle));
     found.extend(listener_addresses(bundle));
@@ -55,6 +57,13 @@ fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
         same
     });
     found
+}
+
+fn one_settings(bundle: &Bundle) -> Vec<Diagnostic> {
+    let Some((first, others)) = bundle.settings.split_first() else { return Vec::new() };
+    let place = place(&first.diagnose("metadata.name", ""));
+    let message = format!("there can be only one, and {} is already declared ({place})", first.label());
+    others.iter().map(|other| other.diagnose("metadata.name", message.clone())).collect()
 }
 
 fn routes(bundle: &Bundle) -> Vec<Diagnostic> {

@@ -20,7 +20,9 @@ mod path;
 mod reading;
 mod route_policy;
 mod service;
+mod settings;
 mod tree;
+pub mod unit;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -31,8 +33,9 @@ pub use self::{
     diagnostic::{Diagnostic, Diagnostics},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     kinds::{KindSchema, SCHEMAS},
-    route_policy::{RoutePolicy, Step, TargetKind, TargetRef},
+    route_policy::{Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
     service::{Address, Endpoint, Service},
+    settings::{Answer, Settings},
 };
 use self::{origin::Origin, reading::Reading};
 
@@ -110,6 +113,8 @@ pub struct Bundle {
     pub consumers: Vec<Resource<Consumer>>,
     /// The policies of routes: no two are for the same route.
     pub route_policies: Vec<Resource<RoutePolicy>>,
+    /// The settings: at most one.
+    pub settings: Vec<Resource<Settings>>,
 }
 
 /// Reads all files as one bundle, or says everything that is wrong with them.

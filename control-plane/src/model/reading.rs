@@ -56,6 +56,7 @@ impl Reading {
             Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
             Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
             Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
+            Some("Settings") => self.bundle.settings.extend(resource(file, root, &mut report)),
             _ => unknown_kind(root, &mut report),
         }
         self.found.extend(report.into_found());

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use postern_engine::{
     policy,
-    schema::{Field, Kind, Object, Phase},
+    event::Phase,
+    schema::{Field, Kind, Object},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -14,6 +15,7 @@ use super::{
     kinds::{self, KindSchema, Spec},
     path::Path,
     tree::{Node, Value},
+    unit,
 };
 
 /// The whole document.
@@ -26,10 +28,11 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             kinds::kind(&["RoutePolicy"]),
             kinds::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What runs where."),
-        ],
+        ], exactly_one_of: &[],
     },
 };
 
+const MODE: Kind = Kind::Choice(&["enforce", "shadow"]);
 const STEPS: Kind = Kind::List { item: &Kind::Object(&STEP), at_least: 0 };
 
 const SPEC: Object = Object {
@@ -37,14 +40,20 @@ const SPEC: Object = Object {
         Field::required("targetRef", Kind::Object(&TARGET), "What the policy guards."),
         Field::optional("request", STEPS, "The steps that run before the request goes upstream, in order."),
         Field::optional("response", STEPS, "The steps that run before the response goes downstream, in order."),
-    ],
+        Field::optional("mode", MODE, "`shadow` evaluates and reports the chains, but enforces nothing."),
+        Field::optional(
+            "maxBodySize",
+            Kind::Size,
+            "The largest request body that is buffered for a step that reads it; 256KiB by default, 413 past it.",
+        ),
+    ], exactly_one_of: &[],
 };
 
 const TARGET: Object = Object {
     fields: &[
         Field::required("kind", Kind::Choice(TARGET_KINDS), "What kind of thing it is."),
         Field::required("name", Kind::Name, "What it is called."),
-    ],
+    ], exactly_one_of: &[],
 };
 
 /// From least to most specific; the last two are one level.
@@ -57,7 +66,14 @@ const STEP: Object = Object {
         Field::optional("name", Kind::Name, "The name, unique in the chain; the policy's name if left out."),
         Field::required("policy", Kind::Text, "The policy to run."),
         Field::optional("params", Kind::Params, "The policy's parameters."),
-    ],
+        Field::optional("when", Kind::Expression, "A CEL expression: the step runs only if it is true."),
+        Field::optional(
+            "onFailure",
+            Kind::Choice(&["deny", "continue", "skipRemaining"]),
+            "What becomes of the chain when the step cannot decide; `deny` by default.",
+        ),
+        Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it."),
+    ], exactly_one_of: &[],
 };
 
 /// The chains of steps that guard a route: at least one of them holds a step.
@@ -72,6 +88,39 @@ pub struct RoutePolicy {
     /// The steps that run before the response goes downstream; their names are unique.
     #[serde(default)]
     pub response: Vec<Step>,
+    /// Whether the chains are enforced.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The largest request body that is buffered, in bytes.
+    #[serde(default = "default_body_size", deserialize_with = "unit::deserialize_size")]
+    pub max_body_size: u32,
+}
+
+const fn default_body_size() -> u32 {
+    256 * 1024
+}
+
+/// Whether a step or chain is enforced, or only evaluated and reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// It decides.
+    #[default]
+    Enforce,
+    /// It reports what it would decide.
+    Shadow,
+}
+
+/// What becomes of a chain when a step cannot decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnFailure {
+    /// The request is denied.
+    Deny,
+    /// The chain goes on with the next step.
+    Continue,
+    /// The rest of the chain is left out.
+    SkipRemaining,
 }
 
 /// What a policy is attached to.
@@ -104,20 +153,31 @@ pub struct Step {
     pub policy: String,
     /// A mapping that fits the policy's schema, as the user wrote it: header names can be of any case.
     pub params: Json,
+    /// The condition under which the step runs.
+    pub when: Option<String>,
+    /// What becomes of the chain when the step cannot decide, if the user says.
+    pub on_failure: Option<OnFailure>,
+    /// Whether the step is enforced.
+    pub mode: Mode,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
     name: Option<String>,
     policy: String,
     #[serde(default)]
     params: serde_json::Map<String, Json>,
+    when: Option<String>,
+    on_failure: Option<OnFailure>,
+    #[serde(default)]
+    mode: Mode,
 }
 
 impl From<Written> for Step {
-    fn from(Written { name, policy, params }: Written) -> Self {
-        Self { name: name.unwrap_or_else(|| policy.clone()), policy, params: Json::Object(params) }
+    fn from(Written { name, policy, params, when, on_failure, mode }: Written) -> Self {
+        let name = name.unwrap_or_else(|| policy.clone());
+        Self { name, policy, params: Json::Object(params), when, on_failure, mode }
     }
 }
 

@@ -13,7 +13,7 @@ use envoy_types::pb::{
             wasm::v3::{FailurePolicy, PluginConfig, VmConfig, plugin_config},
         },
     },
-    google::protobuf::BytesValue,
+    google::protobuf::{BoolValue, BytesValue},
 };
 
 use super::{FILTER_NAME, Resource, any};
@@ -68,6 +68,8 @@ pub(super) fn extension_config(plan: &AdmittedPlan, code: &FilterCode) -> Resour
         configuration: Some(any(&BytesValue { value: plan.bytes().to_vec() })),
         // Even a trap heals: the VM starts anew with the next request.
         failure_policy: FailurePolicy::FailReload.into(),
+        // A request that waits for its body must be able to pause before its headers go on.
+        allow_on_headers_stop_iteration: Some(BoolValue { value: true }),
         vm: Some(plugin_config::Vm::VmConfig(vm)),
         ..Default::default()
     };

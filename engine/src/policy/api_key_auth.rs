@@ -3,16 +3,18 @@
 //! A plan has only SHA-256 digests of keys. Looking a digest up leaks nothing through timing that an attacker could
 //! use: choosing digests means inverting SHA-256.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use postern_proto::plan::v1 as wire;
+use postern_proto::plan::v1::{self as wire, api_key_auth::Source as Wire};
 use sha2::{Digest, Sha256};
 
-use super::{Flow, Needs};
+use super::{Context, Flow};
 use crate::{
-    chain::Context,
-    plan::{LoadError, Strings},
-    schema::{Field, Kind, Object, Phase, PolicySchema},
+    event::Phase,
+    plan::LoadError,
+    schema::{Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    text::{cookie, query, split_path},
     verdict::{Denial, Response},
 };
 
@@ -22,37 +24,65 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     about: "Admits a request that carries the API key of a consumer.",
     phases: &[Phase::Request],
     params: Object {
-        fields: &[Field::required("header", Kind::HeaderName, "The request header that carries the key.")],
+        fields: &[
+            Field::optional("header", Kind::HeaderName, "The request header that carries the key."),
+            Field::optional("query", Kind::Text, "The query parameter that carries the key."),
+            Field::optional("cookie", Kind::HeaderName, "The cookie that carries the key."),
+        ],
+        exactly_one_of: &["header", "query", "cookie"],
     },
 };
 
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct ApiKeyAuth {
-    header: Arc<str>,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Header(Arc<str>),
+    Query(Arc<str>),
+    Cookie(Arc<str>),
 }
 
 impl ApiKeyAuth {
     pub(crate) fn load(wire: &wire::ApiKeyAuth, strings: &Strings) -> Result<Self, LoadError> {
-        Ok(Self { header: strings.header_name(wire.header)? })
-    }
-
-    pub(crate) fn needs(&self, needs: &mut Needs) {
-        needs.headers = true;
+        let source = match wire.source.as_ref().ok_or(LoadError::Missing("source"))? {
+            Wire::Header(name) => Source::Header(strings.header_name(*name)?),
+            Wire::Query(name) => Source::Query(strings.get(*name)?),
+            Wire::Cookie(name) => Source::Cookie(strings.get(*name)?),
+        };
+        Ok(Self { source })
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let key = match context.headers().values(&self.header).as_slice() {
-            [] | [b""] => return Flow::Deny(unauthorized("key_missing")),
+        let key = match self.keys(context).as_slice() {
+            [] => return Flow::Deny(unauthorized("key_missing")),
+            [key] if key.is_empty() => return Flow::Deny(unauthorized("key_missing")),
             [key] => Sha256::digest(key),
             [_, ..] => return Flow::Deny(unauthorized("key_repeated")),
         };
-        match context.consumers().by_api_key(&key.into()) {
-            Some(consumer) => {
-                context.identify(consumer);
-                Flow::Continue
+        let Some(consumer) = context.plan.consumers().by_api_key(&key.into()) else {
+            return Flow::Deny(unauthorized("key_unknown"));
+        };
+        context.facts.consumer = Some(Arc::clone(consumer));
+        Flow::Continue
+    }
+
+    /// Every key that the request carries where one is expected.
+    fn keys<'a>(&self, context: &'a Context<'_>) -> Vec<Cow<'a, [u8]>> {
+        match &self.source {
+            Source::Header(name) => context.request_header(name).into_iter().map(Cow::Borrowed).collect(),
+            Source::Query(name) => {
+                let paths = context.request_header(":path");
+                let query = paths.first().and_then(|path| split_path(path).1).unwrap_or_default();
+                query::values(query, name).collect()
             }
-            None => Flow::Deny(unauthorized("key_unknown")),
+            Source::Cookie(name) => {
+                let headers = context.request_header("cookie");
+                headers.into_iter().flat_map(|header| cookie::values(header, name)).map(Cow::Borrowed).collect()
+            }
         }
     }
 }
@@ -60,6 +90,6 @@ impl ApiKeyAuth {
 /// One answer for every cause: a caller must not learn from it whether a key exists.
 fn unauthorized(reason: &'static str) -> Denial {
     let response =
-        Response::problem(401, "Unauthorized", "a valid API key is required").with_header("www-authenticate", "ApiKey");
+        Response::problem(401, "a valid API key is required").with_header("www-authenticate", "ApiKey");
     Denial { reason, response }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::Flow;
+use super::{Context, Flow};
 use crate::{
-    chain::Context,
-    plan::{LoadError, Strings},
-    schema::{Field, Kind, Object, Phase, PolicySchema},
+    event::Phase,
+    plan::LoadError,
+    schema::{Field, Kind, Object, PolicySchema},
+    strings::Strings,
 };
 
 const HEADER_MAP: Kind = Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue };
@@ -28,6 +29,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional("set", HEADER_MAP, "Headers to set, in place of all values that they had."),
             Field::optional("add", HEADER_MAP, "Headers to add, beside the values that they have."),
         ],
+        exactly_one_of: &[],
     },
 };
 
@@ -55,15 +57,14 @@ impl Headers {
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let headers = context.headers_mut();
         for name in &self.remove {
-            headers.remove(name);
+            context.edits.remove(context.step, name);
         }
         for HeaderValue { name, value } in &self.set {
-            headers.set(name, value);
+            context.edits.set(context.step, name, value);
         }
         for HeaderValue { name, value } in &self.add {
-            headers.add(name, value);
+            context.edits.add(context.step, name, value);
         }
         Flow::Continue
     }

@@ -1,67 +1,202 @@
 //! The built-in policies: a closed set, one file each. Here is only what they share and how a step finds its own.
 
+mod agent;
 mod api_key_auth;
 mod headers;
+mod rate_limit;
+mod respond;
+mod role_check;
+mod traffic_permission;
+mod validate;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use postern_proto::plan::v1::{self as wire, step::Policy as Wire};
 
 use crate::{
-    chain::Context,
-    plan::{LoadError, Strings},
+    agent::Health,
+    attributes,
+    cel::Expression,
+    chain::Step,
+    edits::Edits,
+    event::{Inputs, Needs, Phase},
+    plan::{Agent, Consumer, LoadError, Plan},
+    run::{Answer, Ask},
     schema::PolicySchema,
-    verdict::Denial,
+    strings::Strings,
+    verdict::{Denial, Response},
 };
 
 /// Every built-in policy, as the control plane checks it and documentation shows it.
-pub const SCHEMAS: &[PolicySchema] = &[api_key_auth::SCHEMA, headers::SCHEMA];
+pub const SCHEMAS: &[PolicySchema] = &[
+    api_key_auth::SCHEMA,
+    headers::SCHEMA,
+    rate_limit::SCHEMA,
+    respond::SCHEMA,
+    role_check::SCHEMA,
+    traffic_permission::SCHEMA,
+    validate::SCHEMA,
+];
 
 /// The schema of the policy of this name.
 pub fn schema(name: &str) -> Option<&'static PolicySchema> {
     SCHEMAS.iter().find(|schema| schema.name == name)
 }
 
-/// What a chain must be given before it can run, so that a host fetches nothing else.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// The headers of the message.
-    pub headers: bool,
-}
-
 /// What a step says about the rest of its chain.
 #[derive(Debug)]
 pub(crate) enum Flow {
     Continue,
+    /// It must know something first; it is run again with the answer.
+    Ask(Ask),
     Deny(Denial),
+    Respond(Response),
+    /// It could not decide. The denial is what the caller gets if a failure means a denial.
+    Fail(Denial),
+}
+
+/// A failure to decide.
+pub(crate) fn failure(reason: &'static str) -> Denial {
+    Denial { reason, response: Response::problem(500, "a policy could not be evaluated") }
+}
+
+/// What one message has taught so far; a response knows what its request taught.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) consumer: Option<Arc<Consumer>>,
+    pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
+    /// What request steps want changed about the response.
+    pub(crate) response: Edits,
+}
+
+/// What a step remembers between the turns that it takes.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Whether its condition has been found true.
+    pub(crate) entered: bool,
+    /// The agent that was asked.
+    pub(crate) agent: Option<usize>,
+    /// How many steps that agent was asked for in one go.
+    pub(crate) group: usize,
+    pub(crate) tries: u32,
+    pub(crate) numbers: [u64; 2],
+}
+
+/// What the steps of a chain share while one message passes: each sees what earlier ones changed.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) phase: Phase,
+    pub(crate) route: &'a Arc<str>,
+    /// The step's place in the chain.
+    pub(crate) step: usize,
+    pub(crate) inputs: &'a Inputs,
+    pub(crate) health: &'a Health,
+    /// This step and the ones after it.
+    pub(crate) following: &'a [Step],
+    pub(crate) edits: &'a mut Edits,
+    pub(crate) facts: &'a mut Facts,
+    pub(crate) memory: &'a mut Memory,
+}
+
+impl Context<'_> {
+    /// The values of a request header, as earlier steps left them.
+    pub(crate) fn request_header(&self, name: &str) -> Vec<&[u8]> {
+        self.edits.values(&self.inputs.request_headers, name)
+    }
+
+    /// Who the caller proved to be.
+    pub(crate) fn consumer(&self) -> Result<&Arc<Consumer>, crate::cel::AttributeError> {
+        self.facts.consumer.as_ref().ok_or(crate::cel::AttributeError::Absent)
+    }
 }
 
 /// A policy with its parameters, ready to run.
 #[derive(Debug)]
 pub(crate) enum Policy {
+    Agent(agent::AgentPolicy),
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     Headers(headers::Headers),
+    RateLimit(rate_limit::RateLimit),
+    Respond(respond::Respond),
+    RoleCheck(role_check::RoleCheck),
+    TrafficPermission(traffic_permission::TrafficPermission),
+    Validate(validate::Validate),
 }
 
 impl Policy {
-    pub(crate) fn load(step: &wire::Step, strings: &Strings) -> Result<Self, LoadError> {
-        match &step.policy {
-            Some(Wire::ApiKeyAuth(wire)) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
-            Some(Wire::Headers(wire)) => headers::Headers::load(wire, strings).map(Self::Headers),
-            None => Err(LoadError::UnknownPolicy),
+    pub(crate) fn load(step: &wire::Step, strings: &Strings, agents: &[Agent]) -> Result<Self, LoadError> {
+        match step.policy.as_ref().ok_or(LoadError::UnknownPolicy)? {
+            Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
+            Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
+            Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
+            Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
+            Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
+            Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
+            Wire::TrafficPermission(wire) => {
+                traffic_permission::TrafficPermission::load(wire, strings).map(Self::TrafficPermission)
+            }
+            Wire::Validate(wire) => validate::Validate::load(wire, strings).map(Self::Validate),
         }
     }
 
-    /// Adds what this policy reads to what its chain needs.
-    pub(crate) fn needs(&self, needs: &mut Needs) {
+    /// The chains that it may stand in.
+    pub(crate) fn phases(&self) -> &'static [Phase] {
         match self {
-            Self::ApiKeyAuth(policy) => policy.needs(needs),
-            Self::Headers(_) => {}
+            Self::Agent(_) => &[Phase::Request, Phase::Response],
+            Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
+            Self::Headers(_) => headers::SCHEMA.phases,
+            Self::RateLimit(_) => rate_limit::SCHEMA.phases,
+            Self::Respond(_) => respond::SCHEMA.phases,
+            Self::RoleCheck(_) => role_check::SCHEMA.phases,
+            Self::TrafficPermission(_) => traffic_permission::SCHEMA.phases,
+            Self::Validate(_) => validate::SCHEMA.phases,
         }
     }
 
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    /// What it reads.
+    pub(crate) fn needs(&self, phase: Phase) -> Needs {
         match self {
+            Self::Agent(_) => agent::needs(phase),
+            Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
+            Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::RateLimit(policy) => policy.needs(),
+            Self::TrafficPermission(_) => traffic_permission::needs(),
+            Self::Validate(policy) => policy.needs(),
+        }
+    }
+
+    /// The one shared value that it uses, if it is known beforehand.
+    pub(crate) fn shared_key(&self) -> Option<String> {
+        match self {
+            Self::RateLimit(policy) => policy.shared_key(),
+            _ => None,
+        }
+    }
+
+    /// The agents that can evaluate it, if it is not built in.
+    pub(crate) fn agents(&self) -> Option<&[usize]> {
+        match self {
+            Self::Agent(policy) => Some(policy.agents()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
+        match self {
+            Self::Agent(_) => agent::run(context, answer),
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
+            Self::RateLimit(policy) => policy.run(context, answer),
+            Self::Respond(policy) => policy.run(),
+            Self::RoleCheck(policy) => policy.run(context),
+            Self::TrafficPermission(policy) => policy.run(context),
+            Self::Validate(policy) => policy.run(context),
         }
     }
+}
+
+/// What several expressions read.
+fn needs_of<'a>(expressions: impl IntoIterator<Item = &'a Arc<Expression>>) -> Needs {
+    expressions.into_iter().fold(Needs::default(), |needs, expression| needs.union(attributes::needs(expression)))
 }

@@ -1,0 +1,192 @@
+//! Each policy's parameters, from what the user wrote to what the plan says. They fit the policy's schema already.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use postern_proto::plan::v1::{
+    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, RoleCheck, TrafficPermission, Validate,
+    api_key_auth::Source, step::Policy, traffic_permission, validate,
+};
+use serde::Deserialize;
+
+use super::{Lowering, Place};
+use crate::model::{Answer, Step, unit};
+
+const DEFAULT_MOST_KEYS: u32 = 65_536;
+
+/// Why parameters that fit the schema do not become a plan.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LowerError {
+    #[error("policy `{0}` has a schema but no lowering")]
+    Policy(String),
+    #[error("the parameters fit the schema but not the plan: {0}")]
+    Params(#[from] serde_json::Error),
+    #[error("{0}")]
+    Value(&'static str),
+}
+
+impl Lowering {
+    pub(super) fn policy(&mut self, place: &Place<'_>, step: &Step) -> Result<Policy, LowerError> {
+        match step.policy.as_str() {
+            "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
+            "headers" => Ok(self.headers(params(step)?)),
+            "rateLimit" => self.rate_limit(place, step, params(step)?),
+            "respond" => Ok(self.respond(&params(step)?)),
+            "roleCheck" => Ok(self.role_check(&params(step)?)),
+            "trafficPermission" => self.traffic_permission(params(step)?),
+            "validate" => Ok(self.validate(place, params(step)?)),
+            other => Err(LowerError::Policy(other.to_owned())),
+        }
+    }
+
+    fn api_key_auth(&mut self, params: ApiKeyAuthParams) -> Policy {
+        let source = match params {
+            ApiKeyAuthParams::Header(name) => Source::Header(self.header_name(&name)),
+            ApiKeyAuthParams::Query(name) => Source::Query(self.string(&name)),
+            ApiKeyAuthParams::Cookie(name) => Source::Cookie(self.string(&name)),
+        };
+        Policy::ApiKeyAuth(ApiKeyAuth { source: Some(source) })
+    }
+
+    fn headers(&mut self, params: HeadersParams) -> Policy {
+        let remove = params.remove.iter().map(|name| self.header_name(name)).collect();
+        let set = self.header_values(&params.set);
+        let add = self.header_values(&params.add);
+        Policy::Headers(Headers { remove, set, add })
+    }
+
+    fn rate_limit(&mut self, place: &Place<'_>, step: &Step, params: RateLimitParams) -> Result<Policy, LowerError> {
+        let per = unit::duration(&params.per).unwrap_or(Duration::ZERO);
+        let interval = per.as_nanos().checked_div(params.requests.into()).filter(|interval| *interval > 0);
+        let interval = interval.and_then(|interval| u64::try_from(interval).ok());
+        let key = params.key.as_deref().map_or(0, |key| self.expression(place, "params.key", key));
+        let report = match params.report.as_deref() {
+            Some("always") => ReportLimit::Always,
+            Some("never") => ReportLimit::Never,
+            _ => ReportLimit::Denied,
+        };
+        Ok(Policy::RateLimit(RateLimit {
+            // The same in every revision, so that an update does not refill the buckets.
+            id: self.string(&format!("{}/{}", place.policy.name, step.name)),
+            interval_ns: interval.ok_or(LowerError::Value("more than one request a nanosecond cannot be told apart"))?,
+            burst: params.burst.unwrap_or(params.requests),
+            key,
+            most_keys: if key == 0 { 1 } else { params.max_keys.unwrap_or(DEFAULT_MOST_KEYS) },
+            limit: params.requests,
+            report: report.into(),
+        }))
+    }
+
+    fn respond(&mut self, params: &RespondParams) -> Policy {
+        let RespondParams { status, headers, body } = params;
+        let answer = Answer { status: status.unwrap_or(200), headers: headers.clone(), body: body.clone() };
+        Policy::Respond(Respond { answer: Some(self.answer(&answer)) })
+    }
+
+    fn role_check(&mut self, params: &RoleCheckParams) -> Policy {
+        let groups = params.groups.iter().map(|group| self.string(group)).collect();
+        Policy::RoleCheck(RoleCheck { groups, all: params.matching.as_deref() == Some("all") })
+    }
+
+    fn traffic_permission(&mut self, params: TrafficPermissionParams) -> Result<Policy, LowerError> {
+        let selects_nothing = |rule: &PermissionRule| rule.from.anyone == Some(false) || rule.from.mesh == Some(false);
+        if params.rules.iter().any(selects_nothing) {
+            return Err(LowerError::Value("a `from` that is `false` selects nothing"));
+        }
+        let lower = |rule: PermissionRule| traffic_permission::Rule {
+            services: rule.from.services.iter().map(|service| self.string(service)).collect(),
+            anyone: rule.from.anyone == Some(true),
+            allow: rule.action == "ALLOW",
+        };
+        let rules = params.rules.into_iter().map(lower).collect();
+        Ok(Policy::TrafficPermission(TrafficPermission { rules }))
+    }
+
+    fn validate(&mut self, place: &Place<'_>, params: ValidateParams) -> Policy {
+        let mut rules = Vec::with_capacity(params.rules.len());
+        for (index, rule) in params.rules.iter().enumerate() {
+            let expression = self.expression(place, &format!("params.rules[{index}].rule"), &rule.rule);
+            rules.push(validate::Rule { expression, message: self.string(&rule.message) });
+        }
+        Policy::Validate(Validate { rules, status: params.status.unwrap_or(400) })
+    }
+}
+
+fn params<T: for<'de> Deserialize<'de>>(step: &Step) -> Result<T, LowerError> {
+    Ok(T::deserialize(&step.params)?)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum ApiKeyAuthParams {
+    Header(String),
+    Query(String),
+    Cookie(String),
+}
+
+#[derive(Deserialize)]
+struct HeadersParams {
+    #[serde(default)]
+    remove: Vec<String>,
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+    #[serde(default)]
+    add: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RateLimitParams {
+    requests: u32,
+    per: String,
+    burst: Option<u32>,
+    key: Option<String>,
+    max_keys: Option<u32>,
+    report: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RespondParams {
+    status: Option<u16>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: String,
+}
+
+#[derive(Deserialize)]
+struct RoleCheckParams {
+    groups: Vec<String>,
+    #[serde(rename = "match")]
+    matching: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TrafficPermissionParams {
+    rules: Vec<PermissionRule>,
+}
+
+#[derive(Deserialize)]
+struct PermissionRule {
+    from: PermissionSource,
+    action: String,
+}
+
+#[derive(Deserialize)]
+struct PermissionSource {
+    #[serde(default)]
+    services: Vec<String>,
+    mesh: Option<bool>,
+    anyone: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct ValidateParams {
+    rules: Vec<ValidateRule>,
+    status: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct ValidateRule {
+    rule: String,
+    message: String,
+}

@@ -1,0 +1,85 @@
+//! Numbers with units, as users write them: lengths of time and sizes.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// The longest time that can be written: a year.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// `250ms`, `1s`, `5m`, `1h`, `1d`: a whole number and a unit.
+pub fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text)?;
+    let time = match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3_600)?),
+        "d" => Duration::from_secs(number.checked_mul(86_400)?),
+        _ => return None,
+    };
+    (time <= LONGEST).then_some(time)
+}
+
+/// `65536`, `64KiB`, `1MiB`: bytes, a whole number and perhaps a unit; less than 4 GiB.
+pub fn size(text: &str) -> Option<u32> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    u32::try_from(number.checked_mul(factor)?).ok()
+}
+
+/// Reads a size that may be written as a number or as text.
+pub(super) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Bytes(u32),
+        Text(String),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Bytes(bytes) => Ok(bytes),
+        Written::Text(text) => size(&text).ok_or_else(|| D::Error::custom("not a size")),
+    }
+}
+
+fn split(text: &str) -> Option<(u64, &str)> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at_checked(digits)?;
+    Some((number.parse().ok()?, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lengths_of_time() {
+        let check = |text, expect: Option<u64>| assert_eq!(duration(text), expect.map(Duration::from_millis), "{text}");
+        check("250ms", Some(250));
+        check("1s", Some(1_000));
+        check("5m", Some(300_000));
+        check("1h", Some(3_600_000));
+        check("1d", Some(86_400_000));
+        for wrong in ["", "1", "s", "1 s", "-1s", "1.5s", "1w", "99999999999d", "400d"] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn reads_sizes() {
+        let check = |text, expect| assert_eq!(size(text), expect, "{text}");
+        check("10", Some(10));
+        check("10B", Some(10));
+        check("64KiB", Some(65_536));
+        check("1MiB", Some(1_048_576));
+        for wrong in ["", "KiB", "1KB", "1 KiB", "4GiB", "-1"] {
+            check(wrong, None);
+        }
+    }
+}

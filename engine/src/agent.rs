@@ -1,0 +1,100 @@
+//! External agents, as the engine sees them: what it asks of one, and what may come back. How the question travels is
+//! the driver's affair.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+/// One question to an agent: consecutive steps of a chain that it evaluates in one go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The agent's place in the plan.
+    pub agent: usize,
+    /// The agent's name.
+    pub name: Arc<str>,
+    /// The policies to evaluate, in order.
+    pub policies: Vec<CalledPolicy>,
+    /// How long an answer may take.
+    pub timeout_ms: u32,
+}
+
+/// A policy as an agent is asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalledPolicy {
+    /// What the agent calls it.
+    pub name: Arc<str>,
+    /// Its parameters.
+    pub params: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// What an agent answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reply {
+    /// What it made of the policies.
+    pub outcome: Outcome,
+    /// What is to change, in order.
+    pub instructions: Vec<Instruction>,
+    /// What later steps and logs may know.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What an agent made of the policies that it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Outcome {
+    /// They hold.
+    #[default]
+    Allowed,
+    /// One does not: the first immediate response among the instructions is the answer.
+    Denied,
+    /// It could not say.
+    Failed,
+}
+
+/// One change that an agent wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Instruction {
+    /// Set a header in place of all values that it has.
+    SetHeader(Arc<str>, Arc<str>),
+    /// Remove a header.
+    RemoveHeader(Arc<str>),
+    /// Replace the body.
+    SetBody(Vec<u8>),
+    /// Answer the caller.
+    Respond(crate::Response),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallError {
+    /// It took too long.
+    Timeout,
+    /// The agent could not be reached.
+    Unreachable,
+    /// What it sent is not an answer.
+    Invalid,
+}
+
+impl CallError {
+    /// In one snake_case word.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Timeout => "agent_timeout",
+            Self::Unreachable => "agent_unreachable",
+            Self::Invalid => "agent_answer_invalid",
+        }
+    }
+}
+
+/// Which agents of a plan are healthy, by their place; one that is not listed is.
+#[derive(Debug, Clone, Default)]
+pub struct Health(Vec<bool>);
+
+impl Health {
+    /// By place.
+    pub fn new(healthy: Vec<bool>) -> Self {
+        Self(healthy)
+    }
+
+    /// Whether an agent is healthy.
+    pub fn is_healthy(&self, agent: usize) -> bool {
+        self.0.get(agent).copied().unwrap_or(true)
+    }
+}

@@ -1,0 +1,171 @@
+//! Attributes: what expressions may know, read from what the host provided and what earlier steps learnt.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    cel::{Attribute, AttributeError, Attributes, Expression, Value},
+    event::{Headers, Needs, Phase, Property},
+    policy::Context,
+    text::split_path,
+};
+
+/// What a host must provide before an expression can be evaluated.
+pub(crate) fn needs(expression: &Expression) -> Needs {
+    expression.attributes().iter().fold(Needs::default(), |needs, attribute| needs.union(needs_of(*attribute)))
+}
+
+fn needs_of(attribute: Attribute) -> Needs {
+    let mut needs = Needs::default();
+    match attribute {
+        Attribute::RequestMethod
+        | Attribute::RequestPath
+        | Attribute::RequestUrlPath
+        | Attribute::RequestQuery
+        | Attribute::RequestHost
+        | Attribute::RequestScheme
+        | Attribute::RequestHeaders
+        | Attribute::RequestId => needs.request_headers = true,
+        Attribute::ResponseCode | Attribute::ResponseHeaders => needs.response_headers = true,
+        Attribute::RequestTime => needs.now = true,
+        Attribute::RequestBody => needs.body = true,
+        other => {
+            if let Some(property) = property_of(other) {
+                needs.add(property);
+            }
+        }
+    }
+    needs
+}
+
+fn property_of(attribute: Attribute) -> Option<Property> {
+    Some(match attribute {
+        Attribute::RequestProtocol => Property::RequestProtocol,
+        Attribute::RequestSize => Property::RequestSize,
+        Attribute::SourceAddress => Property::SourceAddress,
+        Attribute::SourcePort => Property::SourcePort,
+        Attribute::SourceService | Attribute::SourcePrincipal | Attribute::ConnectionUriSanPeerCertificate => {
+            Property::PeerUriSan
+        }
+        Attribute::DestinationAddress => Property::DestinationAddress,
+        Attribute::DestinationPort => Property::DestinationPort,
+        Attribute::ConnectionMtls => Property::Mtls,
+        Attribute::ConnectionRequestedServerName => Property::RequestedServerName,
+        Attribute::ConnectionTlsVersion => Property::TlsVersion,
+        Attribute::XdsClusterName => Property::ClusterName,
+        Attribute::XdsVirtualHostName => Property::VirtualHostName,
+        _ => return None,
+    })
+}
+
+impl Attributes for Context<'_> {
+    fn attribute(&self, attribute: Attribute) -> Result<Value, AttributeError> {
+        match attribute {
+            Attribute::RequestMethod => self.pseudo_header(":method"),
+            Attribute::RequestPath => self.pseudo_header(":path"),
+            Attribute::RequestUrlPath => text(split_path(self.path()?).0),
+            Attribute::RequestQuery => text(split_path(self.path()?).1.unwrap_or_default()),
+            Attribute::RequestHost => self.pseudo_header(":authority"),
+            Attribute::RequestScheme => self.pseudo_header(":scheme"),
+            Attribute::RequestId => self.pseudo_header("x-request-id"),
+            Attribute::RequestHeaders => self.header_map(Phase::Request, &self.inputs.request_headers),
+            Attribute::ResponseHeaders => self.header_map(Phase::Response, &self.inputs.response_headers),
+            Attribute::RequestTime => {
+                i64::try_from(self.inputs.now).map(Value::timestamp_nanos).map_err(|_| AttributeError::Unavailable)
+            }
+            Attribute::RequestBody => text(&self.inputs.body),
+            Attribute::ResponseCode => self.response_code(),
+            Attribute::XdsRouteName => Ok(Value::String(Arc::clone(self.route))),
+            Attribute::ConsumerName => self.consumer().map(|consumer| Value::String(Arc::clone(&consumer.name))),
+            Attribute::ConsumerGroups => {
+                let groups = |groups: &[Arc<str>]| groups.iter().cloned().map(Value::String).collect();
+                self.consumer().map(|consumer| Value::List(groups(&consumer.groups)))
+            }
+            Attribute::Metadata => Ok(Value::string_map(self.facts.metadata.clone())),
+            Attribute::SourceService => self.principal().and_then(|principal| {
+                let (_, service) = spiffe(principal).ok_or(AttributeError::Absent)?;
+                text(service.as_bytes())
+            }),
+            other => self.property(other),
+        }
+    }
+
+    fn member(&self, attribute: Attribute, key: &str) -> Result<Option<Value>, AttributeError> {
+        match attribute {
+            Attribute::RequestHeaders => self.header(Phase::Request, &self.inputs.request_headers, key),
+            Attribute::ResponseHeaders => self.header(Phase::Response, &self.inputs.response_headers, key),
+            Attribute::Metadata => Ok(self.facts.metadata.get(key).cloned().map(Value::String)),
+            _ => Err(AttributeError::Absent),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The source's identity, as its certificate says.
+    pub(crate) fn principal(&self) -> Result<&str, AttributeError> {
+        let bytes = self.inputs.property(Property::PeerUriSan).filter(|bytes| !bytes.is_empty());
+        str::from_utf8(bytes.ok_or(AttributeError::Absent)?).map_err(|_| AttributeError::NotUtf8)
+    }
+
+    fn path(&self) -> Result<&[u8], AttributeError> {
+        self.inputs.request_headers.values(":path").next().ok_or(AttributeError::Absent)
+    }
+
+    fn pseudo_header(&self, name: &str) -> Result<Value, AttributeError> {
+        self.header(Phase::Request, &self.inputs.request_headers, name)?.ok_or(AttributeError::Absent)
+    }
+
+    fn response_code(&self) -> Result<Value, AttributeError> {
+        let status = self.inputs.response_headers.values(":status").next().ok_or(AttributeError::Absent)?;
+        let status = str::from_utf8(status).map_err(|_| AttributeError::NotUtf8)?;
+        status.parse().map(Value::Int).map_err(|_| AttributeError::Unavailable)
+    }
+
+    /// One header with the edits of earlier steps, several values joined by commas.
+    fn header(&self, phase: Phase, came: &Headers, name: &str) -> Result<Option<Value>, AttributeError> {
+        let name = name.to_ascii_lowercase();
+        let values =
+            if phase == self.phase { self.edits.values(came, &name) } else { came.values(&name).collect::<Vec<_>>() };
+        match values.as_slice() {
+            [] => Ok(None),
+            [value] => text(value).map(Some),
+            several => text(&several.join(&b","[..])).map(Some),
+        }
+    }
+
+    /// All headers, for the rare expression that looks at them as a whole.
+    fn header_map(&self, phase: Phase, came: &Headers) -> Result<Value, AttributeError> {
+        let edited = self.edits.headers().map(|edit| edit.name.as_bytes()).filter(|_| phase == self.phase);
+        let mut map = BTreeMap::new();
+        for name in came.iter().map(|(name, _)| name).chain(edited) {
+            let name = str::from_utf8(name).map_err(|_| AttributeError::NotUtf8)?;
+            if let Some(Value::String(value)) = self.header(phase, came, name)? {
+                map.insert(Arc::from(name), value);
+            }
+        }
+        Ok(Value::string_map(map))
+    }
+
+    /// A property, as proxy-wasm writes it: integers in eight bytes, truth values in one, the rest as text.
+    fn property(&self, attribute: Attribute) -> Result<Value, AttributeError> {
+        let property = property_of(attribute).ok_or(AttributeError::Absent)?;
+        let bytes = self.inputs.property(property).ok_or(AttributeError::Absent)?;
+        match property {
+            Property::RequestSize | Property::SourcePort | Property::DestinationPort => {
+                let bytes = bytes.try_into().map_err(|_| AttributeError::Unavailable)?;
+                Ok(Value::Int(i64::from_le_bytes(bytes)))
+            }
+            Property::Mtls => Ok(Value::Bool(bytes.first() == Some(&1))),
+            _ => text(bytes),
+        }
+    }
+}
+
+/// The mesh and the service of a SPIFFE identity, `spiffe://<mesh>/<service>`.
+pub(crate) fn spiffe(identity: &str) -> Option<(&str, &str)> {
+    let (mesh, service) = identity.strip_prefix("spiffe://")?.split_once('/')?;
+    (!mesh.is_empty() && !service.is_empty()).then_some((mesh, service))
+}
+
+fn text(bytes: &[u8]) -> Result<Value, AttributeError> {
+    str::from_utf8(bytes).map(|text| Value::String(text.into())).map_err(|_| AttributeError::NotUtf8)
+}

@@ -1,0 +1,102 @@
+//! `trafficPermission`: admits a source by the identity in its certificate. What no rule admits is refused.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use super::{Context, Flow};
+use crate::{
+    attributes::spiffe,
+    event::{Needs, Phase, Property},
+    plan::LoadError,
+    schema::{Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    verdict::{Denial, Response},
+};
+
+const SOURCE: Object = Object {
+    fields: &[
+        Field::optional("services", Kind::List { item: &Kind::Name, at_least: 1 }, "Sources of these services."),
+        Field::optional("mesh", Kind::Boolean, "Every source that has an identity."),
+        Field::optional("anyone", Kind::Boolean, "Every source, with an identity or without."),
+    ],
+    exactly_one_of: &["services", "mesh", "anyone"],
+};
+
+const RULE: Kind = Kind::Object(&Object {
+    fields: &[
+        Field::required("from", Kind::Object(&SOURCE), "Which sources the rule is for."),
+        Field::required("action", Kind::Choice(&["ALLOW", "DENY"]), "What becomes of their requests."),
+    ],
+    exactly_one_of: &[],
+});
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "trafficPermission",
+    about: "Admits a source by the SPIFFE identity in its certificate. The first rule that fits decides; without one, the request is refused.",
+    phases: &[Phase::Request],
+    params: Object {
+        fields: &[Field::required("rules", Kind::List { item: &RULE, at_least: 1 }, "The rules, in order.")],
+        exactly_one_of: &[],
+    },
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct TrafficPermission {
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    from: Source,
+    allow: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Anyone,
+    Identified,
+    Services(Vec<Arc<str>>),
+}
+
+impl TrafficPermission {
+    pub(crate) fn load(wire: &wire::TrafficPermission, strings: &Strings) -> Result<Self, LoadError> {
+        let load = |rule: &wire::traffic_permission::Rule| {
+            let services = rule.services.iter().map(|service| strings.get(*service)).collect::<Result<Vec<_>, _>>()?;
+            let from = match (rule.anyone, services.is_empty()) {
+                (true, _) => Source::Anyone,
+                (false, true) => Source::Identified,
+                (false, false) => Source::Services(services),
+            };
+            Ok(Rule { from, allow: rule.allow })
+        };
+        Ok(Self { rules: wire.rules.iter().map(load).collect::<Result<_, LoadError>>()? })
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        // A certificate without an identity that we understand is no identity.
+        let service = context.principal().ok().and_then(spiffe).map(|(_, service)| service);
+        let fits = |rule: &&Rule| match (&rule.from, service) {
+            (Source::Anyone, _) | (Source::Identified, Some(_)) => true,
+            (Source::Services(services), Some(service)) => services.iter().any(|name| **name == *service),
+            (_, None) => false,
+        };
+        match self.rules.iter().find(fits) {
+            Some(rule) if rule.allow => Flow::Continue,
+            Some(_) => Flow::Deny(forbidden("source_denied")),
+            None => Flow::Deny(forbidden("source_unknown")),
+        }
+    }
+}
+
+pub(crate) fn needs() -> Needs {
+    let mut needs = Needs::default();
+    needs.add(Property::PeerUriSan);
+    needs
+}
+
+fn forbidden(reason: &'static str) -> Denial {
+    Denial { reason, response: Response::problem(403, "the source may not call this") }
+}

@@ -1,0 +1,83 @@
+//! `validate`: admits a message for which every rule is true, and says which are not.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use super::{Context, Flow, failure, needs_of};
+use crate::{
+    cel::Expression,
+    event::{Needs, Phase},
+    plan::LoadError,
+    schema::{Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    text::json,
+    verdict::{Denial, Response},
+};
+
+const RULE: Kind = Kind::Object(&Object {
+    fields: &[
+        Field::required("rule", Kind::Expression, "What must be true."),
+        Field::required("message", Kind::Text, "What the caller is told if it is not."),
+    ],
+    exactly_one_of: &[],
+});
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "validate",
+    about: "Admits a request for which every rule is true, and tells the caller which are not.",
+    phases: &[Phase::Request],
+    params: Object {
+        fields: &[
+            Field::required("rules", Kind::List { item: &RULE, at_least: 1 }, "The rules."),
+            Field::optional("status", Kind::Integer { min: 400, max: 499 }, "The status of a refusal; 400 by default."),
+        ],
+        exactly_one_of: &[],
+    },
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct Validate {
+    rules: Vec<Rule>,
+    status: u16,
+}
+
+#[derive(Debug)]
+struct Rule {
+    expression: Arc<Expression>,
+    message: Arc<str>,
+}
+
+impl Validate {
+    pub(crate) fn load(wire: &wire::Validate, strings: &Strings) -> Result<Self, LoadError> {
+        let load = |rule: &wire::validate::Rule| {
+            let expression = strings.expression(rule.expression)?.ok_or(LoadError::Missing("rule"))?;
+            Ok(Rule { expression, message: strings.get(rule.message)? })
+        };
+        let rules = wire.rules.iter().map(load).collect::<Result<_, LoadError>>()?;
+        Ok(Self { rules, status: strings.status(wire.status)? })
+    }
+
+    pub(crate) fn needs(&self) -> Needs {
+        needs_of(self.rules.iter().map(|rule| &rule.expression))
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        let mut broken = Vec::new();
+        for rule in &self.rules {
+            match rule.expression.test(&*context) {
+                Ok(true) => {}
+                Ok(false) => broken.push(json::quote(&rule.message)),
+                Err(_) => return Flow::Fail(failure("rule_failed")),
+            }
+        }
+        if broken.is_empty() {
+            return Flow::Continue;
+        }
+        let errors = format!(r#","errors":[{}]"#, broken.join(","));
+        let response = Response::problem_with(self.status, "the request is not valid", &errors);
+        Flow::Deny(Denial { reason: "rule_broken", response })
+    }
+}

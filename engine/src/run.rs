@@ -1,0 +1,305 @@
+//! A chain under way on one message. It goes as far as it can, then is done or asks for something: waiting is a value,
+//! so whoever drives it may answer at once or after a call to the other end of the world.
+
+use std::sync::Arc;
+
+use crate::{
+    agent::{Call, CallError, Health, Reply},
+    chain::{Chain, OnFailure, Step},
+    edits::Edits,
+    event::{Inputs, Needs, Phase},
+    plan::{Consumer, Plan},
+    policy::{self, Context, Facts, Flow, Memory},
+    verdict::{Decision, Denial, Note, NoteKind, Response, Verdict},
+};
+
+/// How far a run came.
+#[derive(Debug)]
+pub enum Turn {
+    /// It needs this, through [`Run::answer`].
+    Ask(Ask),
+    /// It has decided.
+    Done(Decision),
+}
+
+/// What a run can ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// What the next step needs to know about the message.
+    Inputs(Needs),
+    /// A value that all workers share, and its version.
+    Load {
+        /// Its name.
+        key: String,
+    },
+    /// A new value for it, unless another worker was faster.
+    Store {
+        /// Its name.
+        key: String,
+        /// The value.
+        value: Vec<u8>,
+        /// The version that it was made from.
+        version: u32,
+    },
+    /// An agent's word.
+    Call(Call),
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug)]
+pub enum Answer {
+    /// What was asked for, as far as the host has it.
+    Inputs(Inputs),
+    /// The body is larger than [`Run::body_limit`].
+    BodyTooLarge,
+    /// The value, empty if there is none yet.
+    Loaded {
+        /// The bytes.
+        value: Vec<u8>,
+        /// Its version.
+        version: u32,
+    },
+    /// Whether the value was stored; if not, another worker was faster.
+    Stored(bool),
+    /// What the agent said.
+    Called(Result<Reply, CallError>),
+}
+
+/// What a request taught, for the response to it.
+#[derive(Debug, Default)]
+pub struct Outlook {
+    facts: Facts,
+}
+
+/// A chain under way.
+#[derive(Debug)]
+pub struct Run {
+    plan: Arc<Plan>,
+    route: Arc<str>,
+    chain: usize,
+    phase: Phase,
+    health: Health,
+    /// The step to run next.
+    at: usize,
+    given: Needs,
+    inputs: Inputs,
+    edits: Edits,
+    facts: Facts,
+    memory: Memory,
+    answer: Option<Answer>,
+    asked: Needs,
+    notes: Vec<Note>,
+}
+
+impl Run {
+    /// The request chain of a route; `None` if the plan does not know the route.
+    pub fn request(plan: &Arc<Plan>, route: &str, health: &Health) -> Option<Self> {
+        let (route, chain) = plan.route(route)?;
+        Some(Self::new(plan, Arc::clone(route), chain, Phase::Request, health, Facts::default()))
+    }
+
+    /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
+    pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
+        let (route, chain) = plan.route(route)?;
+        let idle = plan.chain(chain).is_none_or(|chain| chain.response.is_idle());
+        let mut run = Self::new(plan, Arc::clone(route), chain, Phase::Response, health, outlook.facts);
+        run.edits = std::mem::take(&mut run.facts.response);
+        (!idle || run.edits.headers().next().is_some()).then_some(run)
+    }
+
+    fn new(plan: &Arc<Plan>, route: Arc<str>, chain: usize, phase: Phase, health: &Health, facts: Facts) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            route,
+            chain,
+            phase,
+            health: health.clone(),
+            at: 0,
+            given: Needs::default(),
+            inputs: Inputs::default(),
+            edits: Edits::default(),
+            facts,
+            memory: Memory::default(),
+            answer: None,
+            asked: Needs::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The route that this runs for.
+    pub fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// The largest body that the chain takes.
+    pub fn body_limit(&self) -> usize {
+        self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit)
+    }
+
+    /// What the run taught, once it is done.
+    pub fn into_outlook(self) -> Outlook {
+        Outlook { facts: self.facts }
+    }
+
+    /// Answers what was asked for last.
+    pub fn answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Inputs(inputs) => {
+                self.inputs.absorb(inputs, self.asked);
+                self.given = self.given.union(self.asked);
+            }
+            other => self.answer = Some(other),
+        }
+    }
+
+    /// Goes as far as it can.
+    pub fn advance(&mut self) -> Turn {
+        let plan = Arc::clone(&self.plan);
+        let Some(chain) = plan.chain(self.chain) else {
+            return Turn::Done(self.decide(Verdict::Continue(Edits::default()), None));
+        };
+        let turn = match self.refusal(&plan, chain) {
+            Some(decision) => Turn::Done(decision),
+            None => self.run_steps(&plan, chain),
+        };
+        match turn {
+            Turn::Done(decision) if chain.shadow => Turn::Done(in_shadow(decision)),
+            turn => turn,
+        }
+    }
+
+    /// All or nothing: before the first step, every policy must be supported and every agent healthy.
+    fn refusal(&mut self, plan: &Plan, chain: &Chain) -> Option<Decision> {
+        let steps = chain.steps(self.phase);
+        if self.at > 0 || self.memory.entered {
+            return None;
+        }
+        if let Some(policy) = steps.unsupported.first() {
+            let response = plan.policy_not_supported().clone();
+            return Some(self.deny(Arc::clone(policy), Denial { reason: "policy_not_supported", response }));
+        }
+        let unavailable = |step: &&Step| {
+            step.policy.agents().is_some_and(|agents| !agents.iter().any(|agent| self.health.is_healthy(*agent)))
+        };
+        let step = Arc::clone(&steps.steps.iter().find(unavailable)?.name);
+        let response = plan.agent_unavailable().clone();
+        Some(self.deny(step, Denial { reason: "agent_unavailable", response }))
+    }
+
+    fn run_steps(&mut self, plan: &Plan, chain: &Chain) -> Turn {
+        let steps = &chain.steps(self.phase).steps;
+        while let Some(step) = steps.get(self.at) {
+            let flow = match step.shadow {
+                false => self.run_step(plan, step, steps),
+                true => self.run_in_shadow(plan, step, steps),
+            };
+            match flow {
+                Flow::Continue => self.leave(),
+                Flow::Ask(ask) => return Turn::Ask(ask),
+                Flow::Deny(denial) => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
+                Flow::Respond(response) => {
+                    return Turn::Done(self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond"))));
+                }
+                Flow::Fail(denial) => match self.on_failure(plan, step) {
+                    OnFailure::Continue => {
+                        self.note(NoteKind::Failed, step, denial.reason);
+                        self.leave();
+                    }
+                    OnFailure::SkipRemaining => {
+                        self.note(NoteKind::Skipped, step, denial.reason);
+                        break;
+                    }
+                    _ => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
+                },
+            }
+        }
+        let edits = std::mem::take(&mut self.edits);
+        Turn::Done(self.decide(Verdict::Continue(edits), None))
+    }
+
+    /// One step, or one more turn of it: inputs, then `when`, then the policy.
+    fn run_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
+        if matches!(self.answer, Some(Answer::BodyTooLarge)) {
+            self.answer = None;
+            let response = Response::problem(413, "the request body is larger than this route takes");
+            return Flow::Deny(Denial { reason: "body_too_large", response });
+        }
+        let missing = step.needs.without(self.given);
+        if !missing.is_empty() {
+            self.asked = missing;
+            return Flow::Ask(Ask::Inputs(missing));
+        }
+        let answer = self.answer.take();
+        let mut context = Context {
+            plan,
+            phase: self.phase,
+            route: &self.route,
+            step: self.at,
+            inputs: &self.inputs,
+            health: &self.health,
+            following: steps.get(self.at..).unwrap_or_default(),
+            edits: &mut self.edits,
+            facts: &mut self.facts,
+            memory: &mut self.memory,
+        };
+        if !context.memory.entered {
+            match step.when.as_ref().map(|when| when.test(&context)) {
+                None | Some(Ok(true)) => context.memory.entered = true,
+                Some(Ok(false)) => return Flow::Continue,
+                Some(Err(_)) => return Flow::Fail(policy::failure("condition_failed")),
+            }
+        }
+        step.policy.run(&mut context, answer)
+    }
+
+    /// A step that reports and changes nothing: not the message, not what later steps know.
+    fn run_in_shadow(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
+        let before = (self.edits.clone(), self.facts.clone());
+        let flow = self.run_step(plan, step, steps);
+        (self.edits, self.facts) = before;
+        match flow {
+            Flow::Ask(ask) => return Flow::Ask(ask),
+            Flow::Continue => {}
+            Flow::Deny(denial) | Flow::Fail(denial) => self.note(NoteKind::Shadow, step, denial.reason),
+            Flow::Respond(_) => self.note(NoteKind::Shadow, step, "respond"),
+        }
+        Flow::Continue
+    }
+
+    fn on_failure(&self, plan: &Plan, step: &Step) -> OnFailure {
+        let agent = self.memory.agent.and_then(|agent| plan.agent(agent));
+        match step.on_failure {
+            OnFailure::Unspecified if agent.is_some_and(|agent| agent.fail_open) => OnFailure::Continue,
+            OnFailure::Unspecified => OnFailure::Deny,
+            said => said,
+        }
+    }
+
+    /// On to the next step, past all that an agent evaluated in one go.
+    fn leave(&mut self) {
+        self.at = self.at.saturating_add(self.memory.group.max(1));
+        self.memory = Memory::default();
+    }
+
+    fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {
+        self.notes.push(Note { kind, step: Arc::clone(&step.name), reason });
+    }
+
+    fn deny(&mut self, step: Arc<str>, denial: Denial) -> Decision {
+        self.decide(Verdict::Deny(denial.response), Some((step, denial.reason)))
+    }
+
+    fn decide(&mut self, verdict: Verdict, ended_by: Option<(Arc<str>, &'static str)>) -> Decision {
+        let (step, reason) = ended_by.unzip();
+        let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
+        Decision { verdict, step, reason, consumer, notes: std::mem::take(&mut self.notes) }
+    }
+}
+
+/// What a chain in shadow mode decides: to let everything pass, and to say what it would have done.
+fn in_shadow(mut decision: Decision) -> Decision {
+    if let (Some(step), Some(reason)) = (decision.step.take(), decision.reason.take()) {
+        decision.notes.push(Note { kind: NoteKind::Shadow, step, reason });
+    }
+    Decision { verdict: Verdict::Continue(Edits::default()), ..decision }
+}

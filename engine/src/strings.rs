@@ -1,0 +1,85 @@
+//! The plan's strings and expressions by index, with the checks that their uses need.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use crate::{cel::Expression, plan::LoadError, verdict::Response};
+
+/// What a plan has interned.
+#[derive(Debug)]
+pub(crate) struct Strings {
+    strings: Vec<Arc<str>>,
+    expressions: Vec<Arc<Expression>>,
+}
+
+impl Strings {
+    pub(crate) fn load(strings: Vec<String>, expressions: &[wire::Expression]) -> Result<Self, LoadError> {
+        let load = |(index, wire)| {
+            let loaded = Expression::load(wire);
+            loaded.map(Arc::new).map_err(|error| LoadError::from(error).within(format!("expression {index}")))
+        };
+        Ok(Self {
+            strings: strings.into_iter().map(Arc::from).collect(),
+            expressions: expressions.iter().enumerate().map(load).collect::<Result<_, _>>()?,
+        })
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Result<Arc<str>, LoadError> {
+        find(&self.strings, "string", index).cloned()
+    }
+
+    /// The expression of a field that is 0 for none.
+    pub(crate) fn expression(&self, field: u32) -> Result<Option<Arc<Expression>>, LoadError> {
+        match field.checked_sub(1) {
+            None => Ok(None),
+            Some(index) => find(&self.expressions, "expression", index).cloned().map(Some),
+        }
+    }
+
+    /// The name of something that logs mention: it must be fit to stand there unquoted.
+    pub(crate) fn name(&self, index: u32) -> Result<Arc<str>, LoadError> {
+        let fits = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=');
+        self.checked(index, "name", fits)
+    }
+
+    /// A header's name: an RFC 9110 token in lower case, of a header that a policy may touch.
+    pub(crate) fn header_name(&self, index: u32) -> Result<Arc<str>, LoadError> {
+        let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let fits = |name: &str| !name.is_empty() && name != "host" && name.bytes().all(token);
+        self.checked(index, "header name", fits)
+    }
+
+    /// A header's value: no control characters but the tab, so that no value can start a header of its own.
+    pub(crate) fn header_value(&self, index: u32) -> Result<Arc<str>, LoadError> {
+        let fits = |value: &str| value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control());
+        self.checked(index, "header value", fits)
+    }
+
+    /// A whole answer.
+    pub(crate) fn answer(&self, wire: &wire::Answer) -> Result<Response, LoadError> {
+        let status = self.status(wire.status)?;
+        let header = |header: &wire::HeaderValue| {
+            Ok((self.header_name(header.name)?, self.header_value(header.value)?))
+        };
+        let headers = wire.headers.iter().map(header).collect::<Result<_, LoadError>>()?;
+        Ok(Response { status, headers, body: self.get(wire.body)?.as_bytes().to_vec() })
+    }
+
+    /// A status that ends a request.
+    pub(crate) fn status(&self, status: u32) -> Result<u16, LoadError> {
+        let fits = |status: &u16| (200..=599).contains(status);
+        u16::try_from(status).ok().filter(fits).ok_or(LoadError::Status(status))
+    }
+
+    fn checked(&self, index: u32, what: &'static str, fits: impl Fn(&str) -> bool) -> Result<Arc<str>, LoadError> {
+        let text = self.get(index)?;
+        if fits(&text) { Ok(text) } else { Err(LoadError::Unfit { what, text }) }
+    }
+}
+
+/// What an index points to.
+pub(crate) fn find<'a, T>(list: &'a [T], what: &'static str, index: u32) -> Result<&'a T, LoadError> {
+    let found = usize::try_from(index).ok().and_then(|index| list.get(index));
+    found.ok_or(LoadError::Index { what, index, size: list.len() })
+}

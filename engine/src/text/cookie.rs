@@ -1,0 +1,42 @@
+//! The `Cookie` header (RFC 6265): pairs apart by `;`, each `name=value`, a value perhaps in quotes.
+
+/// The values of one cookie in one header, in order.
+pub(crate) fn values<'a>(header: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
+    header.split(|byte| *byte == b';').filter_map(move |pair| {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (candidate, value) = pair.split_at_checked(at)?;
+        (candidate.trim_ascii() == name.as_bytes()).then(|| unquote(value.get(1..).unwrap_or_default().trim_ascii()))
+    })
+}
+
+fn unquote(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] => inner,
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(header: &str, expect: &[&str]) {
+        let found: Vec<_> = values(header.as_bytes(), "key").map(|value| str::from_utf8(value).unwrap()).collect();
+        assert_eq!(found, expect, "{header}");
+    }
+
+    #[test]
+    fn finds_every_value_of_a_cookie() {
+        check("key=a; other=b;key=c", &["a", "c"]);
+        check("keys=a; Key=b; key", &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn trims_and_unquotes() {
+        check(r#" key = "a b" "#, &["a b"]);
+        check(r#"key=""#, &[""]);
+        check("key=\"", &["\""]);
+        check("key=a=b", &["a=b"]);
+    }
+}

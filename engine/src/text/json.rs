@@ -1,0 +1,33 @@
+//! JSON strings, for the bodies of our own answers.
+
+use std::fmt::Write;
+
+/// A string in quotes, with everything escaped that JSON wants escaped.
+pub(crate) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len().saturating_add(2));
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            character if character.is_control() => {
+                // Writing to a string cannot fail.
+                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+            }
+            character => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_what_json_wants_escaped() {
+        assert_eq!(quote("a\"b\\c\n\u{1}é"), r#""a\"b\\c\n\u0001é""#);
+    }
+}

@@ -1,0 +1,30 @@
+//! Small formats that requests are written in: query strings, cookies, and JSON strings in answers. Bytes in, bytes out.
+
+pub(crate) mod cookie;
+pub(crate) mod json;
+pub(crate) mod query;
+
+/// Splits a path as Envoy has it (`:path`) into the path proper and the query, which may be missing.
+pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let path = path.split(|byte| *byte == b'#').next().unwrap_or_default();
+    match path.iter().position(|byte| *byte == b'?') {
+        None => (path, None),
+        Some(at) => {
+            let (before, after) = path.split_at_checked(at).unwrap_or((path, b""));
+            (before, after.get(1..))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_a_path_at_its_first_question_mark() {
+        assert_eq!(split_path(b"/a"), (&b"/a"[..], None));
+        assert_eq!(split_path(b"/a?"), (&b"/a"[..], Some(&b""[..])));
+        assert_eq!(split_path(b"/a?b?c#d?e"), (&b"/a"[..], Some(&b"b?c"[..])));
+        assert_eq!(split_path(b""), (&b""[..], None));
+    }
+}

@@ -1,0 +1,174 @@
+//! A plan to write down by hand, and a driver that answers what a run asks for.
+
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+use std::{collections::HashMap, sync::Arc};
+
+use postern_engine::{
+    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn,
+    agent::{Call, CallError, Health, Reply},
+};
+use postern_proto::plan::v1::{self as wire, step};
+use prost::Message;
+
+/// Interns strings while a plan is written.
+#[derive(Default)]
+pub struct Writer {
+    pub plan: wire::Plan,
+}
+
+impl Writer {
+    pub fn new() -> Self {
+        Self { plan: wire::Plan { format: 1, revision: "r1".into(), ..Default::default() } }
+    }
+
+    pub fn string(&mut self, text: &str) -> u32 {
+        let known = self.plan.strings.iter().position(|known| known == text);
+        let index = known.unwrap_or_else(|| {
+            self.plan.strings.push(text.to_owned());
+            self.plan.strings.len() - 1
+        });
+        index.try_into().unwrap()
+    }
+
+    pub fn step(&mut self, name: &str, policy: step::Policy) -> wire::Step {
+        wire::Step { name: self.string(name), policy: Some(policy), ..Default::default() }
+    }
+
+    pub fn key_step(&mut self) -> wire::Step {
+        let source = wire::api_key_auth::Source::Header(self.string("x-api-key"));
+        self.step("apiKeyAuth", step::Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source) }))
+    }
+
+    pub fn set_step(&mut self, name: &str, header: &str, value: &str) -> wire::Step {
+        let set = vec![wire::HeaderValue { name: self.string(header), value: self.string(value) }];
+        self.step(name, step::Policy::Headers(wire::Headers { set, ..Default::default() }))
+    }
+
+    pub fn agent(&mut self, name: &str, fail_open: bool) -> u32 {
+        let name = self.string(name);
+        self.plan.agents.push(wire::Agent { name, fail_open, timeout_ms: 500 });
+        (self.plan.agents.len() - 1).try_into().unwrap()
+    }
+
+    pub fn agent_step(&mut self, policy: &str, agents: &[u32]) -> wire::Step {
+        let wire = wire::AgentPolicy { agents: agents.to_vec(), policy: self.string(policy), params: vec![] };
+        self.step(policy, step::Policy::Agent(wire))
+    }
+
+    pub fn consumer(&mut self, name: &str, digest: Vec<u8>, groups: &[&str]) {
+        let groups = groups.iter().map(|group| self.string(group)).collect();
+        let name = self.string(name);
+        self.plan.consumers.push(wire::Consumer { name, api_key_sha256: vec![digest], groups });
+    }
+
+    /// A route with a request and a response chain.
+    pub fn route(&mut self, name: &str, request: Vec<wire::Step>, response: Vec<wire::Step>) {
+        let steps = |steps| Some(wire::Steps { steps, unsupported: vec![] });
+        self.chain(name, wire::Chain { request: steps(request), response: steps(response), ..Default::default() });
+    }
+
+    pub fn chain(&mut self, name: &str, chain: wire::Chain) {
+        let name = self.string(name);
+        self.plan.chains.push(chain);
+        let chain = (self.plan.chains.len() - 1).try_into().unwrap();
+        self.plan.routes.push(wire::Route { name, chain });
+    }
+
+    pub fn load(&self) -> Arc<Plan> {
+        Arc::new(Plan::load(&self.plan.encode_to_vec()).unwrap())
+    }
+}
+
+/// Answers a run: from a request, a shared store, a clock, and a script of agents' answers.
+#[derive(Default)]
+pub struct Driver {
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub response_headers: Vec<(String, Vec<u8>)>,
+    pub body: Vec<u8>,
+    pub now: u64,
+    pub properties: HashMap<&'static str, Vec<u8>>,
+    pub shared: HashMap<String, (Vec<u8>, u32)>,
+    pub healthy: Vec<bool>,
+    pub replies: Vec<Result<Reply, CallError>>,
+    /// What agents were asked, in order.
+    pub calls: Vec<Call>,
+}
+
+impl Driver {
+    pub fn request(headers: &[(&str, &[u8])]) -> Self {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
+        Self { headers, ..Self::default() }
+    }
+
+    /// Runs a route's request chain to its decision; `None` for a route that the plan does not know.
+    pub fn run(&mut self, plan: &Arc<Plan>, route: &str) -> Option<Decision> {
+        let mut run = Run::request(plan, route, &Health::new(self.healthy.clone()))?;
+        Some(self.drive(&mut run))
+    }
+
+    /// Runs both chains; the response's is `None` if nothing is to be done.
+    pub fn run_both(&mut self, plan: &Arc<Plan>, route: &str) -> (Decision, Option<Decision>) {
+        let health = Health::new(self.healthy.clone());
+        let mut run = Run::request(plan, route, &health).unwrap();
+        let request = self.drive(&mut run);
+        let response = Run::response(plan, route, &health, run.into_outlook());
+        (request, response.map(|mut run| self.drive(&mut run)))
+    }
+
+    fn drive(&mut self, run: &mut Run) -> Decision {
+        loop {
+            match run.advance() {
+                Turn::Done(decision) => return decision,
+                Turn::Ask(ask) => {
+                    let answer = self.answer(ask, run.body_limit());
+                    run.answer(answer);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, ask: Ask, body_limit: usize) -> Answer {
+        match ask {
+            Ask::Inputs(needs) if needs.body && self.body.len() > body_limit => Answer::BodyTooLarge,
+            Ask::Inputs(needs) => {
+                let mut inputs = Inputs::default();
+                let headers = |pairs: &[(String, Vec<u8>)]| pairs.iter().map(|(n, v)| (n, v)).collect::<Headers>();
+                if needs.request_headers {
+                    inputs.request_headers = headers(&self.headers);
+                }
+                if needs.response_headers {
+                    inputs.response_headers = headers(&self.response_headers);
+                }
+                inputs.now = self.now;
+                inputs.body = self.body.clone();
+                for property in needs.properties() {
+                    if let Some(value) = self.properties.get(property_name(property).as_str()) {
+                        inputs.set(property, value.clone());
+                    }
+                }
+                Answer::Inputs(inputs)
+            }
+            Ask::Load { key } => {
+                let (value, version) = self.shared.get(&key).cloned().unwrap_or_default();
+                Answer::Loaded { value, version }
+            }
+            Ask::Store { key, value, version } => {
+                let current = self.shared.get(&key).map_or(0, |(_, version)| *version);
+                if version != 0 && version != current {
+                    return Answer::Stored(false);
+                }
+                self.shared.insert(key, (value, current + 1));
+                Answer::Stored(true)
+            }
+            Ask::Call(call) => {
+                self.calls.push(call);
+                Answer::Called(self.replies.remove(0))
+            }
+        }
+    }
+}
+
+pub fn property_name(property: Property) -> String {
+    property.path().join(".")
+}
