@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]
 
+pub mod cel;
 pub mod chain;
 pub mod edits;
 pub mod event;
