@@ -4,7 +4,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=postern");
-    let descriptors = protox::compile(["postern/plan/v1/plan.proto"], ["."])?;
+    let descriptors = protox::compile(["postern/plan/v1/expression.proto", "postern/plan/v1/plan.proto"], ["."])?;
     prost_build::compile_fds(descriptors)?;
     Ok(())
 }

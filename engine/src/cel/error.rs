@@ -1,0 +1,137 @@
+//! Why an evaluation has no value. No message repeats request data: it could be a credential.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    attribute::{Attribute, AttributeError},
+    value::Type,
+};
+
+/// An error and where in the user's text it arose.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}")]
+pub struct EvaluationError {
+    column: u32,
+    kind: ErrorKind,
+}
+
+impl EvaluationError {
+    /// The column in characters, from 1; 0 if unknown.
+    pub fn column(&self) -> u32 {
+        self.column
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// Whether no other operand can make up for it: the evaluation must stop.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self.kind, ErrorKind::TooCostly | ErrorKind::TooLarge)
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ErrorKind {
+    /// A map has no such key. The key is there if the expression itself names it.
+    #[error("no such key{}", Quoted(.0))]
+    NoSuchKey(Option<Arc<str>>),
+    /// A function is not there for values of these types.
+    #[error("{} is not defined for {}", function, Types(types))]
+    NoSuchOverload {
+        /// The function or operator, as messages name it.
+        function: &'static str,
+        /// The types of its arguments.
+        types: Vec<Type>,
+    },
+    /// A result does not fit its type.
+    #[error("{} overflow", .0.name())]
+    Overflow(Type),
+    /// An integer was divided by zero.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// The remainder of a division by zero.
+    #[error("modulus by zero")]
+    ModulusByZero,
+    /// There is no such element of a list or character of a string.
+    #[error("index out of range")]
+    OutOfRange,
+    /// A map literal says a key twice.
+    #[error("a key is there twice")]
+    RepeatedKey,
+    /// A map literal has a key of a type that cannot be one.
+    #[error("{} cannot be a key of a map", .0.name())]
+    NotAKey(Type),
+    /// A value cannot be converted.
+    #[error("this {} cannot be converted to {}", from.name(), to.name())]
+    Conversion {
+        /// The type that it has.
+        from: Type,
+        /// The type that it should get.
+        to: Type,
+    },
+    /// A regular expression that cannot be compiled.
+    #[error("not a regular expression that can be used here")]
+    Pattern,
+    /// An attribute has no value.
+    #[error("`{}` {error}", attribute.name())]
+    Attribute {
+        /// Which one.
+        attribute: Attribute,
+        /// Why.
+        error: AttributeError,
+    },
+    /// An entry of an attribute has no value.
+    #[error("`{}` of `{}` {error}", key.escape_debug(), attribute.name())]
+    Member {
+        /// Which attribute.
+        attribute: Attribute,
+        /// Which entry.
+        key: Arc<str>,
+        /// Why.
+        error: AttributeError,
+    },
+    /// The result should be true or false.
+    #[error("the result is {}, not true or false", article(*.0))]
+    NotBool(Type),
+    /// The evaluation took more steps than it may.
+    #[error("the evaluation takes too long")]
+    TooCostly,
+    /// The evaluation made more text than it may.
+    #[error("the evaluation makes too much data")]
+    TooLarge,
+}
+
+impl ErrorKind {
+    pub(super) fn at(self, column: u32) -> EvaluationError {
+        EvaluationError { column, kind: self }
+    }
+}
+
+/// The type with its article.
+fn article(of: Type) -> String {
+    let article = if of == Type::Int { "an" } else { "a" };
+    format!("{article} {}", of.name())
+}
+
+struct Quoted<'a>(&'a Option<Arc<str>>);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |key| write!(f, " `{}`", key.escape_debug()))
+    }
+}
+
+struct Types<'a>(&'a [Type]);
+
+impl fmt::Display for Types<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, one) in self.0.iter().enumerate() {
+            let joint = if index == 0 { "" } else { " and " };
+            write!(f, "{joint}{}", one.name())?;
+        }
+        Ok(())
+    }
+}
