@@ -1,9 +1,9 @@
 //! Attributes: what expressions may know, read from what the host provided and what earlier steps learnt.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
-    cel::{Attribute, AttributeError, Attributes, Expression, Value},
+    cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Value},
     event::{Headers, Needs, Phase, Property},
     policy::Context,
     text::split_path,
@@ -69,10 +69,8 @@ impl Attributes for Context<'_> {
             Attribute::RequestId => self.pseudo_header("x-request-id"),
             Attribute::RequestHeaders => self.header_map(Phase::Request, &self.inputs.request_headers),
             Attribute::ResponseHeaders => self.header_map(Phase::Response, &self.inputs.response_headers),
-            Attribute::RequestTime => {
-                i64::try_from(self.inputs.now).map(Value::timestamp_nanos).map_err(|_| AttributeError::Unavailable)
-            }
-            Attribute::RequestBody => text(&self.inputs.body),
+            Attribute::RequestTime => timestamp(self.inputs.now).ok_or(AttributeError::Unavailable),
+            Attribute::RequestBody => Ok(Value::Bytes(self.inputs.body.as_slice().into())),
             Attribute::ResponseCode => self.response_code(),
             Attribute::XdsRouteName => Ok(Value::String(Arc::clone(self.route))),
             Attribute::ConsumerName => self.consumer().map(|consumer| Value::String(Arc::clone(&consumer.name))),
@@ -80,7 +78,9 @@ impl Attributes for Context<'_> {
                 let groups = |groups: &[Arc<str>]| groups.iter().cloned().map(Value::String).collect();
                 self.consumer().map(|consumer| Value::List(groups(&consumer.groups)))
             }
-            Attribute::Metadata => Ok(Value::string_map(self.facts.metadata.clone())),
+            Attribute::Metadata => Ok(map(self.facts.metadata.iter())),
+            // Nobody fills these yet; a map that nothing is known of is empty.
+            Attribute::JwtClaims | Attribute::SourceTags => Ok(map([])),
             Attribute::SourceService => self.principal().and_then(|principal| {
                 let (_, service) = spiffe(principal).ok_or(AttributeError::Absent)?;
                 text(service.as_bytes())
@@ -94,7 +94,8 @@ impl Attributes for Context<'_> {
             Attribute::RequestHeaders => self.header(Phase::Request, &self.inputs.request_headers, key),
             Attribute::ResponseHeaders => self.header(Phase::Response, &self.inputs.response_headers, key),
             Attribute::Metadata => Ok(self.facts.metadata.get(key).cloned().map(Value::String)),
-            _ => Err(AttributeError::Absent),
+            Attribute::JwtClaims | Attribute::SourceTags => Ok(None),
+            _ => Err(AttributeError::Unavailable),
         }
     }
 }
@@ -135,14 +136,15 @@ impl Context<'_> {
     /// All headers, for the rare expression that looks at them as a whole.
     fn header_map(&self, phase: Phase, came: &Headers) -> Result<Value, AttributeError> {
         let edited = self.edits.headers().map(|edit| edit.name.as_bytes()).filter(|_| phase == self.phase);
-        let mut map = BTreeMap::new();
+        let mut found = Map::default();
         for name in came.iter().map(|(name, _)| name).chain(edited) {
             let name = str::from_utf8(name).map_err(|_| AttributeError::NotUtf8)?;
-            if let Some(Value::String(value)) = self.header(phase, came, name)? {
-                map.insert(Arc::from(name), value);
+            if let Some(value) = self.header(phase, came, name)? {
+                // A repeated header is there already, with all its values.
+                let _ = found.insert(Key::String(name.into()), value);
             }
         }
-        Ok(Value::string_map(map))
+        Ok(Value::Map(found.into()))
     }
 
     /// A property, as proxy-wasm writes it: integers in eight bytes, truth values in one, the rest as text.
@@ -164,6 +166,18 @@ impl Context<'_> {
 pub(crate) fn spiffe(identity: &str) -> Option<(&str, &str)> {
     let (mesh, service) = identity.strip_prefix("spiffe://")?.split_once('/')?;
     (!mesh.is_empty() && !service.is_empty()).then_some((mesh, service))
+}
+
+fn map<'a>(entries: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> Value {
+    let entry = |(key, value): (&Arc<str>, &Arc<str>)| (Key::String(Arc::clone(key)), Value::String(Arc::clone(value)));
+    Value::Map(Arc::new(entries.into_iter().map(entry).collect()))
+}
+
+/// The time of so many nanoseconds since 1970.
+fn timestamp(nanoseconds: u64) -> Option<Value> {
+    let second = 1_000_000_000;
+    let (seconds, rest) = (nanoseconds.checked_div(second)?, nanoseconds.checked_rem(second)?);
+    Timestamp::new(i64::try_from(seconds).ok()?, u32::try_from(rest).ok()?).map(Value::Timestamp)
 }
 
 fn text(bytes: &[u8]) -> Result<Value, AttributeError> {

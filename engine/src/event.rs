@@ -149,7 +149,7 @@ pub struct Needs {
     pub now: bool,
     /// The whole body of the request.
     pub body: bool,
-    properties: u16,
+    pub(crate) properties: u16,
 }
 
 impl Needs {

@@ -198,7 +198,9 @@ impl Run {
                 Flow::Ask(ask) => return Turn::Ask(ask),
                 Flow::Deny(denial) => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
                 Flow::Respond(response) => {
-                    return Turn::Done(self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond"))));
+                    return Turn::Done(
+                        self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond"))),
+                    );
                 }
                 Flow::Fail(denial) => match self.on_failure(plan, step) {
                     OnFailure::Continue => {

@@ -59,9 +59,8 @@ impl Strings {
     /// A whole answer.
     pub(crate) fn answer(&self, wire: &wire::Answer) -> Result<Response, LoadError> {
         let status = self.status(wire.status)?;
-        let header = |header: &wire::HeaderValue| {
-            Ok((self.header_name(header.name)?, self.header_value(header.value)?))
-        };
+        let header =
+            |header: &wire::HeaderValue| Ok((self.header_name(header.name)?, self.header_value(header.value)?));
         let headers = wire.headers.iter().map(header).collect::<Result<_, LoadError>>()?;
         Ok(Response { status, headers, body: self.get(wire.body)?.as_bytes().to_vec() })
     }

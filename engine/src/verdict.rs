@@ -79,7 +79,9 @@ impl Decision {
             account.push('=');
             account.push_str(value);
         };
-        for (key, value) in [("step", self.step.as_deref()), ("reason", self.reason), ("consumer", self.consumer.as_deref())] {
+        for (key, value) in
+            [("step", self.step.as_deref()), ("reason", self.reason), ("consumer", self.consumer.as_deref())]
+        {
             if let Some(value) = value {
                 pair(key, value);
             }

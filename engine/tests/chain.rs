@@ -89,10 +89,7 @@ fn reports_a_chain_in_shadow_mode_and_enforces_nothing() {
     let request = Some(Steps { steps, unsupported: vec![] });
     writer.chain("users", Chain { request, shadow: true, ..Default::default() });
     let decision = Driver::request(&[]).run(&writer.load(), "users").unwrap();
-    assert_eq!(
-        decision.account("r1", "users"),
-        "verdict=allow shadow=apiKeyAuth:key_missing route=users revision=r1"
-    );
+    assert_eq!(decision.account("r1", "users"), "verdict=allow shadow=apiKeyAuth:key_missing route=users revision=r1");
     let Verdict::Continue(edits) = decision.verdict else { panic!("continued") };
     assert_eq!(edits.headers().count(), 0);
 }
@@ -111,7 +108,8 @@ fn does_with_a_failed_step_what_it_says() {
         let mut writer = writer();
         let steps = failing(on_failure, fail_open)(&mut writer);
         writer.route("users", steps, vec![]);
-        let mut driver = Driver { replies: vec![Err(CallError::Timeout)], ..Driver::request(&[("x-api-key", b"secret")]) };
+        let mut driver =
+            Driver { replies: vec![Err(CallError::Timeout)], ..Driver::request(&[("x-api-key", b"secret")]) };
         let decision = driver.run(&writer.load(), "users").unwrap();
         assert_eq!(decision.account("r1", "users"), format!("{expect} route=users revision=r1"));
     };

@@ -70,13 +70,8 @@ fn ask(context: &mut Context<'_>) -> Flow {
         return Flow::Fail(unanswered(context, CallError::Unreachable));
     };
     let joins = |(place, step): &(usize, &crate::chain::Step)| *place == 0 || (step.when.is_none() && !step.shadow);
-    let policies: Vec<_> = context
-        .following
-        .iter()
-        .enumerate()
-        .take_while(joins)
-        .map_while(|(_, step)| supported(step, agent))
-        .collect();
+    let policies: Vec<_> =
+        context.following.iter().enumerate().take_while(joins).map_while(|(_, step)| supported(step, agent)).collect();
     context.memory.agent = Some(agent);
     context.memory.group = policies.len();
     let known = context.plan.agent(agent);

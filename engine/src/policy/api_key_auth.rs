@@ -89,7 +89,6 @@ impl ApiKeyAuth {
 
 /// One answer for every cause: a caller must not learn from it whether a key exists.
 fn unauthorized(reason: &'static str) -> Denial {
-    let response =
-        Response::problem(401, "a valid API key is required").with_header("www-authenticate", "ApiKey");
+    let response = Response::problem(401, "a valid API key is required").with_header("www-authenticate", "ApiKey");
     Denial { reason, response }
 }

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn trims_and_unquotes() {
         check(r#" key = "a b" "#, &["a b"]);
-        check(r#"key=""#, &[""]);
+        check(r#"key="""#, &[""]);
         check("key=\"", &["\""]);
         check("key=a=b", &["a=b"]);
     }

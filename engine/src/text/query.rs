@@ -42,7 +42,8 @@ mod tests {
     use super::*;
 
     fn check(query: &str, expect: &[&str]) {
-        let found: Vec<_> = values(query.as_bytes(), "key").map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
+        let found: Vec<_> =
+            values(query.as_bytes(), "key").map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
         assert_eq!(found, expect, "{query}");
     }
 

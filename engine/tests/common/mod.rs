@@ -1,6 +1,12 @@
 //! A plan to write down by hand, and a driver that answers what a run asks for.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test code, of which every test binary uses a part"
+)]
 
 use std::{collections::HashMap, sync::Arc};
 
