@@ -51,13 +51,8 @@ unsafe extern "C" {
         size: *mut usize,
         version: *mut u32,
     ) -> u32;
-    fn proxy_set_shared_data(
-        key: *const u8,
-        key_size: usize,
-        value: *const u8,
-        value_size: usize,
-        version: u32,
-    ) -> u32;
+    fn proxy_set_shared_data(key: *const u8, key_size: usize, value: *const u8, value_size: usize, version: u32)
+    -> u32;
     fn proxy_get_property(path: *const u8, path_size: usize, data: *mut *mut u8, size: *mut usize) -> u32;
     fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, value_size: usize) -> u32;
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;

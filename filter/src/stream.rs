@@ -30,7 +30,7 @@ enum Progress {
     /// No request seen yet, or one on a route that the plan does not know: the response passes as it is.
     Unguarded,
     /// The request waits for its body.
-    Waiting(Run),
+    Waiting(Box<Run>),
     /// The request passed the chain of this route; its response goes through the same.
     Admitted { route: String, outlook: Outlook },
     /// We answered ourselves: the response that Envoy shows us now is our own.
@@ -62,7 +62,7 @@ impl Stream {
     /// `size` is all of the body so far, or less: what decides is what is there when it is read.
     pub(crate) fn on_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
-            Progress::Waiting(run) => run,
+            Progress::Waiting(run) => *run,
             other => {
                 self.progress = other;
                 return Action::Continue;
@@ -71,7 +71,7 @@ impl Stream {
         if size > run.body_limit() {
             run.answer(Answer::BodyTooLarge);
         } else if !end_of_stream {
-            self.progress = Progress::Waiting(run);
+            self.progress = Progress::Waiting(Box::new(run));
             return Action::Pause;
         }
         let decided = self.drive(run, Map::RequestHeaders, Body::Here);
@@ -118,7 +118,7 @@ impl Stream {
             };
             let answer = match (ask, body) {
                 (Ask::Inputs(needs), Body::Coming) if needs.body => {
-                    self.progress = Progress::Waiting(run);
+                    self.progress = Progress::Waiting(Box::new(run));
                     return Ok(Action::Pause);
                 }
                 (Ask::Inputs(needs), body) => match inputs(needs, body)? {

@@ -29,13 +29,16 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
         [
             "proxy_add_header_map_value",
             "proxy_get_buffer_bytes",
+            "proxy_get_current_time_nanoseconds",
             "proxy_get_header_map_pairs",
             "proxy_get_property",
+            "proxy_get_shared_data",
             "proxy_log",
             "proxy_remove_header_map_value",
             "proxy_replace_header_map_value",
             "proxy_send_local_response",
             "proxy_set_property",
+            "proxy_set_shared_data",
         ]
     );
     assert_eq!(
@@ -46,7 +49,9 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
             "proxy_on_context_create",
             "proxy_on_delete",
             "proxy_on_memory_allocate",
+            "proxy_on_request_body",
             "proxy_on_request_headers",
+            "proxy_on_request_trailers",
             "proxy_on_response_headers",
         ]
     );

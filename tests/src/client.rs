@@ -15,15 +15,42 @@ const MOST_HEADERS: usize = 256;
 /// A request in bytes.
 #[derive(Debug, Clone)]
 pub struct Request {
-    method: &'static str,
+    method: String,
     path: Vec<u8>,
+    host: String,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Option<Vec<u8>>,
 }
 
 impl Request {
     /// A GET of a path.
     pub fn get(path: impl AsRef<[u8]>) -> Self {
-        Self { method: "GET", path: path.as_ref().to_vec(), headers: Vec::new() }
+        Self::new("GET", path)
+    }
+
+    /// Any method.
+    pub fn new(method: &str, path: impl AsRef<[u8]>) -> Self {
+        Self {
+            method: method.to_owned(),
+            path: path.as_ref().to_vec(),
+            host: "localhost".to_owned(),
+            headers: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// The same for another host.
+    #[must_use]
+    pub fn host(mut self, host: &str) -> Self {
+        host.clone_into(&mut self.host);
+        self
+    }
+
+    /// The same with a body, of which the header tells the length.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self
     }
 
     /// The same with one more header.
@@ -34,11 +61,16 @@ impl Request {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = [self.method.as_bytes(), b" ", &self.path, b" HTTP/1.1\r\nhost: localhost\r\n"].concat();
+        let host = self.host.as_bytes();
+        let mut bytes = [self.method.as_bytes(), b" ", &self.path, b" HTTP/1.1\r\nhost: ", host, b"\r\n"].concat();
+        if let Some(body) = &self.body {
+            bytes.extend(format!("content-length: {}\r\n", body.len()).into_bytes());
+        }
         for (name, value) in &self.headers {
             bytes.extend([name.as_slice(), b": ", value, b"\r\n"].concat());
         }
         bytes.extend(b"\r\n");
+        bytes.extend(self.body.iter().flatten());
         bytes
     }
 }

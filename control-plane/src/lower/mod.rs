@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use postern_engine::Phase;
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, Plan, Route, Step as WireStep,
-    Steps,
+    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, Plan, Route,
+    Step as WireStep, Steps,
 };
 use prost::Message;
 
@@ -22,11 +22,7 @@ use crate::{
 };
 
 /// The plan for what is attached.
-pub fn lower(
-    bundle: &Bundle,
-    attached: &BTreeMap<&str, Attached<'_>>,
-    revision: &Digest,
-) -> Result<Plan, Diagnostics> {
+pub fn lower(bundle: &Bundle, attached: &BTreeMap<&str, Attached<'_>>, revision: &Digest) -> Result<Plan, Diagnostics> {
     let mut lowering = Lowering::default();
     for (route, chain) in attached {
         lowering.route(route, chain);
@@ -114,7 +110,13 @@ impl Lowering {
             }
         };
         let shadow = step.mode == Mode::Shadow;
-        Some(WireStep { name: self.string(&step.name), when, on_failure: on_failure.into(), shadow, policy: Some(policy) })
+        Some(WireStep {
+            name: self.string(&step.name),
+            when,
+            on_failure: on_failure.into(),
+            shadow,
+            policy: Some(policy),
+        })
     }
 
     /// Compiles an expression; 0, and an error at its field, if it is wrong.
@@ -147,10 +149,8 @@ impl Lowering {
     }
 
     fn header_values(&mut self, values: &BTreeMap<String, String>) -> Vec<HeaderValue> {
-        let lower = |(name, value): (&String, &String)| HeaderValue {
-            name: self.header_name(name),
-            value: self.string(value),
-        };
+        let lower =
+            |(name, value): (&String, &String)| HeaderValue { name: self.header_name(name), value: self.string(value) };
         values.iter().map(lower).collect()
     }
 

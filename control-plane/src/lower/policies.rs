@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use postern_proto::plan::v1::{
-    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, RoleCheck, TrafficPermission, Validate,
-    api_key_auth::Source, step::Policy, traffic_permission, validate,
+    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, RoleCheck, TrafficPermission, Validate, api_key_auth::Source,
+    step::Policy, traffic_permission, validate,
 };
 use serde::Deserialize;
 
@@ -67,7 +67,8 @@ impl Lowering {
         Ok(Policy::RateLimit(RateLimit {
             // The same in every revision, so that an update does not refill the buckets.
             id: self.string(&format!("{}/{}", place.policy.name, step.name)),
-            interval_ns: interval.ok_or(LowerError::Value("more than one request a nanosecond cannot be told apart"))?,
+            interval_ns: interval
+                .ok_or(LowerError::Value("more than one request a nanosecond cannot be told apart"))?,
             burst: params.burst.unwrap_or(params.requests),
             key,
             most_keys: if key == 0 { 1 } else { params.max_keys.unwrap_or(DEFAULT_MOST_KEYS) },

@@ -21,25 +21,33 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             kinds::kind(&["Consumer"]),
             kinds::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "How the caller is known."),
-        ], exactly_one_of: &[],
+        ],
+        exactly_one_of: &[],
     },
 };
 
 const SPEC: Object = Object {
-    fields: &[Field::required(
-        "apiKeys",
-        Kind::List { item: &Kind::Object(&API_KEY), at_least: 1 },
-        "The API keys, each of which is enough.",
-    ),
-    Field::optional("groups", Kind::List { item: &Kind::Name, at_least: 0 }, "The groups that the caller belongs to."),
-    ], exactly_one_of: &[],
+    fields: &[
+        Field::required(
+            "apiKeys",
+            Kind::List { item: &Kind::Object(&API_KEY), at_least: 1 },
+            "The API keys, each of which is enough.",
+        ),
+        Field::optional(
+            "groups",
+            Kind::List { item: &Kind::Name, at_least: 0 },
+            "The groups that the caller belongs to.",
+        ),
+    ],
+    exactly_one_of: &[],
 };
 
 const API_KEY: Object = Object {
     fields: &[
         Field::optional("sha256", Kind::Sha256, "The SHA-256 digest of the key."),
         Field::optional("key", Kind::HeaderValue, "The key itself; only its digest is kept."),
-    ], exactly_one_of: &["sha256", "key"],
+    ],
+    exactly_one_of: &["sha256", "key"],
 };
 
 /// A named caller.

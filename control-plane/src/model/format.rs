@@ -44,7 +44,11 @@ pub(super) fn header_value(text: &str) -> Outcome {
 
 /// A length of time above zero.
 pub(super) fn duration(text: &str) -> Outcome {
-    expect(unit::duration(text).is_some_and(|time| !time.is_zero()), "a length of time such as `250ms`, `1s` or `5m`", text)
+    expect(
+        unit::duration(text).is_some_and(|time| !time.is_zero()),
+        "a length of time such as `250ms`, `1s` or `5m`",
+        text,
+    )
 }
 
 pub(super) fn size(text: &str) -> Outcome {

@@ -17,7 +17,8 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             kinds::kind(&["Gateway"]),
             kinds::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What the gateway serves."),
-        ], exactly_one_of: &[],
+        ],
+        exactly_one_of: &[],
     },
 };
 
@@ -29,7 +30,8 @@ const SPEC: Object = Object {
             Kind::List { item: &Kind::Object(&ROUTE), at_least: 1 },
             "Which requests go where; the first that matches wins.",
         ),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 /// A TCP or UDP port.
@@ -40,7 +42,8 @@ const LISTENER: Object = Object {
         Field::required("name", Kind::Name, "The name, unique in the gateway."),
         Field::optional("address", Kind::IpAddress, "The address to bind; 127.0.0.1 if left out."),
         Field::required("port", PORT, "The port to bind."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 const ROUTE: Object = Object {
@@ -49,21 +52,24 @@ const ROUTE: Object = Object {
         Field::optional("hosts", Kind::List { item: &Kind::Host, at_least: 1 }, "The hosts; any if left out."),
         Field::optional("match", Kind::Object(&MATCH), "What a request must be like; anything if left out."),
         Field::required("service", Kind::Name, "The Service that gets the requests."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 const MATCH: Object = Object {
     fields: &[
         Field::optional("path", Kind::Object(&PATH), "The path; any if left out."),
         Field::optional("methods", Kind::List { item: &Kind::Method, at_least: 1 }, "The methods; any if left out."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 const PATH: Object = Object {
     fields: &[
         Field::optional("exact", Kind::Path, "The whole path."),
         Field::optional("prefix", Kind::Path, "The start of the path."),
-    ], exactly_one_of: &["exact", "prefix"],
+    ],
+    exactly_one_of: &["exact", "prefix"],
 };
 
 /// Listeners, and the routes that they serve.

@@ -17,11 +17,11 @@ pub struct KindSchema {
 }
 
 /// Every kind of resource that can be read, as documentation shows it.
-pub const SCHEMAS: &[KindSchema] = &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, route_policy::SCHEMA, settings::SCHEMA];
+pub const SCHEMAS: &[KindSchema] =
+    &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, route_policy::SCHEMA, settings::SCHEMA];
 
 /// Kinds that the design has and this version does not.
-pub(super) const PLANNED: &[&str] =
-    &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent", "Issuer"];
+pub(super) const PLANNED: &[&str] = &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent", "Issuer"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =
@@ -35,7 +35,8 @@ const METADATA_FIELDS: Object = Object {
     fields: &[
         Field::required("name", Kind::Name, "The name, unique among the resources of this kind."),
         Field::optional("labels", Kind::Map { key: &Kind::Text, value: &Kind::Text }, "Labels of your own."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 /// `kind`, of a document of this kind.

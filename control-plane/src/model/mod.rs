@@ -126,6 +126,11 @@ pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
     reading.finish()
 }
 
+/// The documents of a YAML file as plain values: for files that hold no resources, such as tests and inputs.
+pub fn documents(file: &File) -> Result<Vec<serde_json::Value>, Diagnostics> {
+    reading::documents(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use postern_engine::{
-    policy,
     event::Phase,
+    policy,
     schema::{Field, Kind, Object},
 };
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,8 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             kinds::kind(&["RoutePolicy"]),
             kinds::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What runs where."),
-        ], exactly_one_of: &[],
+        ],
+        exactly_one_of: &[],
     },
 };
 
@@ -46,14 +47,16 @@ const SPEC: Object = Object {
             Kind::Size,
             "The largest request body that is buffered for a step that reads it; 256KiB by default, 413 past it.",
         ),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 const TARGET: Object = Object {
     fields: &[
         Field::required("kind", Kind::Choice(TARGET_KINDS), "What kind of thing it is."),
         Field::required("name", Kind::Name, "What it is called."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 /// From least to most specific; the last two are one level.
@@ -73,7 +76,8 @@ const STEP: Object = Object {
             "What becomes of the chain when the step cannot decide; `deny` by default.",
         ),
         Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 /// The chains of steps that guard a route: at least one of them holds a step.
@@ -270,7 +274,14 @@ mod tests {
         )
         .unwrap();
         assert_eq!(policy.target_ref, TargetRef { kind: TargetKind::HttpRoute, name: "users".to_owned() });
-        let step = |name: &str, policy: &str, params| Step { name: name.to_owned(), policy: policy.to_owned(), params };
+        let step = |name: &str, policy: &str, params| Step {
+            name: name.to_owned(),
+            policy: policy.to_owned(),
+            params,
+            when: None,
+            on_failure: None,
+            mode: Mode::Enforce,
+        };
         let request = [
             step("apiKeyAuth", "apiKeyAuth", json!({"header": "X-Api-Key"})),
             step("clean", "headers", json!({"remove": ["X-Internal"]})),
@@ -352,7 +363,8 @@ mod tests {
                 "p:11:24: RoutePolicy `users-api`: spec.request[1].params.set.x-a: header `x-a` is named twice: `X-A` on line 11",
                 "p:12:18: RoutePolicy `users-api`: spec.request[1].params.remove[0]: expected the name of a header \
                  other than `host`, found `host`",
-                "p:13:7: RoutePolicy `users-api`: spec.request[1].when: unknown field `when`",
+                "p:13:13: RoutePolicy `users-api`: spec.request[1].when: expected a string, found a boolean: put it \
+                 in quotes",
                 "p:14:13: RoutePolicy `users-api`: spec.response: expected a list, found a mapping",
             ],
         );

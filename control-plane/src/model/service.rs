@@ -20,7 +20,8 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             kinds::kind(&["Service"]),
             kinds::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Where the service is."),
-        ], exactly_one_of: &[],
+        ],
+        exactly_one_of: &[],
     },
 };
 
@@ -29,14 +30,16 @@ const SPEC: Object = Object {
         "endpoints",
         Kind::List { item: &Kind::Object(&ENDPOINT), at_least: 1 },
         "Where requests can be sent.",
-    )], exactly_one_of: &[],
+    )],
+    exactly_one_of: &[],
 };
 
 const ENDPOINT: Object = Object {
     fields: &[
         Field::required("address", Kind::Address, "An IP address or a DNS name."),
         Field::required("port", PORT, "The port."),
-    ], exactly_one_of: &[],
+    ],
+    exactly_one_of: &[],
 };
 
 /// The endpoints behind routes.
