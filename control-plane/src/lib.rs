@@ -9,6 +9,8 @@
 pub mod attach;
 pub mod cli;
 pub mod digest;
+pub mod eval;
+pub mod expression;
 pub mod fleet;
 pub mod gate;
 pub mod http;

@@ -120,7 +120,7 @@ impl<'a> Report<'a> {
 }
 
 /// User input in backticks, safe for a terminal and not too long.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from("`");
     for character in text.chars().take(LONGEST_QUOTE) {
         if character.is_control() {

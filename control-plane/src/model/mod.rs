@@ -37,7 +37,8 @@ pub use self::{
     service::{Address, Endpoint, Service},
     settings::{Answer, Settings},
 };
-use self::{origin::Origin, reading::Reading};
+use self::{diagnostic::Report, origin::Origin, reading::Reading};
+pub(crate) use self::{diagnostic::quote, nearest::suggestion};
 
 /// A file with any number of documents.
 #[derive(Clone)]
@@ -53,6 +54,24 @@ impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "File({:?}, {} bytes)", self.name, self.bytes.len())
     }
+}
+
+/// The one document of a file that declares nothing, such as the input of an expression.
+pub(crate) fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
+    let parsed = parse::parse(&file.bytes);
+    let (mut report, mut faults) = (Report::new(&file.name, None), parsed.broken);
+    let mut documents = parsed.documents.into_iter();
+    let document = documents.next().map_or(serde_json::Value::Null, |document| {
+        faults.extend(document.faults);
+        document.root.to_json()
+    });
+    if let Some(second) = documents.next() {
+        report.error_in(second.root.at, None, "expected one document, found more");
+    }
+    for fault in faults {
+        report.error_in(fault.at, fault.field, fault.message);
+    }
+    Diagnostics::reject(report.into_found()).map(|()| document)
 }
 
 /// One thing that a user declared.

@@ -6,7 +6,7 @@ use super::diagnostic::quote;
 const LONGEST: usize = 64;
 
 /// `: did you mean …?` if a candidate is near, else nothing.
-pub(super) fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
+pub(crate) fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     nearest(word, candidates).map_or_else(String::new, |near| format!(": did you mean {}?", quote(near)))
 }
 

@@ -15,7 +15,7 @@ pub fn double(number: f64) -> String {
 }
 
 /// RFC 3339 in UTC, with as many digits of the second as it needs.
-pub(super) fn timestamp(timestamp: Timestamp) -> String {
+pub fn timestamp(timestamp: Timestamp) -> String {
     let date = timestamp.date();
     let second = timestamp.second_of_day();
     let (hours, minutes, seconds) = (second / 3_600, second / 60 % 60, second % 60);
@@ -24,7 +24,7 @@ pub(super) fn timestamp(timestamp: Timestamp) -> String {
 }
 
 /// Seconds, such as `-1.5s`.
-pub(super) fn duration(duration: Duration) -> String {
+pub fn duration(duration: Duration) -> String {
     let nanos = duration.nanoseconds();
     let sign = if nanos < 0 { "-" } else { "" };
     let nanos = nanos.unsigned_abs();

@@ -30,7 +30,7 @@ mod value;
 pub use attribute::{Attribute, AttributeError, Attributes, NoAttributes};
 pub use error::{ErrorKind, EvaluationError};
 pub use expression::Expression;
-pub use format::double as format_double;
+pub use format::{double as format_double, duration as format_duration, timestamp as format_timestamp};
 pub use function::{arity, name};
 pub use load::{LoadError, MAX_DEPTH, MAX_NODES, MAX_TEXT};
 pub use map::{Key, Map};

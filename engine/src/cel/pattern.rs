@@ -3,7 +3,8 @@
 //! `regex-lite`, not `regex-automata` or `regex`. Without Unicode tables and literal optimisations it is about a fifth of
 //! their size in wasm, and its `\d`, `\w`, `\s` and `\b` are ASCII, which is what RE2 says and the larger ones do not.
 //! Where it knows less than RE2 (`\pL`, `\Q…\E`) it refuses to compile, so an expression never means something else;
-//! `(?i)` ignores the case of ASCII letters only, and `\s` has the vertical tab, which RE2 leaves out.
+//! the same goes for `(?i)` with other letters than ASCII. What is left is that `\s` has the vertical tab, which RE2
+//! leaves out.
 
 use regex_lite::{Regex, RegexBuilder};
 
@@ -34,6 +35,9 @@ impl Pattern {
         if pattern.len() > MAX_LENGTH {
             return Err(format!("longer than {MAX_LENGTH} bytes"));
         }
+        if !pattern.is_ascii() && ignores_case(pattern) {
+            return Err("`(?i)` knows ASCII letters only".to_owned());
+        }
         let built = RegexBuilder::new(pattern).size_limit(size).nest_limit(MAX_NESTING).build();
         built.map(Self).map_err(|error| error.to_string())
     }
@@ -42,4 +46,10 @@ impl Pattern {
     pub(super) fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
+}
+
+/// Whether a group sets the flag `i`. What looks like a group but is none only makes us stricter.
+fn ignores_case(pattern: &str) -> bool {
+    let flags = |group: &str| group.chars().take_while(char::is_ascii_alphabetic).any(|flag| flag == 'i');
+    pattern.split("(?").skip(1).any(flags)
 }

@@ -1,0 +1,70 @@
+//! Replaces what depends on nothing by its value. The engine itself computes it, so the meaning cannot differ; what fails
+//! stays as it is, and fails when it is evaluated: another operand may make up for it.
+
+use postern_engine::cel::{Expression, NoAttributes, Value};
+
+use super::term::{Comprehension, Kind, Term};
+
+/// How many parts and bytes a value may have that replaces a term.
+const LARGEST: usize = 4_096;
+
+pub(super) fn fold(term: Term) -> Term {
+    if let Some(value) = value_of(&term) {
+        return Term::constant(term.column, value);
+    }
+    let each = |terms: Vec<Term>| terms.into_iter().map(fold).collect();
+    let kind = match term.kind {
+        Kind::Select(operand, field) => Kind::Select(Box::new(fold(*operand)), field),
+        Kind::Has(operand, field) => Kind::Has(Box::new(fold(*operand)), field),
+        Kind::List(elements) => Kind::List(each(elements)),
+        Kind::Map(entries) => Kind::Map(entries.into_iter().map(|(key, value)| (fold(key), fold(value))).collect()),
+        Kind::Call(function, arguments) => Kind::Call(function, each(arguments)),
+        Kind::Comprehension(comprehension) => Kind::Comprehension(Box::new(Comprehension {
+            kind: comprehension.kind,
+            range: fold(comprehension.range),
+            filter: comprehension.filter.map(fold),
+            body: fold(comprehension.body),
+        })),
+        leaf => leaf,
+    };
+    Term { kind, ..term }
+}
+
+/// The value of a term that reads nothing, if it has one and it is not large.
+fn value_of(term: &Term) -> Option<Value> {
+    if matches!(term.kind, Kind::Constant(_)) || reads(term) {
+        return None;
+    }
+    // A variable without its comprehension does not load.
+    let expression = Expression::load(&term.to_wire()).ok()?;
+    let value = expression.evaluate(&NoAttributes).ok()?;
+    let mut left = LARGEST;
+    fits(&value, &mut left).then_some(value)
+}
+
+fn reads(term: &Term) -> bool {
+    match &term.kind {
+        Kind::Attribute(_) | Kind::HasAttribute(_) | Kind::Member(..) | Kind::HasMember(..) => true,
+        Kind::Constant(_) | Kind::Variable(_) => false,
+        Kind::Select(operand, _) | Kind::Has(operand, _) => reads(operand),
+        Kind::List(terms) | Kind::Call(_, terms) => terms.iter().any(reads),
+        Kind::Map(entries) => entries.iter().any(|(key, value)| reads(key) || reads(value)),
+        Kind::Comprehension(of) => reads(&of.range) || reads(&of.body) || of.filter.as_ref().is_some_and(reads),
+    }
+}
+
+/// Stops as soon as nothing is left: parts of a value can be shared, and its size thus exponential.
+fn fits(value: &Value, left: &mut usize) -> bool {
+    let size = match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 1,
+    };
+    let Some(rest) = left.checked_sub(size.max(1)) else { return false };
+    *left = rest;
+    match value {
+        Value::List(elements) => elements.iter().all(|element| fits(element, left)),
+        Value::Map(map) => map.iter().all(|(key, value)| fits(&key.to_value(), left) && fits(value, left)),
+        _ => true,
+    }
+}
