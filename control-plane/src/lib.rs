@@ -19,4 +19,5 @@ pub mod revision;
 pub mod serve;
 pub mod snapshot;
 pub mod source;
+pub mod wasm;
 pub mod xds;
