@@ -21,4 +21,5 @@ pub mod revision;
 pub mod serve;
 pub mod snapshot;
 pub mod source;
+pub mod wasm;
 pub mod xds;

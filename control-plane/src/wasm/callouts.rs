@@ -1,0 +1,218 @@
+//! Callouts under way: what the filter asked of whom. [`replies`](super::replies) answers them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use wasmtime::Caller;
+
+use super::{
+    HeaderMap, RootId,
+    abi::Status,
+    host::Host,
+    memory::{ENV, Fault, Guest, Imports, Span, answer},
+    pairs,
+};
+
+/// A callout of a VM. HTTP and gRPC count apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallId {
+    /// Of HTTP.
+    Http(u32),
+    /// Of gRPC.
+    Grpc(u32),
+}
+
+/// A callout under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Callout {
+    /// An HTTP request.
+    Http(HttpCall),
+    /// A gRPC call: one message each way.
+    Grpc(GrpcCall),
+    /// A gRPC stream.
+    GrpcStream(GrpcStream),
+}
+
+/// An HTTP request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpCall {
+    /// Whose it is.
+    pub root: RootId,
+    /// The cluster that it goes to.
+    pub cluster: Vec<u8>,
+    /// Its headers, with `:method`, `:path` and `:authority`.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Its trailers.
+    pub trailers: HeaderMap,
+    /// How long it may take; `None` is for ever.
+    pub timeout: Option<Duration>,
+}
+
+/// A gRPC call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrpcCall {
+    /// Whose it is.
+    pub root: RootId,
+    /// The upstream, as the filter gave it: a cluster's name or Envoy's message `GrpcService`.
+    pub upstream: Vec<u8>,
+    /// The service.
+    pub service: Vec<u8>,
+    /// The method.
+    pub method: Vec<u8>,
+    /// Metadata that goes with it.
+    pub metadata: HeaderMap,
+    /// The message.
+    pub message: Vec<u8>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// A gRPC stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrpcStream {
+    /// Whose it is.
+    pub root: RootId,
+    /// The upstream, as the filter gave it: a cluster's name or Envoy's message `GrpcService`.
+    pub upstream: Vec<u8>,
+    /// The service.
+    pub service: Vec<u8>,
+    /// The method.
+    pub method: Vec<u8>,
+    /// Metadata that goes with it.
+    pub metadata: HeaderMap,
+    /// What the filter sent so far.
+    pub sent: Vec<GrpcMessage>,
+    /// Whether the filter closed its side without a last message.
+    pub closed: bool,
+}
+
+/// A message of a gRPC stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrpcMessage {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Whether it is the filter's last.
+    pub last: bool,
+}
+
+impl Callout {
+    /// Whose it is.
+    pub fn root(&self) -> RootId {
+        match self {
+            Self::Http(call) => call.root,
+            Self::Grpc(call) => call.root,
+            Self::GrpcStream(stream) => stream.root,
+        }
+    }
+}
+
+/// The callouts of a VM.
+#[derive(Debug, Default)]
+pub(super) struct Callouts {
+    pub(super) under_way: BTreeMap<CallId, Callout>,
+    last_http: u32,
+    last_grpc: u32,
+}
+
+impl Callouts {
+    /// Enters a callout. As in Envoy, gRPC calls have odd numbers and streams even ones.
+    pub(super) fn add(&mut self, callout: Callout) -> Result<u32, Status> {
+        let (id, number) = match &callout {
+            Callout::Http(_) => {
+                self.last_http = self.last_http.checked_add(1).ok_or(Status::InternalFailure)?;
+                (CallId::Http(self.last_http), self.last_http)
+            }
+            Callout::Grpc(_) | Callout::GrpcStream(_) => {
+                let parity = u32::from(matches!(callout, Callout::Grpc(_)));
+                let step = if self.last_grpc % 2 == parity { 2 } else { 1 };
+                self.last_grpc = self.last_grpc.checked_add(step).ok_or(Status::InternalFailure)?;
+                (CallId::Grpc(self.last_grpc), self.last_grpc)
+            }
+        };
+        self.under_way.insert(id, callout);
+        Ok(number)
+    }
+}
+
+pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
+    imports.func_wrap(
+        ENV,
+        "proxy_http_call",
+        |caller: Caller<'_, Host>,
+         cluster: u32,
+         cluster_size: u32,
+         headers: u32,
+         headers_size: u32,
+         body: u32,
+         body_size: u32,
+         trailers: u32,
+         trailers_size: u32,
+         timeout: u32,
+         number: u32| {
+            let spans = HttpSpans {
+                cluster: Span(cluster, cluster_size),
+                headers: Span(headers, headers_size),
+                body: Span(body, body_size),
+                trailers: Span(trailers, trailers_size),
+            };
+            answer(http_call(Guest::new(caller), spans, timeout, number))
+        },
+    )?;
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct HttpSpans {
+    cluster: Span,
+    headers: Span,
+    body: Span,
+    trailers: Span,
+}
+
+fn http_call(mut guest: Guest<'_>, spans: HttpSpans, timeout: u32, place: u32) -> Result<(), Fault> {
+    let mut call = HttpCall {
+        root: guest.host().root_id(),
+        cluster: guest.read(spans.cluster)?,
+        body: guest.read(spans.body)?,
+        headers: pairs::decode(&guest.read(spans.headers)?),
+        trailers: pairs::decode(&guest.read(spans.trailers)?),
+        timeout: Some(Duration::from_millis(timeout.into())).filter(|timeout| !timeout.is_zero()),
+    };
+    // Before the call is made, so that one that cannot be told its number is not made.
+    guest.write_number(place, 0)?;
+    let complete = [":method", ":path", ":authority"].iter().all(|name| call.headers.get(name).is_some());
+    if !complete || i32::try_from(timeout).is_err() || !guest.host().setup.clusters.has(&call.cluster) {
+        return Err(Status::BadArgument.into());
+    }
+    if !call.body.is_empty() {
+        call.headers.set("content-length", call.body.len().to_string());
+    }
+    let number = guest.host().callouts.add(Callout::Http(call))?;
+    guest.write_number(place, number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_grpc_calls_odd_and_streams_even() {
+        let [upstream, service, method] = [Vec::new(), Vec::new(), Vec::new()];
+        let (metadata, message, root) = (HeaderMap::new(), Vec::new(), RootId(1));
+        let stream = Callout::GrpcStream(GrpcStream {
+            root,
+            upstream: upstream.clone(),
+            service: service.clone(),
+            method: method.clone(),
+            metadata: metadata.clone(),
+            sent: Vec::new(),
+            closed: false,
+        });
+        let timeout = Duration::ZERO;
+        let call = Callout::Grpc(GrpcCall { root, upstream, service, method, metadata, message, timeout });
+        let mut callouts = Callouts::default();
+        let numbers = [&call, &call, &stream, &stream, &call].map(|callout| callouts.add(callout.clone()).unwrap());
+        assert_eq!(numbers, [1, 3, 4, 6, 7]);
+    }
+}

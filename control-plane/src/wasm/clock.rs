@@ -1,0 +1,34 @@
+//! Time, which stands still until someone sets it, and ticks, which come when someone asks for them.
+
+use std::time::Duration;
+
+use wasmtime::Caller;
+
+use super::{
+    host::Host,
+    memory::{ENV, Fault, Guest, Imports, answer},
+};
+
+pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
+    imports.func_wrap(ENV, "proxy_get_current_time_nanoseconds", |caller: Caller<'_, Host>, time: u32| {
+        answer(current_time(Guest::new(caller), time))
+    })?;
+    imports.func_wrap(ENV, "proxy_set_tick_period_milliseconds", |mut caller: Caller<'_, Host>, period: u32| {
+        if let Some(root) = caller.data_mut().root_mut() {
+            root.tick_period = Some(Duration::from_millis(period.into())).filter(|period| !period.is_zero());
+        }
+        answer(Ok(()))
+    })?;
+    Ok(())
+}
+
+fn current_time(mut guest: Guest<'_>, place: u32) -> Result<(), Fault> {
+    let now = guest.host().nanoseconds();
+    guest.write(place, &now.to_le_bytes())
+}
+
+impl Host {
+    pub(super) fn nanoseconds(&self) -> u64 {
+        u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,158 @@
+//! Host calls that start, feed and end gRPC callouts.
+
+use std::time::Duration;
+
+use wasmtime::Caller;
+
+use super::{
+    HeaderMap, RootId,
+    abi::Status,
+    callouts::{CallId, Callout, GrpcCall, GrpcMessage, GrpcStream},
+    host::Host,
+    memory::{ENV, Fault, Guest, Imports, Span, answer},
+    pairs,
+};
+
+pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
+    link_call(imports)?;
+    link_stream(imports)?;
+    imports.func_wrap(
+        ENV,
+        "proxy_grpc_send",
+        |caller: Caller<'_, Host>, number: u32, message: u32, message_size: u32, last: u32| {
+            answer(send(Guest::new(caller), number, Span(message, message_size), last))
+        },
+    )?;
+    imports.func_wrap(ENV, "proxy_grpc_cancel", |mut caller: Caller<'_, Host>, number: u32| {
+        let callouts = &mut caller.data_mut().callouts;
+        let gone = callouts.under_way.remove(&CallId::Grpc(number));
+        answer(gone.map(|_| ()).ok_or(Fault::Status(Status::NotFound)))
+    })?;
+    imports.func_wrap(ENV, "proxy_grpc_close", |mut caller: Caller<'_, Host>, number: u32| {
+        answer(close(caller.data_mut(), number))
+    })?;
+    Ok(())
+}
+
+fn link_call(imports: &mut Imports) -> wasmtime::Result<()> {
+    imports.func_wrap(
+        ENV,
+        "proxy_grpc_call",
+        |caller: Caller<'_, Host>,
+         upstream: u32,
+         upstream_size: u32,
+         service: u32,
+         service_size: u32,
+         method: u32,
+         method_size: u32,
+         metadata: u32,
+         metadata_size: u32,
+         message: u32,
+         message_size: u32,
+         timeout: u32,
+         number: u32| {
+            let target = TargetSpans {
+                upstream: Span(upstream, upstream_size),
+                service: Span(service, service_size),
+                method: Span(method, method_size),
+                metadata: Span(metadata, metadata_size),
+            };
+            answer(start_call(Guest::new(caller), target, Span(message, message_size), timeout, number))
+        },
+    )?;
+    Ok(())
+}
+
+fn link_stream(imports: &mut Imports) -> wasmtime::Result<()> {
+    imports.func_wrap(
+        ENV,
+        "proxy_grpc_stream",
+        |caller: Caller<'_, Host>,
+         upstream: u32,
+         upstream_size: u32,
+         service: u32,
+         service_size: u32,
+         method: u32,
+         method_size: u32,
+         metadata: u32,
+         metadata_size: u32,
+         number: u32| {
+            let target = TargetSpans {
+                upstream: Span(upstream, upstream_size),
+                service: Span(service, service_size),
+                method: Span(method, method_size),
+                metadata: Span(metadata, metadata_size),
+            };
+            answer(start_stream(Guest::new(caller), target, number))
+        },
+    )?;
+    Ok(())
+}
+
+/// Whom a callout goes to, in the module's memory.
+#[derive(Clone, Copy)]
+struct TargetSpans {
+    upstream: Span,
+    service: Span,
+    method: Span,
+    metadata: Span,
+}
+
+struct Target {
+    root: RootId,
+    upstream: Vec<u8>,
+    service: Vec<u8>,
+    method: Vec<u8>,
+    metadata: HeaderMap,
+}
+
+fn read_target(guest: &mut Guest<'_>, spans: TargetSpans) -> Result<Target, Fault> {
+    Ok(Target {
+        root: guest.host().root_id(),
+        upstream: guest.read(spans.upstream)?,
+        service: guest.read(spans.service)?,
+        method: guest.read(spans.method)?,
+        metadata: pairs::decode(&guest.read(spans.metadata)?),
+    })
+}
+
+fn start_call(mut guest: Guest<'_>, target: TargetSpans, message: Span, timeout: u32, place: u32) -> Result<(), Fault> {
+    let Target { root, upstream, service, method, metadata } = read_target(&mut guest, target)?;
+    let message = guest.read(message)?;
+    let timeout = Duration::from_millis(timeout.into());
+    start(guest, Callout::Grpc(GrpcCall { root, upstream, service, method, metadata, message, timeout }), place)
+}
+
+fn start_stream(mut guest: Guest<'_>, target: TargetSpans, place: u32) -> Result<(), Fault> {
+    let Target { root, upstream, service, method, metadata } = read_target(&mut guest, target)?;
+    let sent = Vec::new();
+    let stream = GrpcStream { root, upstream, service, method, metadata, sent, closed: false };
+    start(guest, Callout::GrpcStream(stream), place)
+}
+
+fn start(mut guest: Guest<'_>, callout: Callout, place: u32) -> Result<(), Fault> {
+    guest.write_number(place, 0)?;
+    let number = guest.host().callouts.add(callout)?;
+    guest.write_number(place, number)
+}
+
+fn send(mut guest: Guest<'_>, number: u32, message: Span, last: u32) -> Result<(), Fault> {
+    let bytes = guest.read(message)?;
+    match guest.host().callouts.under_way.get_mut(&CallId::Grpc(number)) {
+        Some(Callout::GrpcStream(stream)) => stream.sent.push(GrpcMessage { bytes, last: last != 0 }),
+        Some(_) => return Err(Status::BadArgument.into()),
+        None => return Err(Status::NotFound.into()),
+    }
+    Ok(())
+}
+
+/// Ends a call, or the filter's side of a stream.
+fn close(host: &mut Host, number: u32) -> Result<(), Fault> {
+    let id = CallId::Grpc(number);
+    match host.callouts.under_way.get_mut(&id) {
+        Some(Callout::GrpcStream(stream)) => stream.closed = true,
+        Some(_) => drop(host.callouts.under_way.remove(&id)),
+        None => return Err(Status::NotFound.into()),
+    }
+    Ok(())
+}

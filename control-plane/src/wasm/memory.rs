@@ -1,0 +1,129 @@
+//! The module's memory, as host calls see it: every place that a module names is checked, and copying costs fuel.
+
+use std::ops::Range;
+
+use wasmtime::{Caller, Linker, Trap};
+
+use super::{
+    abi::{OK, Status},
+    host::Host,
+};
+
+/// The module that the imports of the ABI belong to.
+pub(super) const ENV: &str = "env";
+
+/// The linker that the host calls are entered into.
+pub(super) type Imports = Linker<Host>;
+
+/// What a host call costs, beside its bytes: it bounds how much a callback can make the host keep.
+const FUEL_PER_CALL: u64 = 100;
+const FUEL_PER_BYTE: u64 = 8;
+
+/// Bytes that a module names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span(pub(super) u32, pub(super) u32);
+
+/// Where a module wants the address and the size of bytes that it gets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place(pub(super) u32, pub(super) u32);
+
+/// Why a host call was not carried out.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The module is told so.
+    Status(Status),
+    /// The module is ended.
+    Trap(wasmtime::Error),
+}
+
+impl From<Status> for Fault {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// What a host call gives back to the module.
+pub(super) fn answer(outcome: Result<(), Fault>) -> wasmtime::Result<u32> {
+    match outcome {
+        Ok(()) => Ok(OK),
+        Err(Fault::Status(status)) => Ok(status as u32),
+        Err(Fault::Trap(error)) => Err(error),
+    }
+}
+
+/// The module that is calling, and the state of its host.
+pub(super) struct Guest<'caller> {
+    caller: Caller<'caller, Host>,
+}
+
+impl<'caller> Guest<'caller> {
+    pub(super) fn new(caller: Caller<'caller, Host>) -> Self {
+        Self { caller }
+    }
+
+    pub(super) fn host(&mut self) -> &mut Host {
+        self.caller.data_mut()
+    }
+
+    /// A copy of bytes of the module.
+    pub(super) fn read(&mut self, span: Span) -> Result<Vec<u8>, Fault> {
+        let range = self.check(span)?;
+        self.charge(span.1)?;
+        let memory = self.caller.data().guest.memory.ok_or(Status::InvalidMemoryAccess)?;
+        let bytes = memory.data(&self.caller).get(range).ok_or(Status::InvalidMemoryAccess)?;
+        Ok(bytes.to_vec())
+    }
+
+    /// Writes bytes where the module said.
+    pub(super) fn write(&mut self, pointer: u32, bytes: &[u8]) -> Result<(), Fault> {
+        self.charge(u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
+        let memory = self.caller.data().guest.memory.ok_or(Status::InvalidMemoryAccess)?;
+        let start = usize::try_from(pointer).map_err(|_| Status::InvalidMemoryAccess)?;
+        memory.write(&mut self.caller, start, bytes).map_err(|_| Status::InvalidMemoryAccess.into())
+    }
+
+    pub(super) fn write_number(&mut self, pointer: u32, number: u32) -> Result<(), Fault> {
+        self.write(pointer, &number.to_le_bytes())
+    }
+
+    /// Hands bytes over in memory that the module allocates for them. No bytes need no memory: their address is 0.
+    pub(super) fn give(&mut self, bytes: &[u8], place: Place) -> Result<(), Fault> {
+        let size = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
+        let pointer = if size == 0 { 0 } else { self.allocate(size)? };
+        self.write(pointer, bytes)?;
+        self.write_number(place.0, pointer)?;
+        self.write_number(place.1, size)
+    }
+
+    /// Takes fuel for work that the host does for the module.
+    pub(super) fn charge(&mut self, bytes: u32) -> Result<(), Fault> {
+        let cost = u64::from(bytes).saturating_mul(FUEL_PER_BYTE).saturating_add(FUEL_PER_CALL);
+        let fuel = self.caller.get_fuel().map_err(Fault::Trap)?;
+        let left = fuel.checked_sub(cost).ok_or(Fault::Trap(Trap::OutOfFuel.into()))?;
+        self.caller.set_fuel(left).map_err(Fault::Trap)
+    }
+
+    /// Where a span lies; one that does not lie in the module's memory must cost it nothing but a status.
+    fn check(&self, span: Span) -> Result<Range<usize>, Status> {
+        let memory = self.caller.data().guest.memory.ok_or(Status::InvalidMemoryAccess)?;
+        let start = usize::try_from(span.0).map_err(|_| Status::InvalidMemoryAccess)?;
+        let size = usize::try_from(span.1).map_err(|_| Status::InvalidMemoryAccess)?;
+        let end = start.checked_add(size).filter(|end| *end <= memory.data_size(&self.caller));
+        Ok(start..end.ok_or(Status::InvalidMemoryAccess)?)
+    }
+
+    fn allocate(&mut self, size: u32) -> Result<u32, Fault> {
+        let guest = &mut self.host().guest;
+        if guest.allocating {
+            return Err(Status::InternalFailure.into());
+        }
+        let allocate = guest.allocate.clone().ok_or(Status::InvalidMemoryAccess)?;
+        guest.allocating = true;
+        let pointer = allocate.call(&mut self.caller, size);
+        self.host().guest.allocating = false;
+        match pointer.map_err(Fault::Trap)? {
+            0 => Err(Status::InvalidMemoryAccess.into()),
+            pointer => Ok(pointer),
+        }
+    }
+}

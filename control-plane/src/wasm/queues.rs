@@ -1,0 +1,25 @@
+//! Shared queues: linked, because a module may import them, and not offered.
+
+use wasmtime::Caller;
+
+use super::{
+    abi::Status,
+    host::Host,
+    memory::{ENV, Imports, answer},
+};
+
+pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
+    let refused = || answer(Err(Status::Unimplemented.into()));
+    imports
+        .func_wrap(ENV, "proxy_register_shared_queue", move |_: Caller<'_, Host>, _: u32, _: u32, _: u32| refused())?;
+    imports.func_wrap(
+        ENV,
+        "proxy_resolve_shared_queue",
+        move |_: Caller<'_, Host>, _: u32, _: u32, _: u32, _: u32, _: u32| refused(),
+    )?;
+    imports
+        .func_wrap(ENV, "proxy_dequeue_shared_queue", move |_: Caller<'_, Host>, _: u32, _: u32, _: u32| refused())?;
+    imports
+        .func_wrap(ENV, "proxy_enqueue_shared_queue", move |_: Caller<'_, Host>, _: u32, _: u32, _: u32| refused())?;
+    Ok(())
+}

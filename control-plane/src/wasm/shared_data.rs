@@ -1,0 +1,91 @@
+//! Data that all VMs of an Envoy share, with compare-and-swap.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use wasmtime::Caller;
+
+use super::{
+    abi::Status,
+    host::Host,
+    memory::{ENV, Fault, Guest, Imports, Place, Span, answer},
+};
+
+/// A handle on shared data. Its clones are the same data.
+#[derive(Debug, Clone, Default)]
+pub struct SharedData(Arc<Mutex<Entries>>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_key: HashMap<Vec<u8>, (Vec<u8>, u32)>,
+    last_version: u32,
+}
+
+impl SharedData {
+    /// A value and its version.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, u32)> {
+        self.entries().by_key.get(key.as_ref()).cloned()
+    }
+
+    /// Sets a value. With a version other than 0, only if the value there has it or there is none. Says whether it did.
+    pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, version: u32) -> bool {
+        let mut entries = self.entries();
+        let there = entries.by_key.get(key.as_ref()).map(|(_, version)| *version);
+        if version != 0 && there.is_some_and(|there| there != version) {
+            return false;
+        }
+        // 0 means "any" to a module, so no value has it.
+        entries.last_version = entries.last_version.checked_add(1).unwrap_or(1);
+        let next = entries.last_version;
+        entries.by_key.insert(key.as_ref().to_vec(), (value.as_ref().to_vec(), next));
+        true
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.entries().by_key.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whoever panicked with the lock left whole entries behind: each change is one insertion.
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
+    imports.func_wrap(
+        ENV,
+        "proxy_get_shared_data",
+        |caller: Caller<'_, Host>, key: u32, key_size: u32, data: u32, size: u32, version: u32| {
+            answer(get(Guest::new(caller), Span(key, key_size), Place(data, size), version))
+        },
+    )?;
+    imports.func_wrap(
+        ENV,
+        "proxy_set_shared_data",
+        |caller: Caller<'_, Host>, key: u32, key_size: u32, value: u32, value_size: u32, version: u32| {
+            answer(set(Guest::new(caller), Span(key, key_size), Span(value, value_size), version))
+        },
+    )?;
+    Ok(())
+}
+
+fn get(mut guest: Guest<'_>, key: Span, place: Place, version_place: u32) -> Result<(), Fault> {
+    let key = guest.read(key)?;
+    let (value, version) = guest.host().setup.shared_data.get(key).ok_or(Status::NotFound)?;
+    guest.give(&value, place)?;
+    guest.write_number(version_place, version)
+}
+
+fn set(mut guest: Guest<'_>, key: Span, value: Span, version: u32) -> Result<(), Fault> {
+    let (key, value) = (guest.read(key)?, guest.read(value)?);
+    let done = guest.host().setup.shared_data.set(key, value, version);
+    if done { Ok(()) } else { Err(Status::CasMismatch.into()) }
+}

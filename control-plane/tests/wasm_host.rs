@@ -1,0 +1,626 @@
+//! The host for the filter: on the real filter bytes, and on small modules that do what the filter never does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use postern::{
+    model::File,
+    pipeline::compile,
+    snapshot::FilterCode,
+    wasm::{
+        CallError, CallId, Callout, Cause, Clusters, Filter, Flow, HeaderMap, HeadersPause, HostError, HttpReply,
+        Limits, LogLevel, MetricKind, Properties, Refused, RootId, Setup, SharedData, StreamId, Vm,
+    },
+};
+
+const POLICY: &str = "
+apiVersion: postern/v1
+kind: Consumer
+metadata: { name: mobile-app }
+spec: { apiKeys: [{ key: the-key }] }
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: users }
+spec:
+  targetRef: { kind: HTTPRoute, name: users }
+  request:
+    - { policy: apiKeyAuth, params: { header: x-api-key } }
+    - { policy: headers, params: { remove: [x-api-key], set: { x-guarded-by: postern } } }
+  response:
+    - { policy: headers, params: { set: { x-content-type-options: nosniff } } }
+";
+
+static FILTER: LazyLock<Filter> = LazyLock::new(|| {
+    let path = env::var_os("POSTERN_FILTER").expect("POSTERN_FILTER is not set: `cargo xtask test` sets it");
+    let begin = Instant::now();
+    let filter = Filter::compile(&fs::read(path).unwrap()).unwrap();
+    println!("compiled the filter in {:?}", begin.elapsed());
+    filter
+});
+
+fn plan(text: &str) -> Vec<u8> {
+    let files = [File { name: "p.yaml".into(), bytes: text.into() }];
+    let snapshot = compile(&files, &FilterCode::new(b"code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"));
+    snapshot.plan().bytes().to_vec()
+}
+
+fn route(name: &str) -> Properties {
+    Properties::new().with(&["xds", "route_name"], name)
+}
+
+/// The filter with the policy above, and a stream on its route.
+fn guarded() -> (Vm, StreamId) {
+    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let root = vm.configure(&plan(POLICY)).unwrap();
+    let stream = vm.open(root, route("users")).unwrap();
+    (vm, stream)
+}
+
+fn request(more: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::from([(":method", "GET"), (":path", "/users"), (":authority", "example.com")]);
+    more.iter().for_each(|(name, value)| headers.add(name, value));
+    headers
+}
+
+#[test]
+fn refuses_a_corrupt_plan_with_the_filters_own_line() {
+    let mut vm = FILTER.start(Setup::default()).unwrap();
+    for (bytes, line) in [
+        (b"".as_slice(), "plan refused: plan format 0 is not supported"),
+        (b"\xff\xff\xff", "plan refused: the plan cannot be decoded"),
+    ] {
+        let refused = vm.configure(bytes).unwrap_err();
+        assert!(matches!(refused, Refused::Declined { .. }), "{refused:?}");
+        assert_eq!(refused.log()[0].level, LogLevel::Error);
+        assert!(refused.log()[0].text.starts_with(line), "{refused}");
+        assert!(refused.to_string().starts_with("the filter refused its configuration: plan refused: "), "{refused}");
+    }
+    vm.configure(&plan(POLICY)).expect("a refusal leaves the VM as it was");
+}
+
+#[test]
+fn denies_without_a_key() {
+    let (mut vm, stream) = guarded();
+    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Answered);
+    let stream = vm.close(stream).unwrap();
+    let answer = stream.local_response().unwrap();
+    assert_eq!((answer.status, answer.details.as_slice()), (401, b"postern".as_slice()));
+    assert_eq!(answer.headers.get("www-authenticate"), Some(b"ApiKey".as_slice()));
+    assert!(String::from_utf8_lossy(&answer.body).contains("a valid API key is required"));
+    let response = stream.response();
+    assert_eq!(response.headers().get(":status"), Some(b"401".as_slice()));
+    assert_eq!(response.body(), answer.body);
+    assert_eq!(response.headers().get("x-content-type-options"), None, "a denial does not pass the response chain");
+    let account = String::from_utf8_lossy(stream.property("postern").unwrap());
+    assert!(account.starts_with("verdict=deny step=apiKeyAuth reason=key_missing route=users"), "{account}");
+}
+
+#[test]
+fn allows_the_right_key_and_edits_both_directions() {
+    let (mut vm, stream) = guarded();
+    let flow = vm.request_headers(stream, request(&[("X-Api-Key", "the-key"), ("X-Guarded-By", "me")]), true);
+    assert_eq!(flow.unwrap(), Flow::Continue);
+    let flow = vm.response_headers(stream, HeaderMap::from([(":status", "200")]), false);
+    assert_eq!(flow.unwrap(), Flow::Continue);
+    assert_eq!(vm.response_body(stream, b"hello", true).unwrap(), Flow::Continue);
+    let stream = vm.close(stream).unwrap();
+    assert_eq!(*stream.request().headers(), request(&[("x-guarded-by", "postern")]));
+    assert_eq!(stream.response().headers().get("x-content-type-options"), Some(b"nosniff".as_slice()));
+    assert_eq!(stream.response().body(), b"hello");
+    let account = String::from_utf8_lossy(stream.property("postern").unwrap());
+    assert!(account.starts_with("verdict=allow consumer=mobile-app route=users revision="), "{account}");
+}
+
+#[test]
+fn lets_other_routes_pass_and_keeps_a_stream_on_its_plan() {
+    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let old = vm.configure(&plan(POLICY)).unwrap();
+    let begun = vm.open(old, route("users")).unwrap();
+    let new = vm.configure(&plan(&POLICY.replace("name: users }", "name: orders }"))).unwrap();
+    let other = vm.open(new, route("users")).unwrap();
+    let nameless = vm.open(new, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(begun, request(&[]), true).unwrap(), Flow::Answered);
+    assert_eq!(vm.request_headers(other, request(&[]), true).unwrap(), Flow::Continue);
+    assert_eq!(vm.request_headers(nameless, request(&[]), true).unwrap(), Flow::Continue);
+    assert!(vm.retire(old).unwrap());
+    assert!(matches!(vm.open(old, route("users")), Err(CallError::Unknown { what: "root context", .. })));
+}
+
+#[test]
+fn survives_odd_requests() {
+    let (mut vm, stream) = guarded();
+    let mut headers = request(&[]);
+    headers.add("x-odd", b"\xff\xfe\x00");
+    headers.add("x-api-key", b"\xc3\x28");
+    assert_eq!(vm.request_headers(stream, headers, true).unwrap(), Flow::Answered, "a key that is not UTF-8");
+
+    let (mut vm, stream) = guarded();
+    let mut headers = request(&[]);
+    (0..1000).for_each(|number| headers.add(format!("x-{number}"), vec![0xff; 100]));
+    headers.add("x-api-key", "the-key");
+    assert_eq!(vm.request_headers(stream, headers, true).unwrap(), Flow::Continue);
+    assert_eq!(vm.stream(stream).unwrap().request().headers().len(), 1004);
+}
+
+#[test]
+fn loads_10_000_routes() {
+    let text: String = (0..10_000)
+        .map(|number| format!("{}\n---", policy(number)).replace("x-api-key", &format!("x-key-{}", number % 100)))
+        .collect();
+    let bytes = plan(&format!("{POLICY}\n---{}", text.trim_end_matches("---")));
+    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let begin = Instant::now();
+    vm.configure(&bytes).unwrap();
+    let (took, fuel, memory) = (begin.elapsed(), vm.fuel_used(), vm.memory_size());
+    println!("10,000 routes: {} bytes of plan, {took:?}, {fuel} fuel, {memory} bytes of memory", bytes.len());
+}
+
+fn policy(number: usize) -> String {
+    let (_, policy) = POLICY.split_once("---").unwrap();
+    policy.replace("name: users }", &format!("name: route-{number} }}"))
+}
+
+#[test]
+fn stops_a_real_filter_at_its_limits() {
+    let limits = Limits { fuel: 10_000, ..Limits::default() };
+    let mut vm = FILTER.start(Setup { limits, ..Setup::default() }).unwrap();
+    let refused = vm.configure(&plan(POLICY)).unwrap_err();
+    assert!(refused.to_string().ends_with("it used up its 10000 units of fuel"), "{refused}");
+    let limits = Limits { memory: 1 << 16, ..Limits::default() };
+    let error = FILTER.start(Setup { limits, ..Setup::default() }).unwrap_err();
+    assert!(error.to_string().contains("more than its 65536 bytes of memory"), "{error}");
+}
+
+// Modules of our own. Each stores what it learns as shared data, under a letter, with `$put`.
+
+const PUT: &str = r#"
+  (func $put (param $key i32) (param $value i32)
+    (i32.store (i32.const 0) (local.get $key)) (i32.store (i32.const 4) (local.get $value))
+    (drop (call $set_shared_data (i32.const 0) (i32.const 1) (i32.const 4) (i32.const 4) (i32.const 0))))"#;
+
+fn import(name: &str, parameters: &str) -> String {
+    let short = name.trim_start_matches("proxy_");
+    format!("(import \"env\" \"{name}\" (func ${short} (param {parameters}) (result i32)))\n")
+}
+
+/// A module that imports these beside `proxy_set_shared_data` and has this code.
+fn module(imports: &[(&str, &str)], code: &str) -> Filter {
+    let mut text = import("proxy_set_shared_data", "i32 i32 i32 i32 i32");
+    text.extend(imports.iter().map(|(name, parameters)| import(name, parameters)));
+    let text = format!(
+        r#"(module {text}
+  (memory (export "memory") 2)
+  (global $free (mut i32) (i32.const 65536))
+  (func (export "malloc") (param $size i32) (result i32)
+    (global.get $free) (global.set $free (i32.add (global.get $free) (local.get $size))))
+  (func (export "proxy_abi_version_0_2_1")) {PUT} {code})"#
+    );
+    Filter::compile(&wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))).unwrap()
+}
+
+fn started(filter: &Filter) -> (Vm, RootId) {
+    let mut vm = filter.start(Setup::default()).unwrap();
+    let root = vm.configure(b"configuration").unwrap();
+    (vm, root)
+}
+
+fn learned(vm: &Vm, key: &str) -> Option<u32> {
+    vm.shared_data().get(key).map(|(value, _)| u32::from_le_bytes(value.try_into().unwrap()))
+}
+
+/// The bytes of a data segment.
+fn data(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("\\{byte:02x}")).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let number = |size: usize| u32::try_from(size).unwrap().to_le_bytes();
+    let sizes = pairs.iter().flat_map(|(name, value)| [number(name.len()), number(value.len())]).flatten();
+    let texts = pairs.iter().flat_map(|(name, value)| format!("{name}\0{value}\0").into_bytes());
+    number(pairs.len()).into_iter().chain(sizes).chain(texts).collect()
+}
+
+#[test]
+fn refuses_what_is_not_a_filter() {
+    let check = |text: &str, expect: &str| {
+        let error = Filter::compile(text.as_bytes()).map(|filter| filter.start(Setup::default()).map(drop));
+        let error = error.and_then(|started| started).unwrap_err().to_string();
+        assert!(error.starts_with(expect), "{error}");
+    };
+    let wat = |text: &str| String::from_utf8(wat::parse_str(text).unwrap()).unwrap();
+    let abi = r#"(func (export "proxy_abi_version_0_2_1"))"#;
+    check("not wasm", "the module cannot be compiled: ");
+    check(&wat("(module)"), "the module does not export `proxy_abi_version_0_2_1`");
+    check(&wat(&format!("(module {abi})")), "the module does not export `memory`");
+    let foreign = format!(r#"(module (import "env" "proxy_fly" (func)) {abi})"#);
+    check(&wat(&foreign), "the module cannot be linked: unknown import: `env::proxy_fly`");
+    let wrong = format!(
+        r#"(module (memory (export "memory") 0) {abi} (func (export "malloc") (param i32) (result i32) i32.const 0)
+             (func (export "proxy_on_tick")))"#
+    );
+    check(&wat(&wrong), "the module's export `proxy_on_tick` cannot be called: ");
+}
+
+#[test]
+fn stops_an_endless_loop_and_ends_the_vm() {
+    let filter = module(
+        &[("proxy_log", "i32 i32 i32")],
+        r#"(data (i32.const 100) "about to loop")
+           (func (export "proxy_on_tick") (param i32)
+             (drop (call $log (i32.const 3) (i32.const 100) (i32.const 13))) (loop (br 0)))"#,
+    );
+    let limits = Limits { fuel: 1_000_000, ..Limits::default() };
+    let mut vm = filter.start(Setup { limits, ..Setup::default() }).unwrap();
+    let root = vm.configure(b"").unwrap();
+    let CallError::Crashed(crash) = vm.tick(root).unwrap_err() else { panic!("it goes on") };
+    assert_eq!((crash.callback, &crash.cause), ("proxy_on_tick", &Cause::Fuel { fuel: 1_000_000 }));
+    let text = "the filter failed in `proxy_on_tick`: it used up its 1000000 units of fuel: about to loop";
+    assert_eq!(crash.to_string(), text);
+    assert!(matches!(vm.tick(root), Err(CallError::Ended(_))));
+    assert_eq!(vm.configure(b"").unwrap_err().to_string(), format!("the VM has ended: {text}"));
+    assert_eq!(vm.log().len(), 1);
+}
+
+#[test]
+fn stops_memory_that_grows_without_end() {
+    let filter = module(
+        &[],
+        r#"(func (export "proxy_on_tick") (param i32)
+             (loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable)"#,
+    );
+    let (mut vm, root) = started(&filter);
+    let CallError::Crashed(crash) = vm.tick(root).unwrap_err() else { panic!("it goes on") };
+    assert_eq!(crash.cause, Cause::Memory { bytes: 256 << 20 });
+    assert!(vm.memory_size() <= 256 << 20);
+}
+
+#[test]
+fn charges_for_what_the_host_must_keep() {
+    let filter = module(
+        &[("proxy_log", "i32 i32 i32")],
+        r#"(func (export "proxy_on_tick") (param i32)
+             (loop (drop (call $log (i32.const 0) (i32.const 0) (i32.const 131072))) (br 0)))"#,
+    );
+    let (mut vm, root) = started(&filter);
+    assert!(matches!(vm.tick(root), Err(CallError::Crashed(crash)) if matches!(crash.cause, Cause::Fuel { .. })));
+    assert!(vm.log().len() < 10_000, "{} lines", vm.log().len());
+}
+
+/// Every import of ABI 0.2.1, and the status that it has when each of its parameters is -1 or, with a valid first
+/// one, each other one is.
+const IMPORTS: &[(&str, &str, u32, u32)] = &[
+    ("proxy_log", "i32 i32 i32", 2, 6),
+    ("proxy_get_log_level", "i32", 6, 0),
+    ("proxy_get_current_time_nanoseconds", "i32", 6, 0),
+    ("proxy_set_tick_period_milliseconds", "i32", 0, 0),
+    ("proxy_get_buffer_bytes", "i32 i32 i32 i32 i32", 2, 2),
+    ("proxy_get_buffer_status", "i32 i32 i32", 2, 6),
+    ("proxy_set_buffer_bytes", "i32 i32 i32 i32 i32", 2, 6),
+    ("proxy_get_header_map_pairs", "i32 i32 i32", 2, 6),
+    ("proxy_set_header_map_pairs", "i32 i32 i32", 2, 6),
+    ("proxy_get_header_map_size", "i32 i32", 2, 2),
+    ("proxy_get_header_map_value", "i32 i32 i32 i32 i32", 2, 6),
+    ("proxy_add_header_map_value", "i32 i32 i32 i32 i32", 2, 6),
+    ("proxy_replace_header_map_value", "i32 i32 i32 i32 i32", 2, 6),
+    ("proxy_remove_header_map_value", "i32 i32 i32", 2, 6),
+    ("proxy_continue_stream", "i32", 2, 0),
+    ("proxy_close_stream", "i32", 2, 0),
+    ("proxy_send_local_response", "i32 i32 i32 i32 i32 i32 i32 i32", 6, 6),
+    ("proxy_set_effective_context", "i32", 2, 2),
+    ("proxy_done", "", 1, 1),
+    ("proxy_get_status", "i32 i32 i32", 6, 6),
+    ("proxy_get_property", "i32 i32 i32 i32", 6, 6),
+    ("proxy_set_property", "i32 i32 i32 i32", 6, 6),
+    ("proxy_get_shared_data", "i32 i32 i32 i32 i32", 6, 6),
+    ("proxy_register_shared_queue", "i32 i32 i32", 12, 12),
+    ("proxy_resolve_shared_queue", "i32 i32 i32 i32 i32", 12, 12),
+    ("proxy_dequeue_shared_queue", "i32 i32 i32", 12, 12),
+    ("proxy_enqueue_shared_queue", "i32 i32 i32", 12, 12),
+    ("proxy_http_call", "i32 i32 i32 i32 i32 i32 i32 i32 i32 i32", 6, 6),
+    ("proxy_grpc_call", "i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32", 6, 6),
+    ("proxy_grpc_stream", "i32 i32 i32 i32 i32 i32 i32 i32 i32", 6, 6),
+    ("proxy_grpc_send", "i32 i32 i32 i32", 6, 6),
+    ("proxy_grpc_cancel", "i32", 1, 1),
+    ("proxy_grpc_close", "i32", 1, 1),
+    ("proxy_define_metric", "i32 i32 i32 i32", 6, 6),
+    ("proxy_increment_metric", "i32 i64", 1, 1),
+    ("proxy_record_metric", "i32 i64", 1, 1),
+    ("proxy_get_metric", "i32 i32", 1, 1),
+    ("proxy_call_foreign_function", "i32 i32 i32 i32 i32 i32", 6, 6),
+];
+
+#[test]
+fn answers_wild_pointers_with_a_status() {
+    let call = |name: &str, parameters: &str, first: i32| {
+        let kinds = parameters.split_whitespace().enumerate();
+        let values = kinds.map(|(at, kind)| format!("({kind}.const {})", if at == 0 { first } else { -1 }));
+        format!("(call ${} {})", name.trim_start_matches("proxy_"), values.collect::<String>())
+    };
+    let code: String = (IMPORTS.iter().zip(0..))
+        .map(|((name, parameters, ..), at)| {
+            let [wild, valid] = [-1, 0].map(|first| call(name, parameters, first));
+            format!("(call $put (i32.const {at}) {wild}) (call $put (i32.const {}) {valid})", at + 100)
+        })
+        .collect();
+    let imports: Vec<_> = IMPORTS.iter().map(|(name, parameters, ..)| (*name, *parameters)).collect();
+    let (mut vm, root) = started(&module(&imports, &format!(r#"(func (export "proxy_on_tick") (param i32) {code})"#)));
+    vm.tick(root).unwrap();
+    for ((name, _, wild, valid), at) in IMPORTS.iter().zip(0_u8..) {
+        let status = |at: u8| vm.shared_data().get([at]).unwrap().0[0];
+        assert_eq!([status(at), status(at + 100)].map(u32::from), [*wild, *valid], "{name}");
+    }
+}
+
+#[test]
+fn shares_data_between_workers_with_compare_and_swap() {
+    // Reads the version on a tick, and writes under the version read when a stream opens.
+    let filter = module(
+        &[("proxy_get_shared_data", "i32 i32 i32 i32 i32")],
+        r#"(data (i32.const 100) "k") (data (i32.const 101) "w")
+           (func (export "proxy_on_tick") (param i32)
+             (call $put (i32.const 103) (call $get_shared_data
+               (i32.const 100) (i32.const 1) (i32.const 200) (i32.const 204) (i32.const 208))))
+           (func (export "proxy_on_context_create") (param i32 i32)
+             (if (local.get 1) (then (call $put (i32.const 115) (call $set_shared_data
+               (i32.const 100) (i32.const 1) (i32.const 101) (i32.const 1) (i32.load (i32.const 208)))))))"#,
+    );
+    let setup = Setup { shared_data: SharedData::default(), ..Setup::default() };
+    let mut workers = [(); 2].map(|()| {
+        let mut vm = filter.start(setup.clone()).unwrap();
+        let root = vm.configure(b"").unwrap();
+        (vm, root)
+    });
+    let [(first, first_root), (second, second_root)] = &mut workers;
+    first.tick(*first_root).unwrap();
+    assert_eq!(learned(first, "g"), Some(1), "not found");
+    assert!(setup.shared_data.set("k", "0", 0));
+    first.tick(*first_root).unwrap();
+    second.tick(*second_root).unwrap();
+    assert_eq!(learned(second, "g"), Some(0));
+    first.open(*first_root, Properties::new()).unwrap();
+    assert_eq!(learned(first, "s"), Some(0));
+    second.open(*second_root, Properties::new()).unwrap();
+    assert_eq!(learned(second, "s"), Some(8), "the other worker was first");
+    assert_eq!(setup.shared_data.get("k").unwrap().0, b"w");
+}
+
+/// Asks a cluster about every request, and lets it pass with the answer's body in a header.
+fn asking() -> Filter {
+    let headers = pairs(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
+    let grave = pairs(&[("x-why", "no answer")]);
+    module(
+        &[
+            ("proxy_http_call", "i32 i32 i32 i32 i32 i32 i32 i32 i32 i32"),
+            ("proxy_get_buffer_bytes", "i32 i32 i32 i32 i32"),
+            ("proxy_get_header_map_value", "i32 i32 i32 i32 i32"),
+            ("proxy_add_header_map_value", "i32 i32 i32 i32 i32"),
+            ("proxy_set_effective_context", "i32"),
+            ("proxy_continue_stream", "i32"),
+            ("proxy_send_local_response", "i32 i32 i32 i32 i32 i32 i32 i32"),
+        ],
+        &format!(
+            r#"(data (i32.const 100) "authz") (data (i32.const 200) "{}") (data (i32.const 400) "{}")
+               (data (i32.const 110) "x-said") (data (i32.const 120) "X-Seen") (data (i32.const 130) "body?")
+               (global $stream (mut i32) (i32.const 0))
+               (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+                 (global.set $stream (local.get 0))
+                 (call $put (i32.const 99) (call $http_call (i32.const 100) (i32.const 5) (i32.const 200)
+                   (i32.const {}) (i32.const 130) (i32.const 5) (i32.const 0) (i32.const 0) (i32.const 250)
+                   (i32.const 500)))
+                 i32.const 1)
+               (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+                 (drop (call $set_effective_context (global.get $stream)))
+                 (if (local.get 2)
+                   (then
+                     (drop (call $get_buffer_bytes (i32.const 4) (i32.const 0) (local.get 3)
+                       (i32.const 504) (i32.const 508)))
+                     (drop (call $add_header_map_value (i32.const 0) (i32.const 110) (i32.const 6)
+                       (i32.load (i32.const 504)) (i32.load (i32.const 508))))
+                     (drop (call $continue_stream (i32.const 0))))
+                   (else
+                     (drop (call $send_local_response (i32.const 503) (i32.const 100) (i32.const 5)
+                       (i32.const 130) (i32.const 5) (i32.const 400) (i32.const {}) (i32.const -1))))))
+               (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+                 (drop (call $add_header_map_value (i32.const 2) (i32.const 120) (i32.const 6)
+                   (i32.const 120) (i32.const 1)))
+                 i32.const 0)"#,
+            data(&headers),
+            data(&grave),
+            headers.len(),
+            grave.len(),
+        ),
+    )
+}
+
+#[test]
+fn pauses_for_a_callout_and_resumes_with_its_answer() {
+    let (mut vm, root) = started(&asking());
+    let stream = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_body(stream, b"early", true).unwrap(), Flow::Pause);
+    let (id, callout) = vm.callouts().next().unwrap();
+    let Callout::Http(call) = callout else { panic!("{callout:?}") };
+    assert_eq!((call.cluster.as_slice(), call.timeout), (b"authz".as_slice(), Some(Duration::from_millis(250))));
+    assert_eq!(
+        (call.headers.get("content-length"), call.body.as_slice()),
+        (Some(b"5".as_slice()), b"body?".as_slice())
+    );
+    vm.reply_http(id, HttpReply::response([(":status", "200")], "fine")).unwrap();
+    let seen = vm.stream(stream).unwrap().request();
+    assert_eq!((seen.is_paused(), seen.headers().get("x-said")), (false, Some(b"fine".as_slice())));
+    assert_eq!(seen.body(), b"early", "what came meanwhile goes on");
+    assert!(matches!(vm.reply_http(id, HttpReply::Reset), Err(CallError::Unknown { what: "callout", .. })));
+}
+
+#[test]
+fn answers_after_a_callout_that_failed() {
+    let (mut vm, root) = started(&asking());
+    let stream = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Pause);
+    vm.reply_http(CallId::Http(1), HttpReply::Reset).unwrap();
+    let stream = vm.close(stream).unwrap();
+    assert_eq!(stream.local_response().unwrap().headers, HeaderMap::from([("x-why", "no answer")]));
+    let expect = [
+        (":status", "503"),
+        ("x-why", "no answer"),
+        ("content-length", "5"),
+        ("content-type", "text/plain"),
+        ("x-seen", "X"),
+    ];
+    assert_eq!(*stream.response().headers(), HeaderMap::from(expect), "as the filter's own response callback left it");
+    assert_eq!(stream.response().body(), b"body?");
+}
+
+#[test]
+fn refuses_a_callout_to_an_unknown_cluster() {
+    let clusters = Clusters::Only(BTreeSet::from(["other".to_owned()]));
+    let mut vm = asking().start(Setup { clusters, ..Setup::default() }).unwrap();
+    let root = vm.configure(b"").unwrap();
+    let stream = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Pause);
+    assert_eq!((learned(&vm, "c"), vm.callouts().count()), (Some(2), 0));
+}
+
+#[test]
+fn carries_grpc_calls_and_their_ends() {
+    let filter = module(
+        &[
+            ("proxy_grpc_call", "i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32"),
+            ("proxy_get_buffer_bytes", "i32 i32 i32 i32 i32"),
+            ("proxy_get_status", "i32 i32 i32"),
+        ],
+        r#"(data (i32.const 100) "agent") (data (i32.const 110) "pkg.Svc") (data (i32.const 120) "Check")
+           (func (export "proxy_on_tick") (param i32)
+             (drop (call $grpc_call (i32.const 100) (i32.const 5) (i32.const 110) (i32.const 7) (i32.const 120)
+               (i32.const 5) (i32.const 0) (i32.const 0) (i32.const 100) (i32.const 5) (i32.const 90)
+               (i32.const 500))))
+           (func (export "proxy_on_grpc_receive") (param i32 i32 i32)
+             (drop (call $get_buffer_bytes (i32.const 5) (i32.const 0) (local.get 2) (i32.const 500) (i32.const 504)))
+             (call $put (i32.const 114) (i32.load8_u (i32.load (i32.const 500)))))
+           (func (export "proxy_on_grpc_close") (param i32 i32 i32)
+             (drop (call $get_status (i32.const 500) (i32.const 504) (i32.const 508)))
+             (call $put (i32.const 99) (i32.load (i32.const 500)))
+             (call $put (i32.const 116) (i32.load8_u (i32.load (i32.const 504)))))"#,
+    );
+    let (mut vm, root) = started(&filter);
+    vm.tick(root).unwrap();
+    vm.tick(root).unwrap();
+    let (_, Callout::Grpc(call)) = vm.callouts().next().unwrap() else { panic!("not a gRPC call") };
+    assert_eq!((call.service.as_slice(), call.method.as_slice()), (b"pkg.Svc".as_slice(), b"Check".as_slice()));
+    assert_eq!((call.message.as_slice(), call.timeout), (b"agent".as_slice(), Duration::from_millis(90)));
+    vm.reply_grpc(CallId::Grpc(1), b"yes").unwrap();
+    vm.end_grpc(CallId::Grpc(3), 14, "down").unwrap();
+    let expect = [Some(u32::from(b'y')), Some(14), Some(u32::from(b'd'))];
+    assert_eq!(["r", "c", "t"].map(|key| learned(&vm, key)), expect);
+    assert_eq!(vm.callouts().count(), 0);
+}
+
+/// Waits in every callback until the message is whole, then puts `new` in place of its body.
+fn rewriting() -> Filter {
+    module(
+        &[("proxy_set_buffer_bytes", "i32 i32 i32 i32 i32"), ("proxy_get_buffer_status", "i32 i32 i32")],
+        r#"(data (i32.const 100) "new")
+           (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) i32.const 1)
+           (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+             (drop (call $get_buffer_status (i32.const 0) (i32.const 500) (i32.const 504)))
+             (call $put (i32.const 115) (i32.load (i32.const 500)))
+             (if (local.get 2) (then (drop (call $set_buffer_bytes
+               (i32.const 0) (i32.const 0) (local.get 1) (i32.const 100) (i32.const 3)))))
+             (i32.eqz (local.get 2)))"#,
+    )
+}
+
+#[test]
+fn replaces_a_body_that_the_filter_waited_for() {
+    let setup = Setup { headers_pause: HeadersPause::ShowsBody, ..Setup::default() };
+    let mut vm = rewriting().start(setup).unwrap();
+    let root = vm.configure(b"").unwrap();
+    let stream = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_body(stream, b"12345", false).unwrap(), Flow::Pause);
+    assert_eq!(vm.stream(stream).unwrap().request().body(), b"");
+    assert_eq!(vm.request_body(stream, b"678", true).unwrap(), Flow::Continue);
+    assert_eq!(learned(&vm, "s"), Some(8), "both pieces");
+    assert_eq!(vm.close(stream).unwrap().request().body(), b"new");
+}
+
+#[test]
+fn shows_no_body_while_the_headers_are_paused() {
+    let (mut vm, root) = started(&rewriting());
+    let stream = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_body(stream, b"12345", true).unwrap(), Flow::Pause);
+    assert_eq!(learned(&vm, "s"), None, "Envoy would hang here as well");
+}
+
+#[test]
+fn keeps_metrics() {
+    let filter = module(
+        &[
+            ("proxy_define_metric", "i32 i32 i32 i32"),
+            ("proxy_increment_metric", "i32 i64"),
+            ("proxy_record_metric", "i32 i64"),
+            ("proxy_get_metric", "i32 i32"),
+        ],
+        r#"(data (i32.const 100) "denied")
+           (func $new (param $kind i32) (result i32)
+             (drop (call $define_metric (local.get $kind) (i32.const 100) (i32.const 6) (i32.const 500)))
+             (i32.load (i32.const 500)))
+           (func (export "proxy_on_tick") (param i32) (local $counter i32)
+             (local.set $counter (call $new (i32.const 0)))
+             (drop (call $increment_metric (local.get $counter) (i64.const 3)))
+             (call $put (i32.const 110) (call $increment_metric (local.get $counter) (i64.const -1)))
+             (drop (call $get_metric (local.get $counter) (i32.const 504)))
+             (call $put (i32.const 118) (i32.load (i32.const 504)))
+             (drop (call $increment_metric (call $new (i32.const 1)) (i64.const -1)))
+             (drop (call $record_metric (call $new (i32.const 1)) (i64.const 7)))
+             (drop (call $record_metric (call $new (i32.const 2)) (i64.const 9)))
+             (call $put (i32.const 107) (call $define_metric
+               (i32.const 3) (i32.const 100) (i32.const 6) (i32.const 500))))"#,
+    );
+    let (mut vm, root) = started(&filter);
+    vm.tick(root).unwrap();
+    assert_eq!(["n", "v", "k"].map(|key| learned(&vm, key)), [Some(2), Some(3), Some(2)]);
+    let seen: Vec<_> = vm
+        .metrics()
+        .map(|metric| (metric.name.as_str(), metric.kind, metric.value, metric.samples.as_slice()))
+        .collect();
+    let expect: [(_, _, _, &[u64]); 3] = [
+        ("denied", MetricKind::Counter, 3, &[]),
+        ("denied", MetricKind::Gauge, 7, &[]),
+        ("denied", MetricKind::Histogram, 0, &[9]),
+    ];
+    assert_eq!(seen, expect);
+}
+
+#[test]
+fn ticks_when_told_and_shows_the_time_that_was_set() {
+    let filter = module(
+        &[("proxy_set_tick_period_milliseconds", "i32"), ("proxy_get_current_time_nanoseconds", "i32")],
+        r#"(func (export "proxy_on_configure") (param i32 i32) (result i32)
+             (drop (call $set_tick_period_milliseconds (i32.const 250))) i32.const 1)
+           (func (export "proxy_on_tick") (param i32)
+             (drop (call $get_current_time_nanoseconds (i32.const 504)))
+             (call $put (i32.const 116) (i32.wrap_i64 (i64.div_u (i64.load (i32.const 504)) (i64.const 1000000000)))))"#,
+    );
+    let (mut vm, root) = started(&filter);
+    assert_eq!(vm.tick_period(root), Some(Duration::from_millis(250)));
+    for seconds in [0, 1_800_000_000] {
+        vm.set_time(Duration::from_secs(seconds));
+        vm.tick(root).unwrap();
+        assert_eq!(learned(&vm, "t").map(u64::from), Some(seconds));
+    }
+}
+
+#[test]
+fn writes_its_compiled_form() {
+    assert!(!FILTER.serialize().unwrap().is_empty());
+    assert!(matches!(Filter::compile(&[]), Err(HostError::Compile(_))));
+}
