@@ -14,12 +14,12 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Options, cases::Case, stage::Stage, upstream};
+use super::{Options, cases::Case, places::Places, stage::Stage, upstream};
 
-/// Before the first round: the Wasm runtime compiles hot code anew after some thousand calls.
-const FIRST_WARM_UP: u32 = 5000;
-/// Before each sample: another case has used the caches.
-const WARM_UP: u32 = 200;
+/// After a start: the Wasm runtime compiles hot code anew after some thousand calls.
+const FIRST_WARM_UP: u32 = 3000;
+/// Before each sample, as a part of its requests: another case has used the caches.
+const WARM_UP: u32 = 8;
 
 /// What came of a case.
 #[derive(Debug)]
@@ -30,49 +30,93 @@ pub(super) enum Measurement {
     Failed(String),
 }
 
-/// Starts all cases and measures them round by round. A case that fails stays failed; the others go on.
+/// Measures all cases round by round. A case that fails stays failed; the others go on.
+///
+/// Two processes with the same configuration differ by some microseconds a request as long as they live, by where
+/// their memory happens to lie. So all are started anew several times in a run.
 pub(super) fn measure(cases: Vec<Case>, options: &Options) -> Result<Vec<(Case, Measurement)>> {
     let stop = stop_on_signals()?;
-    let upstream = upstream::start()?;
-    let mut runs = Vec::new();
-    for case in cases {
+    let go_on = || {
         ensure!(!stop.load(Ordering::Relaxed), "stopped by a signal");
-        eprintln!("bench: starting {}", case.name);
-        let stage = Stage::start(&case, upstream, options.connections).and_then(|mut stage| {
-            stage.warm_up(FIRST_WARM_UP)?;
-            Ok(stage)
-        });
-        runs.push(Run { case, stage: stage.map_err(|error| format!("{error:#}")), rounds: Vec::new() });
-    }
-    for round in 1..=options.rounds {
-        eprintln!("bench: round {round} of {}", options.rounds);
+        Ok(())
+    };
+    let places = Places::share_out()?;
+    let upstream = upstream::start()?;
+    let mut runs: Vec<_> = cases.into_iter().map(Run::new).collect();
+    for start in 1..=options.starts {
+        eprintln!("bench: start {start} of {}", options.starts);
         for run in &mut runs {
-            ensure!(!stop.load(Ordering::Relaxed), "stopped by a signal");
-            run.sample(options.requests);
+            go_on()?;
+            run.start(|case| Stage::start(case, &places, upstream, options.connections));
         }
+        for round in 0..options.rounds.div_ceil(options.starts) {
+            // Each round begins with another case, so that none always comes after the same amount of other work.
+            let begin = usize::try_from(round)? % runs.len().max(1);
+            let (later, first) = runs.split_at_mut(begin);
+            for run in first.iter_mut().chain(later) {
+                go_on()?;
+                run.sample(options.requests);
+            }
+        }
+        runs.iter_mut().for_each(Run::stop);
     }
     Ok(runs.into_iter().map(Run::end).collect())
 }
 
 struct Run {
     case: Case,
-    stage: Result<Stage, String>,
+    state: State,
     rounds: Vec<f64>,
 }
 
+enum State {
+    Stopped,
+    Started(Box<Stage>),
+    Failed(String),
+}
+
 impl Run {
+    fn new(case: Case) -> Self {
+        Self { case, state: State::Stopped, rounds: Vec::new() }
+    }
+
+    fn start(&mut self, start: impl FnOnce(&Case) -> Result<Stage>) {
+        if let State::Failed(_) = self.state {
+            return;
+        }
+        let started = start(&self.case).and_then(|mut stage| {
+            stage.warm_up(FIRST_WARM_UP)?;
+            Ok(stage)
+        });
+        self.state = match started {
+            Ok(stage) => State::Started(Box::new(stage)),
+            Err(error) => self.failed(&error),
+        };
+    }
+
     fn sample(&mut self, requests: u32) {
-        let Ok(stage) = &mut self.stage else { return };
-        match stage.warm_up(WARM_UP).and_then(|()| stage.measure(requests)) {
+        let State::Started(stage) = &mut self.state else { return };
+        match stage.warm_up(requests / WARM_UP).and_then(|()| stage.measure(requests)) {
             Ok(cpu) => self.rounds.push(cpu.as_secs_f64() * 1e6 / f64::from(requests)),
-            Err(error) => self.stage = Err(format!("{error:#}")),
+            Err(error) => self.state = self.failed(&error),
         }
     }
 
+    fn stop(&mut self) {
+        if let State::Started(_) = self.state {
+            self.state = State::Stopped;
+        }
+    }
+
+    fn failed(&self, error: &anyhow::Error) -> State {
+        eprintln!("bench: {} cannot be measured: {error:#}", self.case.name);
+        State::Failed(format!("{error:#}"))
+    }
+
     fn end(self) -> (Case, Measurement) {
-        match self.stage {
-            Ok(_) => (self.case, Measurement::Rounds(self.rounds)),
-            Err(reason) => (self.case, Measurement::Failed(reason)),
+        match self.state {
+            State::Failed(reason) => (self.case, Measurement::Failed(reason)),
+            State::Started(_) | State::Stopped => (self.case, Measurement::Rounds(self.rounds)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Each case is an Envoy with one worker, on the same upstream and under the same load; what is measured is the CPU
 //! time that Envoy, and the server that a case may need, spend on a request. No control plane takes part. The modules,
 //! in the order of a run: [`cases`] → [`subject`] (what stands in an Envoy's filter chain) → [`stage`] (its processes)
-//! → [`load`] on [`upstream`] → [`measure`] ([`cpu`]) → [`report`]. [`server`] is the other side of ext_authz and
+//! → [`load`] on [`upstream`] → [`measure`] ([`cpu`], [`places`]) → [`report`]. [`server`] is the other side of ext_authz and
 //! ext_proc.
 
 mod bootstrap;
@@ -13,6 +13,7 @@ mod decide;
 mod filters;
 mod load;
 mod measure;
+mod places;
 mod policies;
 mod report;
 mod server;
@@ -31,14 +32,17 @@ use self::{cases::Case, measure::Measurement, report::Report, server::Protocol};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench filter")]
 pub struct Options {
-    /// How often every case is measured; the cases take turns
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..))]
+    /// How often every case is measured; the cases take turns. Many short rounds are steadier than a few long ones
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: u32,
+    /// How often everything is started anew in a run; the rounds are spread over the starts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    starts: u32,
     /// How many requests a case gets in a round
-    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(100..))]
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(100..))]
     requests: u32,
-    /// How many connections they come on
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// How many connections they come on: enough to keep Envoy from going to sleep between two
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
     connections: u32,
     /// Measure only these cases, and the references that they are compared with
     #[arg(long, value_delimiter = ',', value_name = "CASE")]

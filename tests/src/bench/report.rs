@@ -76,7 +76,7 @@ impl Report {
         Some((self.added(target.of)? - less) / self.added(target.to)?)
     }
 
-    /// `None` when a case of the target is not in the run.
+    /// `None` when a case of the target was not measured.
     fn reached(&self, target: &Target) -> Option<bool> {
         self.ratio(target).map(|ratio| ratio <= target.most)
     }
@@ -150,7 +150,7 @@ impl Display for Report {
             let answer = match (self.ratio(target), self.reached(target)) {
                 (Some(ratio), Some(true)) => format!("reached, {ratio:.2}"),
                 (Some(ratio), _) => format!("NOT REACHED, {ratio:.2}"),
-                (None, _) => "not in this run".to_owned(),
+                (None, _) => "not measured".to_owned(),
             };
             writeln!(formatter, "target: {target}: {answer}")?;
         }

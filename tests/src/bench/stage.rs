@@ -10,6 +10,7 @@ use super::{
     cases::{Case, Meaning},
     cpu,
     load::Load,
+    places::Places,
     policies::{KEY, KEY_HEADER, route_path},
     server, upstream,
 };
@@ -25,7 +26,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts what the case needs and checks that it does what it is for.
-    pub(super) fn start(case: &Case, upstream: SocketAddr, connections: u32) -> Result<Self> {
+    pub(super) fn start(case: &Case, places: &Places, upstream: SocketAddr, connections: u32) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (admin, listener) = (local(free_port()?), local(free_port()?));
@@ -35,7 +36,7 @@ impl Stage {
         let bootstrap = Bootstrap { admin, listener, upstream, server: address, filters, routes: case.routes };
         let path = directory.path().join("bootstrap.json");
         fs::write(&path, bootstrap.json().to_string())?;
-        let envoy = launch(&path)?;
+        let envoy = places.start_envoy(|| launch(&path))?;
         wait_until_live(&envoy, admin)?;
         check(case.meaning, listener).with_context(|| envoy.stderr().join("\n"))?;
         let load = Load::open(listener, connections)?;
