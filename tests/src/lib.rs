@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod client;
 pub mod control_plane;
 pub mod envoy;

@@ -1,8 +1,9 @@
-//! `cargo xtask`: builds the filter, finds Envoy, runs the demo and the tests. Owns the command line; the work is in
+//! `cargo xtask`: builds the filter, finds Envoy, runs the demo, the tests and the benches. Owns the command line; the work is in
 //! the modules.
 #![forbid(unsafe_code)]
 
 mod apt;
+mod bench;
 mod envoy;
 mod filter;
 mod paths;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::bench::Bench;
 use crate::paths::Paths;
 
 /// Postern's build steps: each one installs what it needs and is missing.
@@ -52,6 +54,9 @@ enum Task {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Build everything and measure
+    #[command(subcommand)]
+    Bench(Bench),
     /// Build everything and run all tests, on a real Envoy too
     ///
     /// The last line on stdout is `N passed, M failed, K skipped`. The exit code is not zero when a test failed, and
@@ -76,6 +81,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::BuildFilter => filter::build(&paths).map(|_| ExitCode::SUCCESS),
         Task::Envoy => print_envoy(&paths),
         Task::Demo { once, rest } => setup::demo(&paths, once, &rest),
+        Task::Bench(bench) => bench::bench(&paths, &bench),
         Task::Test { filters } => test::test(&paths, &filters),
     }
 }
