@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
+    eval::Eval,
     pipeline::compile,
     serve::{Hub, Sockets, follow, serve},
     snapshot::FilterCode,
@@ -32,6 +33,7 @@ pub struct Cli {
 enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
     Serve(Serve),
+    Eval(Eval),
     /// Check a directory of resources without a server; exit code 1 if something is wrong
     Validate {
         /// The directory with `.yaml` files
@@ -75,6 +77,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Serve(options) => options.run(),
+            Command::Eval(options) => options.run(),
             Command::Validate { directory } => validate(&directory),
         };
         match result {

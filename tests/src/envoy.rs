@@ -79,6 +79,16 @@ impl Envoy {
         self.process.stdout().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
+    /// How many requests its access log has.
+    pub fn access_log_len(&self) -> usize {
+        self.process.stdout_len()
+    }
+
+    /// One request of its access log, once it is there.
+    pub fn access_log_line(&self, index: usize) -> Option<Value> {
+        self.process.stdout_line(index).and_then(|line| serde_json::from_str(&line).ok())
+    }
+
     /// The value of a counter or gauge; `None` if it does not exist (yet).
     pub fn stat(&self, name: &str) -> Result<Option<u64>> {
         let stats = self.stats(name)?;

@@ -40,6 +40,16 @@ impl Process {
         self.stdout.get()
     }
 
+    /// How many lines it has printed on its standard output.
+    pub fn stdout_len(&self) -> usize {
+        self.stdout.with(Vec::len)
+    }
+
+    /// One line of its standard output, once it is there.
+    pub fn stdout_line(&self, index: usize) -> Option<String> {
+        self.stdout.with(|lines| lines.get(index).cloned())
+    }
+
     /// What it has printed on its standard error so far.
     pub fn stderr(&self) -> Vec<String> {
         self.stderr.get()
@@ -104,6 +114,10 @@ impl Lines {
     }
 
     fn get(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.with(Vec::clone)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Vec<String>) -> T) -> T {
+        look(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

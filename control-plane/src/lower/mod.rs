@@ -17,7 +17,7 @@ use self::interned::Interned;
 use crate::{
     attach::Attached,
     digest::Digest,
-    expression::{self, Environment},
+    expression::{self, Environment, ExpressionError},
     model::{self, Bundle, Diagnostic, Diagnostics, Mode, OnFailure, Resource, RoutePolicy, Step},
 };
 
@@ -95,7 +95,7 @@ impl Lowering {
     }
 
     fn step(&mut self, place: &Place<'_>, step: &Step) -> Option<WireStep> {
-        let when = step.when.as_deref().map_or(0, |when| self.expression(place, "when", when));
+        let when = step.when.as_deref().map_or(0, |when| self.condition(place, "when", when));
         let on_failure = match step.on_failure {
             None => WireOnFailure::Unspecified,
             Some(OnFailure::Deny) => WireOnFailure::Deny,
@@ -121,11 +121,18 @@ impl Lowering {
 
     /// Compiles an expression; 0, and an error at its field, if it is wrong.
     fn expression(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
-        let environment = match place.phase {
-            Phase::Request => Environment::Request,
-            Phase::Response => Environment::Response,
-        };
-        match expression::compile(text, environment) {
+        let compiled = expression::compile(text, environment(place.phase));
+        self.intern(place, field, compiled)
+    }
+
+    /// The same for an expression that must be true or false.
+    fn condition(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
+        let compiled = expression::compile_condition(text, environment(place.phase));
+        self.intern(place, field, compiled)
+    }
+
+    fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Result<Expression, Vec<ExpressionError>>) -> u32 {
+        match compiled {
             Ok(compiled) => self.expressions.index(compiled.encode_to_vec()).saturating_add(1),
             Err(errors) => {
                 for error in errors {
@@ -173,5 +180,12 @@ impl Lowering {
             expressions: self.expressions.into_values().into_iter().map(decode).collect(),
             ..self.plan
         })
+    }
+}
+
+const fn environment(phase: Phase) -> Environment {
+    match phase {
+        Phase::Request => Environment::Request,
+        Phase::Response => Environment::Response,
     }
 }

@@ -105,7 +105,7 @@ impl Lowering {
     fn validate(&mut self, place: &Place<'_>, params: ValidateParams) -> Policy {
         let mut rules = Vec::with_capacity(params.rules.len());
         for (index, rule) in params.rules.iter().enumerate() {
-            let expression = self.expression(place, &format!("params.rules[{index}].rule"), &rule.rule);
+            let expression = self.condition(place, &format!("params.rules[{index}].rule"), &rule.rule);
             rules.push(validate::Rule { expression, message: self.string(&rule.message) });
         }
         Policy::Validate(Validate { rules, status: params.status.unwrap_or(400) })

@@ -57,7 +57,7 @@ impl fmt::Debug for File {
 }
 
 /// The one document of a file that declares nothing, such as the input of an expression.
-pub(crate) fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
+pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
     let parsed = parse::parse(&file.bytes);
     let (mut report, mut faults) = (Report::new(&file.name, None), parsed.broken);
     let mut documents = parsed.documents.into_iter();
@@ -143,11 +143,6 @@ pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
         reading.file(file);
     }
     reading.finish()
-}
-
-/// The documents of a YAML file as plain values: for files that hold no resources, such as tests and inputs.
-pub fn documents(file: &File) -> Result<Vec<serde_json::Value>, Diagnostics> {
-    reading::documents(file)
 }
 
 #[cfg(test)]

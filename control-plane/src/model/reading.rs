@@ -72,20 +72,6 @@ impl Reading {
     }
 }
 
-/// The documents of a file as plain values, or what is wrong with it as YAML.
-pub(super) fn documents(file: &File) -> Result<Vec<serde_json::Value>, Diagnostics> {
-    let parsed = parse(&file.bytes);
-    let mut report = Report::new(&file.name, None);
-    faults(parsed.broken, &mut report);
-    let mut values = Vec::new();
-    for document in parsed.documents {
-        faults(document.faults, &mut report);
-        values.push(document.root.to_json());
-    }
-    Diagnostics::reject(report.into_found())?;
-    Ok(values)
-}
-
 /// The document as a resource, if nothing is wrong with it.
 fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> Option<Resource<T>> {
     #[derive(Deserialize)]

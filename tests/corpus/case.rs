@@ -1,0 +1,281 @@
+//! What a case file says, and how it becomes resources.
+
+use std::{collections::BTreeMap, fs, sync::Arc};
+
+use postern::{model, pipeline, snapshot::FilterCode};
+use postern_engine::Plan;
+use postern_tests::site::repository;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::outcome::Outcome;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runner {
+    Engine,
+    Wasm,
+    Envoy,
+}
+
+/// One file: resources that its cases share, and the cases. Each case has a route of its own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaseFile {
+    #[serde(skip)]
+    pub name: String,
+    #[serde(rename = "about")]
+    _about: String,
+    #[serde(default)]
+    resources: Vec<Value>,
+    pub cases: Vec<Case>,
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
+}
+
+/// A chain, what is sent to its route, and what must come of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The route's name, unique in the corpus.
+    #[serde(skip)]
+    pub route: String,
+    pub note: String,
+    /// A `RoutePolicy`'s spec without its `targetRef`; without it, the route has no policy.
+    chain: Option<Value>,
+    /// One exchange …
+    #[serde(default)]
+    request: RequestSpec,
+    #[serde(default)]
+    upstream: UpstreamSpec,
+    want: Option<Want>,
+    /// … or several, one after the other.
+    #[serde(default)]
+    sequence: Vec<Exchange>,
+    /// The runners on which the case cannot run, and why.
+    #[serde(default)]
+    pub except: BTreeMap<Runner, String>,
+}
+
+/// A chain that must not be admitted, and words of the reason.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    pub note: String,
+    chain: Value,
+    pub says: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    #[serde(default)]
+    pub request: RequestSpec,
+    #[serde(default)]
+    pub upstream: UpstreamSpec,
+    pub want: Want,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RequestSpec {
+    pub method: String,
+    pub path: String,
+    pub headers: Vec<(String, Bytes)>,
+    pub body: Option<Bytes>,
+    /// The identity in the caller's certificate.
+    pub source: Option<String>,
+}
+
+impl Default for RequestSpec {
+    fn default() -> Self {
+        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None }
+    }
+}
+
+/// Text, or `hex:` for bytes that are none, or `repeat:` for many.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Special {
+    Hex(String),
+    Repeat(String, usize),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Bytes {
+    Text(String),
+    #[allow(private_interfaces, reason = "read by `get` only")]
+    Special(Special),
+}
+
+impl Bytes {
+    pub fn get(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.clone().into_bytes(),
+            Self::Special(Special::Hex(digits)) => hex::decode(digits).unwrap(),
+            Self::Special(Special::Repeat(text, times)) => text.repeat(*times).into_bytes(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamSpec {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+}
+
+impl Default for UpstreamSpec {
+    fn default() -> Self {
+        Self { status: 200, headers: BTreeMap::new() }
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Want {
+    /// `allow`, `deny`, `respond`, or nothing for a route without a chain.
+    verdict: Option<String>,
+    status: Option<u16>,
+    step: Option<String>,
+    reason: Option<String>,
+    consumer: Option<String>,
+    /// Further pairs of the account, such as `shadow=apiKeyAuth:key_missing`.
+    notes: Vec<String>,
+    /// Headers of the answer; null for one that must not be there.
+    pub headers: BTreeMap<String, Option<String>>,
+    /// Headers of the request as the upstream got it.
+    pub upstream: BTreeMap<String, Option<String>>,
+    body: Option<String>,
+}
+
+impl CaseFile {
+    /// Every file, in the order of names.
+    pub fn read_all() -> Vec<Self> {
+        let mut paths: Vec<_> = fs::read_dir(repository().join("tests/cases"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+            .collect();
+        paths.sort();
+        paths.iter().map(|path| Self::read(path)).collect()
+    }
+
+    fn read(path: &std::path::Path) -> Self {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let file = model::File { name: path.display().to_string(), bytes: fs::read(path).unwrap() };
+        let value = model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
+        let mut file: Self =
+            serde_json::from_value(value).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for (index, case) in file.cases.iter_mut().enumerate() {
+            case.route = format!("{name}-{index}");
+        }
+        file.name = name;
+        file
+    }
+
+    /// What the cases share; files may share it too.
+    pub fn shared(&self) -> &[Value] {
+        &self.resources
+    }
+
+    /// A policy for each case that has a chain.
+    pub fn policies(&self) -> Vec<Value> {
+        self.cases.iter().filter_map(|case| Some(policy(&case.route, case.chain.as_ref()?))).collect()
+    }
+
+    pub fn plan_bytes(&self) -> Vec<u8> {
+        let resources: Vec<_> = self.shared().iter().cloned().chain(self.policies()).collect();
+        let snapshot = compile(&resources).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        snapshot.plan().bytes().to_vec()
+    }
+
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::new(Plan::load(&self.plan_bytes()).unwrap())
+    }
+
+    /// What is said of a chain that must not be admitted.
+    pub fn compile_refusal(&self, refusal: &Refusal) -> String {
+        let resources: Vec<_> = self.resources.iter().cloned().chain([policy("refused", &refusal.chain)]).collect();
+        compile(&resources).map_or_else(|error| error.to_string(), |_| "it was admitted".to_owned())
+    }
+}
+
+fn policy(route: &str, chain: &Value) -> Value {
+    let mut spec = chain.clone();
+    spec["targetRef"] = json!({ "kind": "HTTPRoute", "name": route });
+    json!({ "apiVersion": "postern/v1", "kind": "RoutePolicy", "metadata": { "name": route }, "spec": spec })
+}
+
+fn compile(resources: &[Value]) -> Result<postern::snapshot::Snapshot, pipeline::CompileError> {
+    let file = model::File { name: "case".into(), bytes: documents(resources).into_bytes() };
+    pipeline::compile(&[file], &FilterCode::new(Vec::new(), None))
+}
+
+/// Resources as one file: JSON is YAML too.
+pub fn documents(resources: &[Value]) -> String {
+    let texts: Vec<_> = resources.iter().map(|resource| serde_json::to_string_pretty(resource).unwrap()).collect();
+    texts.join("\n---\n")
+}
+
+impl Case {
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        let single = self.want.clone().map(|want| Exchange {
+            request: self.request.clone(),
+            upstream: self.upstream.clone(),
+            want,
+        });
+        assert!(single.is_some() != !self.sequence.is_empty(), "`{}` needs `want` or `sequence`", self.note);
+        single.into_iter().chain(self.sequence.clone()).collect()
+    }
+
+    /// Everything about the outcomes that is not as wanted.
+    pub fn complaints(&self, outcomes: &[Outcome]) -> Vec<String> {
+        let exchanges = self.exchanges();
+        assert_eq!(exchanges.len(), outcomes.len());
+        exchanges.iter().zip(outcomes).flat_map(|(exchange, outcome)| exchange.want.complaints(outcome)).collect()
+    }
+}
+
+impl Want {
+    /// The account's pairs, as they stand before route and revision.
+    fn account(&self) -> String {
+        let pair = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}={value}"));
+        let pairs = [
+            pair("verdict", &self.verdict),
+            pair("step", &self.step),
+            pair("reason", &self.reason),
+            pair("consumer", &self.consumer),
+        ];
+        pairs.into_iter().flatten().chain(self.notes.clone()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn complaints(&self, outcome: &Outcome) -> Vec<String> {
+        let mut complaints = Vec::new();
+        let mut compare = |what: &str, got: String, want: String| {
+            if got != want {
+                complaints.push(format!("{what} is `{got}` instead of `{want}`"));
+            }
+        };
+        compare("the account", outcome.account.clone(), self.account());
+        if let Some(status) = self.status {
+            compare("the status", outcome.status.to_string(), status.to_string());
+        }
+        if let Some(body) = &self.body {
+            compare("the body", outcome.body.clone(), body.clone());
+        }
+        for (name, value) in &self.headers {
+            compare(name, joined(outcome.headers.get(name)), value.clone().unwrap_or("(absent)".into()));
+        }
+        for (name, value) in &self.upstream {
+            let got = joined(outcome.upstream.as_ref().and_then(|headers| headers.get(name)));
+            compare(&format!("upstream {name}"), got, value.clone().unwrap_or("(absent)".into()));
+        }
+        complaints
+    }
+}
+
+fn joined(values: Option<&Vec<String>>) -> String {
+    values.filter(|values| !values.is_empty()).map_or("(absent)".into(), |values| values.join(","))
+}

@@ -1,0 +1,110 @@
+//! A real Envoy, with the real control plane and an upstream that echoes: every file's resources at once, a host for
+//! each case.
+
+use std::path::PathBuf;
+
+use postern_tests::{Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    case::{Case, CaseFile, Exchange, documents},
+    outcome::{Outcome, Pairs},
+};
+
+pub struct Site {
+    upstream: Upstream,
+    port: u16,
+    directory: TempDir,
+    running: Option<(ControlPlane, Envoy)>,
+}
+
+impl Site {
+    pub fn start() -> Self {
+        let upstream = Upstream::start(0).unwrap();
+        Self { upstream, port: free_port().unwrap(), directory: tempfile::tempdir().unwrap(), running: None }
+    }
+
+    /// Serves the resources of all files, and waits until Envoy has them.
+    pub fn publish(&mut self, files: &[CaseFile]) {
+        let path: PathBuf = self.directory.path().join("gateway.yaml");
+        std::fs::write(path, documents(&self.gateway(files))).unwrap();
+        let mut shared: Vec<Value> = files.iter().flat_map(|file| file.shared().to_vec()).collect();
+        shared.sort_by_key(Value::to_string);
+        shared.dedup();
+        std::fs::write(self.directory.path().join("shared.yaml"), documents(&shared)).unwrap();
+        for file in files.iter().filter(|file| !file.policies().is_empty()) {
+            let path = self.directory.path().join(format!("case-{}.yaml", file.name));
+            std::fs::write(path, documents(&file.policies())).unwrap();
+        }
+        let control_plane = ControlPlane::start(self.directory.path()).unwrap();
+        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        self.running = Some((control_plane, envoy));
+        let ready = || Ok(Client::new(self.address()).send(&Request::get("/").host("ready.test"))?.status == 200);
+        wait::until_true("the gateway to serve", ready).unwrap();
+    }
+
+    fn gateway(&self, files: &[CaseFile]) -> Vec<Value> {
+        let route = |name: &str| json!({ "name": name, "hosts": [format!("{name}.test")], "service": "echo" });
+        let routes = files.iter().flat_map(|file| &file.cases).map(|case| route(&case.route));
+        let routes: Vec<_> = routes.chain([route("ready")]).collect();
+        let listener = json!({ "name": "http", "port": self.port });
+        let endpoint = json!({ "address": "127.0.0.1", "port": self.upstream.address().port() });
+        let resource = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": "postern/v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+        vec![
+            resource("Gateway", "corpus", json!({ "listeners": [listener], "routes": routes })),
+            resource("Service", "echo", json!({ "endpoints": [endpoint] })),
+        ]
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    fn envoy(&self) -> &Envoy {
+        &self.running.as_ref().unwrap().1
+    }
+
+    pub fn run(&mut self, case: &Case) -> Vec<Outcome> {
+        case.exchanges().iter().map(|exchange| self.exchange(case, exchange)).collect()
+    }
+
+    fn exchange(&self, case: &Case, exchange: &Exchange) -> Outcome {
+        let spec = &exchange.request;
+        let mut request = Request::new(&spec.method, &spec.path).host(&format!("{}.test", case.route));
+        for (name, value) in &spec.headers {
+            request = request.header(name, value.get());
+        }
+        let told = json!({ "status": exchange.upstream.status, "headers": exchange.upstream.headers });
+        request = request.header("x-upstream", told.to_string());
+        if let Some(body) = &spec.body {
+            request = request.body(body.get());
+        }
+        let seen = self.envoy().access_log_len();
+        let answer = Client::new(self.address()).send(&request).unwrap();
+        let (line, _) = wait::until("the access log", || Ok(self.envoy().access_log_line(seen))).unwrap();
+        let account = line["decision"].as_str().unwrap_or_default();
+        let headers: Pairs =
+            answer.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
+        let upstream = upstream_headers(&answer.body);
+        Outcome::new(exchange, account, answer.status, &headers, upstream.as_ref(), answer.body.as_bytes())
+    }
+
+    pub fn assert_no_vm_failure(&self) {
+        let failed: Vec<_> = self
+            .envoy()
+            .log()
+            .into_iter()
+            .filter(|line| line.contains("Function: proxy_on") || line.contains("request refused"))
+            .collect();
+        assert_eq!(failed, Vec::<String>::new());
+    }
+}
+
+/// What the upstream got, if the answer is its echo.
+fn upstream_headers(body: &str) -> Option<Pairs> {
+    let echo: Value = serde_json::from_str(body).ok()?;
+    let pairs = echo.get("headers")?.as_array()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some(pairs.iter().map(|pair| (text(&pair[0]), text(&pair[1]).into_bytes())).collect())
+}

@@ -1,0 +1,68 @@
+//! What came of an exchange, in the same shape whatever it ran on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::case::Exchange;
+
+/// Headers of answers that are compared even if a case does not name them.
+const TELLING: [&str; 7] = [
+    "content-type",
+    "www-authenticate",
+    "retry-after",
+    "ratelimit-limit",
+    "ratelimit-remaining",
+    "ratelimit-reset",
+    "x-policy-error",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The decision's account without route and revision; empty for a route without a chain.
+    pub account: String,
+    pub status: u16,
+    /// The answer's headers that the case or [`TELLING`] names.
+    pub headers: BTreeMap<String, Vec<String>>,
+    /// The headers that the case names, as the upstream got them; `None` if it got nothing.
+    pub upstream: Option<BTreeMap<String, Vec<String>>>,
+    /// The answer's body, if the answer is the filter's own.
+    pub body: String,
+}
+
+pub type Pairs = Vec<(String, Vec<u8>)>;
+
+impl Outcome {
+    pub fn new(
+        exchange: &Exchange,
+        account: &str,
+        status: u16,
+        headers: &Pairs,
+        upstream: Option<&Pairs>,
+        body: &[u8],
+    ) -> Self {
+        // What the upstream itself answers is not ours to compare, except where the case says.
+        let telling = TELLING.iter().filter(|_| upstream.is_none()).map(|name| (*name).to_owned());
+        let answer_names = exchange.want.headers.keys().cloned().chain(telling).collect();
+        let upstream_names = exchange.want.upstream.keys().cloned().collect();
+        let text = String::from_utf8_lossy(body).into_owned();
+        Self {
+            account: without_place(account),
+            status,
+            headers: select(headers, &answer_names),
+            upstream: upstream.map(|headers| select(headers, &upstream_names)),
+            body: if upstream.is_none() { text } else { String::new() },
+        }
+    }
+}
+
+fn without_place(account: &str) -> String {
+    let pairs = account.split(' ').filter(|pair| !pair.starts_with("route=") && !pair.starts_with("revision="));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+fn select(headers: &Pairs, names: &BTreeSet<String>) -> BTreeMap<String, Vec<String>> {
+    let mut selected = BTreeMap::<_, Vec<_>>::new();
+    for (name, value) in headers.iter().filter(|(name, _)| names.contains(name)) {
+        selected.entry(name.clone()).or_default().push(String::from_utf8_lossy(value).into_owned());
+    }
+    selected
+}
