@@ -68,7 +68,7 @@ impl Vm {
         self.call(stream.0, "proxy_on_done", self.exports.done.clone(), stream.0)?;
         self.call(stream.0, "proxy_on_delete", self.exports.delete.clone(), stream.0)?;
         // A stream that is over cannot go on, be answered or reset.
-        self.host_mut().after.retain(|action| matches!(action, After::Delete(_)));
+        self.host_mut().after.retain(|action| !action.concerns(stream));
         self.settle()?;
         self.host_mut().streams.remove(&stream).ok_or(unknown(stream))
     }
@@ -129,11 +129,10 @@ impl Vm {
     fn on_rest(&mut self, id: StreamId, direction: Direction, rest: Waiting) -> Result<Flow, CallError> {
         let holds = self.host().setup.headers_pause == HeadersPause::HoldsBody;
         let stream = self.find(id)?;
-        let message = stream.message_mut(direction);
-        if holds && message.stage == Stage::PausedInHeaders {
-            message.waiting.push_back(rest);
-        } else if stream.ending.is_none() {
-            self.show_rest(id, direction, rest)?;
+        match stream.message(direction).stage {
+            _ if stream.ending.is_some() => {}
+            Stage::PausedInHeaders if holds => stream.message_mut(direction).waiting.push_back(rest),
+            _ => self.show_rest(id, direction, rest)?,
         }
         Ok(self.find(id)?.flow(direction))
     }
@@ -210,6 +209,7 @@ impl Vm {
     }
 
     fn find(&mut self, id: StreamId) -> Result<&mut Stream, CallError> {
+        self.check_alive()?;
         self.host_mut().streams.get_mut(&id).ok_or(unknown(id))
     }
 }

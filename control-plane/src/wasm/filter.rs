@@ -14,7 +14,7 @@ const ABI: &str = "proxy_abi_version_0_2_1";
 /// microseconds.
 ///
 /// Its code is instrumented to count fuel: about one unit an instruction, one a byte in bulk operations, eight a byte
-/// that crosses the module's border, and a hundred a host call.
+/// that crosses the module's border, and a thousand a host call.
 #[derive(Clone)]
 pub struct Filter {
     module: Module,

@@ -50,6 +50,7 @@ impl Vm {
     /// Makes a root context with this configuration, as an Envoy does for an update: streams that are open stay on the
     /// root that they were opened on. What the filter refuses leaves no root behind.
     pub fn configure(&mut self, configuration: &[u8]) -> Result<RootId, Refused> {
+        self.check_alive()?;
         let mark = self.host().log.len();
         let id = RootId(self.host_mut().next_context());
         let root = Root { configuration: Some(configuration.to_vec()), ..Root::default() };
@@ -148,7 +149,12 @@ impl Vm {
         self.store.data_mut()
     }
 
+    pub(super) fn check_alive(&self) -> Result<(), CallError> {
+        self.ended.as_ref().map_or(Ok(()), |crash| Err(CallError::Ended(crash.clone())))
+    }
+
     pub(super) fn check_root(&self, root: RootId) -> Result<(), CallError> {
+        self.check_alive()?;
         let known = self.host().roots.contains_key(&root);
         if known { Ok(()) } else { Err(CallError::Unknown { what: "root context", number: root.0 }) }
     }
@@ -161,9 +167,7 @@ impl Vm {
         callback: Option<TypedFunc<P, R>>,
         parameters: P,
     ) -> Result<Option<R>, CallError> {
-        if let Some(crash) = &self.ended {
-            return Err(CallError::Ended(crash.clone()));
-        }
+        self.check_alive()?;
         self.host_mut().current = context;
         self.host_mut().effective = None;
         Ok(self.run(name, callback, parameters)?)
