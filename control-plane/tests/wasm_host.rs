@@ -484,6 +484,32 @@ fn answers_after_a_callout_that_failed() {
 }
 
 #[test]
+fn takes_the_first_of_two_answers_and_answers_a_response_directly() {
+    let filter = module(
+        &[("proxy_send_local_response", "i32 i32 i32 i32 i32 i32 i32 i32")],
+        r#"(func $answer (param $status i32) (drop (call $send_local_response (local.get $status) (i32.const 0)
+             (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const -1))))
+           (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+             (if (i32.eq (local.get 1) (i32.const 4)) (then (call $answer (i32.const 403)) (call $answer (i32.const 404))))
+             i32.const 0)
+           (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+             (call $answer (i32.const 502)) i32.const 0)"#,
+    );
+    let (mut vm, root) = started(&filter);
+    let denied = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(denied, request(&[("x-no", "1")]), true).unwrap(), Flow::Answered);
+    let denied = vm.close(denied).unwrap();
+    assert_eq!(denied.local_response().unwrap().status, 403);
+    assert_eq!(*denied.response().headers(), HeaderMap::from([(":status", "403")]));
+
+    let stream = vm.open(root, Properties::new()).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Continue);
+    let flow = vm.response_headers(stream, HeaderMap::from([(":status", "200"), ("x-secret", "1")]), false);
+    assert_eq!(flow.unwrap(), Flow::Answered);
+    assert_eq!(*vm.stream(stream).unwrap().response().headers(), HeaderMap::from([(":status", "502")]));
+}
+
+#[test]
 fn refuses_a_callout_to_an_unknown_cluster() {
     let clusters = Clusters::Only(BTreeSet::from(["other".to_owned()]));
     let mut vm = asking().start(Setup { clusters, ..Setup::default() }).unwrap();

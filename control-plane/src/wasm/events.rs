@@ -4,7 +4,7 @@ use super::{
     CallError, Flow, HeaderMap, HeadersPause, LocalResponse, Properties, RootId, Stream, StreamId, Vm,
     abi::Direction,
     host::After,
-    stream::{Access, Ending, Message, Part, Stage, Waiting},
+    stream::{Access, Ending, Part, Stage, Waiting},
     vm::count,
 };
 
@@ -189,7 +189,8 @@ impl Vm {
         self.call(id.0, name, callback, (id.0, number))
     }
 
-    /// Carries out a callback's action. Who asked for a local response pauses, whatever it returned.
+    /// Carries out a callback's action. Who asked for a local response pauses, whatever it returned; only a stream's
+    /// first one counts.
     fn after_part(
         &mut self,
         id: StreamId,
@@ -197,9 +198,10 @@ impl Vm {
         action: Option<u32>,
         paused: Stage,
     ) -> Result<(), CallError> {
-        let answered =
-            self.host().after.iter().any(|action| matches!(action, After::Answer(stream, _) if *stream == id));
-        let message: &mut Message = self.find(id)?.message_mut(direction);
+        let asked = self.host().after.iter().any(|action| matches!(action, After::Answer(stream, _) if *stream == id));
+        let stream = self.find(id)?;
+        let answered = asked && stream.ending.is_none();
+        let message = stream.message_mut(direction);
         match action {
             None | Some(0) if !answered => message.go_on(),
             _ if message.stage == Stage::PausedInHeaders => {}

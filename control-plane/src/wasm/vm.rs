@@ -20,6 +20,7 @@ pub struct Vm {
     store: Store<Host>,
     pub(super) exports: Exports,
     ended: Option<Crash>,
+    settling: bool,
 }
 
 impl Vm {
@@ -42,7 +43,7 @@ impl Vm {
             initialize = exports::callback(&instance, &mut store, "_start")?;
         }
         let exports = Exports::find(&instance, &mut store)?;
-        let mut vm = Self { store, exports, ended: None };
+        let mut vm = Self { store, exports, ended: None, settling: false };
         vm.run("start", initialize, ())?;
         Ok(vm)
     }
@@ -173,8 +174,19 @@ impl Vm {
         Ok(self.run(name, callback, parameters)?)
     }
 
-    /// Carries out what the callbacks so far left for later.
+    /// Carries out what the callbacks so far left for later. Callbacks that this brings about add to the same list, so
+    /// that however many streams resume each other, nothing grows deep.
     pub(super) fn settle(&mut self) -> Result<(), CallError> {
+        if self.settling {
+            return Ok(());
+        }
+        self.settling = true;
+        let outcome = self.carry_out();
+        self.settling = false;
+        outcome
+    }
+
+    fn carry_out(&mut self) -> Result<(), CallError> {
         while let Some(action) = self.host_mut().after.pop_front() {
             match action {
                 After::GoOn(stream, direction) => self.go_on(stream, direction)?,
