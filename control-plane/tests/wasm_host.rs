@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeSet,
     env, fs,
-    sync::LazyLock,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -37,13 +37,17 @@ spec:
     - { policy: headers, params: { set: { x-content-type-options: nosniff } } }
 ";
 
-static FILTER: LazyLock<Filter> = LazyLock::new(|| {
+/// The real filter, compiled once.
+fn filter() -> &'static Filter {
+    static FILTER: OnceLock<Filter> = OnceLock::new();
     let path = env::var_os("POSTERN_FILTER").expect("POSTERN_FILTER is not set: `cargo xtask test` sets it");
-    let begin = Instant::now();
-    let filter = Filter::compile(&fs::read(path).unwrap()).unwrap();
-    println!("compiled the filter in {:?}", begin.elapsed());
-    filter
-});
+    FILTER.get_or_init(|| {
+        let begin = Instant::now();
+        let filter = Filter::compile(&fs::read(path).unwrap()).unwrap();
+        println!("compiled the filter in {:?}", begin.elapsed());
+        filter
+    })
+}
 
 fn plan(text: &str) -> Vec<u8> {
     let files = [File { name: "p.yaml".into(), bytes: text.into() }];
@@ -57,7 +61,7 @@ fn route(name: &str) -> Properties {
 
 /// The filter with the policy above, and a stream on its route.
 fn guarded() -> (Vm, StreamId) {
-    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let mut vm = filter().start(Setup::default()).unwrap();
     let root = vm.configure(&plan(POLICY)).unwrap();
     let stream = vm.open(root, route("users")).unwrap();
     (vm, stream)
@@ -71,7 +75,7 @@ fn request(more: &[(&str, &str)]) -> HeaderMap {
 
 #[test]
 fn refuses_a_corrupt_plan_with_the_filters_own_line() {
-    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let mut vm = filter().start(Setup::default()).unwrap();
     for (bytes, line) in [
         (b"".as_slice(), "plan refused: plan format 0 is not supported"),
         (b"\xff\xff\xff", "plan refused: the plan cannot be decoded"),
@@ -120,7 +124,7 @@ fn allows_the_right_key_and_edits_both_directions() {
 
 #[test]
 fn lets_other_routes_pass_and_keeps_a_stream_on_its_plan() {
-    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let mut vm = filter().start(Setup::default()).unwrap();
     let old = vm.configure(&plan(POLICY)).unwrap();
     let begun = vm.open(old, route("users")).unwrap();
     let new = vm.configure(&plan(&POLICY.replace("name: users }", "name: orders }"))).unwrap();
@@ -155,9 +159,9 @@ fn loads_10_000_routes() {
         .map(|number| format!("{}\n---", policy(number)).replace("x-api-key", &format!("x-key-{}", number % 100)))
         .collect();
     let bytes = plan(&format!("{POLICY}\n---{}", text.trim_end_matches("---")));
-    LazyLock::force(&FILTER);
+    let filter = filter();
     let begin = Instant::now();
-    let mut vm = FILTER.start(Setup::default()).unwrap();
+    let mut vm = filter.start(Setup::default()).unwrap();
     println!("started a VM in {:?}", begin.elapsed());
     let begin = Instant::now();
     vm.configure(&bytes).unwrap();
@@ -173,11 +177,11 @@ fn policy(number: usize) -> String {
 #[test]
 fn stops_a_real_filter_at_its_limits() {
     let limits = Limits { fuel: 10_000, ..Limits::default() };
-    let mut vm = FILTER.start(Setup { limits, ..Setup::default() }).unwrap();
+    let mut vm = filter().start(Setup { limits, ..Setup::default() }).unwrap();
     let refused = vm.configure(&plan(POLICY)).unwrap_err();
     assert!(refused.to_string().ends_with("it used up its 10000 units of fuel"), "{refused}");
     let limits = Limits { memory: 1 << 16, ..Limits::default() };
-    let error = FILTER.start(Setup { limits, ..Setup::default() }).unwrap_err();
+    let error = filter().start(Setup { limits, ..Setup::default() }).unwrap_err();
     assert!(error.to_string().contains("more than its 65536 bytes of memory"), "{error}");
 }
 
@@ -715,6 +719,6 @@ fn ticks_when_told_and_shows_the_time_that_was_set() {
 
 #[test]
 fn writes_its_compiled_form() {
-    assert!(!FILTER.serialize().unwrap().is_empty());
+    assert!(!filter().serialize().unwrap().is_empty());
     assert!(matches!(Filter::compile(&[]), Err(HostError::Compile(_))));
 }
