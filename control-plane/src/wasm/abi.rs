@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a host call answers (`proxy_status_t`; [`Status::Ok`] is the absence of these).
+/// Why a host call was not carried out (`proxy_status_t`; [`OK`] stands apart).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     NotFound = 1,

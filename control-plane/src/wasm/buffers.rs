@@ -38,7 +38,8 @@ fn get_bytes(mut guest: Guest<'_>, buffer: u32, range: Span, place: Place) -> Re
     let buffer = Buffer::from_number(buffer)?;
     let whole = guest.host().buffer(buffer).ok_or(Status::NotFound)?;
     range.0.checked_add(range.1).ok_or(Status::BadArgument)?;
-    let bytes: Vec<u8> = whole.iter().skip(length(range.0)).take(length(range.1)).copied().collect();
+    let rest = whole.get(length(range.0)..).unwrap_or_default();
+    let bytes = rest.get(..length(range.1)).unwrap_or(rest).to_vec();
     guest.give(&bytes, place)
 }
 

@@ -4,7 +4,7 @@ use super::{
     CallError, Flow, HeaderMap, HeadersPause, LocalResponse, Properties, RootId, Stream, StreamId, Vm,
     abi::Direction,
     host::After,
-    stream::{Access, Ending, Message, Part, Stage, Waiting},
+    stream::{Access, Ending, Part, Stage, Waiting},
     vm::count,
 };
 
@@ -68,7 +68,7 @@ impl Vm {
         self.call(stream.0, "proxy_on_done", self.exports.done.clone(), stream.0)?;
         self.call(stream.0, "proxy_on_delete", self.exports.delete.clone(), stream.0)?;
         // A stream that is over cannot go on, be answered or reset.
-        self.host_mut().after.retain(|action| matches!(action, After::Delete(_)));
+        self.host_mut().after.retain(|action| !action.concerns(stream));
         self.settle()?;
         self.host_mut().streams.remove(&stream).ok_or(unknown(stream))
     }
@@ -129,11 +129,10 @@ impl Vm {
     fn on_rest(&mut self, id: StreamId, direction: Direction, rest: Waiting) -> Result<Flow, CallError> {
         let holds = self.host().setup.headers_pause == HeadersPause::HoldsBody;
         let stream = self.find(id)?;
-        let message = stream.message_mut(direction);
-        if holds && message.stage == Stage::PausedInHeaders {
-            message.waiting.push_back(rest);
-        } else if stream.ending.is_none() {
-            self.show_rest(id, direction, rest)?;
+        match stream.message(direction).stage {
+            _ if stream.ending.is_some() => {}
+            Stage::PausedInHeaders if holds => stream.message_mut(direction).waiting.push_back(rest),
+            _ => self.show_rest(id, direction, rest)?,
         }
         Ok(self.find(id)?.flow(direction))
     }
@@ -190,7 +189,8 @@ impl Vm {
         self.call(id.0, name, callback, (id.0, number))
     }
 
-    /// Carries out a callback's action. Who asked for a local response pauses, whatever it returned.
+    /// Carries out a callback's action. Who asked for a local response pauses, whatever it returned; only a stream's
+    /// first one counts.
     fn after_part(
         &mut self,
         id: StreamId,
@@ -198,9 +198,10 @@ impl Vm {
         action: Option<u32>,
         paused: Stage,
     ) -> Result<(), CallError> {
-        let answered =
-            self.host().after.iter().any(|action| matches!(action, After::Answer(stream, _) if *stream == id));
-        let message: &mut Message = self.find(id)?.message_mut(direction);
+        let asked = self.host().after.iter().any(|action| matches!(action, After::Answer(stream, _) if *stream == id));
+        let stream = self.find(id)?;
+        let answered = asked && stream.ending.is_none();
+        let message = stream.message_mut(direction);
         match action {
             None | Some(0) if !answered => message.go_on(),
             _ if message.stage == Stage::PausedInHeaders => {}
@@ -210,6 +211,7 @@ impl Vm {
     }
 
     fn find(&mut self, id: StreamId) -> Result<&mut Stream, CallError> {
+        self.check_alive()?;
         self.host_mut().streams.get_mut(&id).ok_or(unknown(id))
     }
 }

@@ -10,11 +10,11 @@ use super::{
 /// The mark of the one ABI that we speak.
 const ABI: &str = "proxy_abi_version_0_2_1";
 
-/// A compiled filter, from which any number of VMs start. Compiling takes a tenth of a second and more; starting takes
-/// microseconds.
+/// A compiled filter, from which any number of VMs start. Compiling takes a good part of a second; starting takes a
+/// fraction of a millisecond.
 ///
 /// Its code is instrumented to count fuel: about one unit an instruction, one a byte in bulk operations, eight a byte
-/// that crosses the module's border, and a hundred a host call.
+/// that crosses the module's border, and a thousand a host call.
 #[derive(Clone)]
 pub struct Filter {
     module: Module,

@@ -74,6 +74,15 @@ pub(super) enum After {
     Delete(RootId),
 }
 
+impl After {
+    pub(super) fn concerns(&self, stream: StreamId) -> bool {
+        match self {
+            Self::GoOn(other, _) | Self::Answer(other, _) | Self::Reset(other) => *other == stream,
+            Self::Delete(_) => false,
+        }
+    }
+}
+
 /// What a callout brought, readable during its callback.
 #[derive(Debug, Default)]
 pub(super) struct Offered {

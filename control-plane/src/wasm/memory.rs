@@ -15,8 +15,9 @@ pub(super) const ENV: &str = "env";
 /// The linker that the host calls are entered into.
 pub(super) type Imports = Linker<Host>;
 
-/// What a host call costs, beside its bytes: it bounds how much a callback can make the host keep.
-const FUEL_PER_CALL: u64 = 100;
+/// What a host call costs, and a byte that it copies. This bounds how long the host can be kept busy, and how much it
+/// can be made to keep, by one callback; in Envoy too a call costs as much as some thousand instructions.
+const FUEL_PER_CALL: u64 = 1000;
 const FUEL_PER_BYTE: u64 = 8;
 
 /// Bytes that a module names.
@@ -77,6 +78,10 @@ impl<'caller> Guest<'caller> {
     /// Writes bytes where the module said.
     pub(super) fn write(&mut self, pointer: u32, bytes: &[u8]) -> Result<(), Fault> {
         self.charge(u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
+        self.store(pointer, bytes)
+    }
+
+    fn store(&mut self, pointer: u32, bytes: &[u8]) -> Result<(), Fault> {
         let memory = self.caller.data().guest.memory.ok_or(Status::InvalidMemoryAccess)?;
         let start = usize::try_from(pointer).map_err(|_| Status::InvalidMemoryAccess)?;
         memory.write(&mut self.caller, start, bytes).map_err(|_| Status::InvalidMemoryAccess.into())
@@ -89,8 +94,9 @@ impl<'caller> Guest<'caller> {
     /// Hands bytes over in memory that the module allocates for them. No bytes need no memory: their address is 0.
     pub(super) fn give(&mut self, bytes: &[u8], place: Place) -> Result<(), Fault> {
         let size = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
+        self.charge(size)?;
         let pointer = if size == 0 { 0 } else { self.allocate(size)? };
-        self.write(pointer, bytes)?;
+        self.store(pointer, bytes)?;
         self.write_number(place.0, pointer)?;
         self.write_number(place.1, size)
     }

@@ -112,6 +112,7 @@ impl Vm {
     }
 
     fn owner(&self, call: CallId) -> Result<RootId, CallError> {
+        self.check_alive()?;
         self.host().callouts.under_way.get(&call).map(Callout::root).ok_or(unknown(call))
     }
 

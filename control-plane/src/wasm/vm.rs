@@ -20,6 +20,7 @@ pub struct Vm {
     store: Store<Host>,
     pub(super) exports: Exports,
     ended: Option<Crash>,
+    settling: bool,
 }
 
 impl Vm {
@@ -42,7 +43,7 @@ impl Vm {
             initialize = exports::callback(&instance, &mut store, "_start")?;
         }
         let exports = Exports::find(&instance, &mut store)?;
-        let mut vm = Self { store, exports, ended: None };
+        let mut vm = Self { store, exports, ended: None, settling: false };
         vm.run("start", initialize, ())?;
         Ok(vm)
     }
@@ -50,6 +51,7 @@ impl Vm {
     /// Makes a root context with this configuration, as an Envoy does for an update: streams that are open stay on the
     /// root that they were opened on. What the filter refuses leaves no root behind.
     pub fn configure(&mut self, configuration: &[u8]) -> Result<RootId, Refused> {
+        self.check_alive()?;
         let mark = self.host().log.len();
         let id = RootId(self.host_mut().next_context());
         let root = Root { configuration: Some(configuration.to_vec()), ..Root::default() };
@@ -148,7 +150,12 @@ impl Vm {
         self.store.data_mut()
     }
 
+    pub(super) fn check_alive(&self) -> Result<(), CallError> {
+        self.ended.as_ref().map_or(Ok(()), |crash| Err(CallError::Ended(crash.clone())))
+    }
+
     pub(super) fn check_root(&self, root: RootId) -> Result<(), CallError> {
+        self.check_alive()?;
         let known = self.host().roots.contains_key(&root);
         if known { Ok(()) } else { Err(CallError::Unknown { what: "root context", number: root.0 }) }
     }
@@ -161,16 +168,25 @@ impl Vm {
         callback: Option<TypedFunc<P, R>>,
         parameters: P,
     ) -> Result<Option<R>, CallError> {
-        if let Some(crash) = &self.ended {
-            return Err(CallError::Ended(crash.clone()));
-        }
+        self.check_alive()?;
         self.host_mut().current = context;
         self.host_mut().effective = None;
         Ok(self.run(name, callback, parameters)?)
     }
 
-    /// Carries out what the callbacks so far left for later.
+    /// Carries out what the callbacks so far left for later. Callbacks that this brings about add to the same list, so
+    /// that however many streams resume each other, nothing grows deep.
     pub(super) fn settle(&mut self) -> Result<(), CallError> {
+        if self.settling {
+            return Ok(());
+        }
+        self.settling = true;
+        let outcome = self.carry_out();
+        self.settling = false;
+        outcome
+    }
+
+    fn carry_out(&mut self) -> Result<(), CallError> {
         while let Some(action) = self.host_mut().after.pop_front() {
             match action {
                 After::GoOn(stream, direction) => self.go_on(stream, direction)?,
