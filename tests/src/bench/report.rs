@@ -174,8 +174,8 @@ mod tests {
     use super::{super::cases, *};
 
     fn report(rounds: &[(&str, &[f64])]) -> Report {
-        let case = |name| cases::all().into_iter().find(|case| case.name == name).unwrap();
-        let measured = |(name, rounds): &(&str, &[f64])| (case(*name), Measurement::Rounds(rounds.to_vec()));
+        let case = |name: &str| cases::all().into_iter().find(|case| case.name == name).unwrap();
+        let measured = |(name, rounds): &(&str, &[f64])| (case(name), Measurement::Rounds(rounds.to_vec()));
         Report::new(rounds.iter().map(measured).collect())
     }
 
