@@ -24,7 +24,7 @@ use proptest::{
 };
 
 /// How many expressions are compared: some seconds.
-const CASES: u32 = 60_000;
+const CASES: u32 = 3_000;
 
 /// What an evaluation gave: a value in a form that both have, or the words of an error.
 type Outcome = Result<Value, String>;
@@ -191,7 +191,10 @@ const DIFFERENCES: &[Difference] = &[
         cel: "'1000000000000000000000000000000'",
         ours: "'1e+30'",
         clause: "none: string(double) is left open; ours is bounded, and the digits of JSON",
-        covers: |text, _, _| text.contains("string("),
+        covers: |text, _, _| {
+            let extremes = ["1e308", "1e-7", "9223372036854775808", "1844674407370955161"];
+            text.contains("string(") && extremes.iter().any(|number| text.contains(number))
+        },
     },
     Difference {
         expression: "{'b': 1, 'a': 2}.map(k, k)",

@@ -323,7 +323,7 @@ fn bounds_what_an_evaluation_costs() {
     let list = "[1,1,1,1,1,1,1,1,1,1]";
     let deep = (0..8).fold("request.size > 0".to_owned(), |body, level| format!("{list}.all(x{level}, {body})"));
     check(&format!("({deep}) || request.method == 'GET'"), "255: the evaluation takes too long");
-    let doubled = (0..30).fold("request.path".to_owned(), |inner, _| format!("[{inner}].map(x, x + x)[0]"));
+    let doubled = (0..20).fold("request.path".to_owned(), |inner, _| format!("[{inner}].map(x, x + x)[0]"));
     assert!(doubled.len() < 8 << 10);
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
     let wire = compile(&doubled, Environment::Request);
