@@ -96,10 +96,13 @@ pub(super) fn comprehension(name: &str) -> Option<Macro> {
 /// The function of this name with so many arguments, the receiver not counted; the error is the message.
 pub(super) fn function(name: &str, receiver: bool, arguments: usize) -> Result<Function, String> {
     let found = FUNCTIONS.iter().find(|(function, _)| cel::name(*function) == name);
-    let Some((function, style)) = found else { return Err(unknown(name)) };
+    let on_a_value = || format!("`{name}` is called on a value: write `….{name}(…)`");
+    let Some((function, style)) = found else {
+        return Err(if comprehension(name).is_some() { on_a_value() } else { unknown(name) });
+    };
     match (style, receiver) {
         (Style::Global, true) => return Err(format!("`{name}` is not called on a value: write `{name}(…)`")),
-        (Style::Receiver, false) => return Err(format!("`{name}` is called on a value: write `….{name}(…)`")),
+        (Style::Receiver, false) => return Err(on_a_value()),
         _ => {}
     }
     if name.starts_with("get") && arguments == 1 {

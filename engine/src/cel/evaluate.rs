@@ -114,8 +114,10 @@ impl<'a> Evaluation<'a> {
     fn logic(&mut self, operator: Function, [one, other]: &[Node; 2]) -> Outcome {
         let deciding = operator == Function::Or;
         let first = self.truth(operator, one);
-        if first.as_ref() == Ok(&deciding) {
-            return Ok(Value::Bool(deciding));
+        match first {
+            Ok(value) if value == deciding => return Ok(Value::Bool(deciding)),
+            Err(error) if error.is_final() => return Err(error),
+            _ => {}
         }
         let second = self.truth(operator, other)?;
         if second == deciding { Ok(Value::Bool(deciding)) } else { first.map(Value::Bool) }

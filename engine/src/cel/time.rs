@@ -50,7 +50,7 @@ impl Timestamp {
 
     /// Reads `2000-01-01T00:00:00.5Z` or `2000-01-01T00:00:00+01:00` (RFC 3339); `None` out of range too.
     pub fn parse(text: &str) -> Option<Self> {
-        let (date, time) = text.split_once('T')?;
+        let (date, time) = text.split_once(['T', 't'])?;
         let date = parse_date(date)?;
         let (clock, rest) = time.split_at_checked(8)?;
         let second_of_day = parse_clock(clock)?;
@@ -198,7 +198,7 @@ fn parse_fraction(text: &str) -> Option<(u32, &str)> {
 
 /// How many seconds a zone is ahead of UTC.
 fn parse_offset(zone: &str) -> Option<i64> {
-    if zone == "Z" {
+    if matches!(zone, "Z" | "z") {
         return Some(0);
     }
     let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
