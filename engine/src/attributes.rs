@@ -123,10 +123,8 @@ impl Context<'_> {
 
     /// One header with the edits of earlier steps, several values joined by commas.
     fn header(&self, phase: Phase, came: &Headers, name: &str) -> Result<Option<Value>, AttributeError> {
-        let name = name.to_ascii_lowercase();
-        let values =
-            if phase == self.phase { self.edits.values(came, &name) } else { came.values(&name).collect::<Vec<_>>() };
-        match values.as_slice() {
+        let edits = if phase == self.phase { &*self.edits } else { self.request_edits };
+        match edits.values(came, name).as_slice() {
             [] => Ok(None),
             [value] => text(value).map(Some),
             several => text(&several.join(&b","[..])).map(Some),
@@ -135,7 +133,8 @@ impl Context<'_> {
 
     /// All headers, for the rare expression that looks at them as a whole.
     fn header_map(&self, phase: Phase, came: &Headers) -> Result<Value, AttributeError> {
-        let edited = self.edits.headers().map(|edit| edit.name.as_bytes()).filter(|_| phase == self.phase);
+        let edits = if phase == self.phase { &*self.edits } else { self.request_edits };
+        let edited = edits.headers().map(|edit| edit.name.as_bytes());
         let mut found = Map::default();
         for name in came.iter().map(|(name, _)| name).chain(edited) {
             let name = str::from_utf8(name).map_err(|_| AttributeError::NotUtf8)?;

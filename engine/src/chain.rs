@@ -22,6 +22,9 @@ pub(crate) struct Chain {
     pub(crate) shadow: bool,
     /// The largest request body that is buffered.
     pub(crate) body_limit: usize,
+    /// What response steps read of the request. Envoy shows a request's headers to no callback of its response, so it
+    /// is kept from before.
+    pub(crate) keep: Needs,
 }
 
 /// The steps of one phase.
@@ -59,9 +62,12 @@ impl Chain {
             None => Ok(Steps::default()),
             Some(wire) => Steps::load(wire, strings, agents, phase).map_err(|error| error.within(name)),
         };
+        let response = steps(&wire.response, Phase::Response, "response")?;
+        let keep = response.steps.iter().fold(Needs::default(), |keep, step| keep.union(step.needs.of_request()));
         Ok(Self {
             request: steps(&wire.request, Phase::Request, "request")?,
-            response: steps(&wire.response, Phase::Response, "response")?,
+            response,
+            keep,
             shadow: wire.shadow,
             body_limit: usize::try_from(wire.body_limit).unwrap_or(usize::MAX),
         })

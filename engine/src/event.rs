@@ -187,6 +187,12 @@ impl Needs {
         }
     }
 
+    /// What of these a host can tell only while it has the request.
+    #[must_use]
+    pub(crate) fn of_request(self) -> Self {
+        Self { request_headers: self.request_headers, body: self.body, ..Self::default() }
+    }
+
     /// Whether there is nothing among them.
     pub fn is_empty(self) -> bool {
         self == Self::default()

@@ -69,6 +69,9 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Outlook {
     facts: Facts,
+    inputs: Inputs,
+    given: Needs,
+    request_edits: Edits,
 }
 
 /// A chain under way.
@@ -84,6 +87,8 @@ pub struct Run {
     given: Needs,
     inputs: Inputs,
     edits: Edits,
+    /// What became of the request, while its response is under way.
+    request_edits: Edits,
     facts: Facts,
     memory: Memory,
     answer: Option<Answer>,
@@ -103,6 +108,7 @@ impl Run {
         let (route, chain) = plan.route(route)?;
         let idle = plan.chain(chain).is_none_or(|chain| chain.response.is_idle());
         let mut run = Self::new(plan, Arc::clone(route), chain, Phase::Response, health, outlook.facts);
+        (run.inputs, run.given, run.request_edits) = (outlook.inputs, outlook.given, outlook.request_edits);
         run.edits = std::mem::take(&mut run.facts.response);
         (!idle || run.edits.headers().next().is_some()).then_some(run)
     }
@@ -118,6 +124,7 @@ impl Run {
             given: Needs::default(),
             inputs: Inputs::default(),
             edits: Edits::default(),
+            request_edits: Edits::default(),
             facts,
             memory: Memory::default(),
             answer: None,
@@ -138,7 +145,12 @@ impl Run {
 
     /// What the run taught, once it is done.
     pub fn into_outlook(self) -> Outlook {
-        Outlook { facts: self.facts }
+        let keep = self.plan.chain(self.chain).map(|chain| chain.keep).unwrap_or_default();
+        let mut outlook = Outlook { facts: self.facts, ..Outlook::default() };
+        if !keep.is_empty() {
+            (outlook.inputs, outlook.given, outlook.request_edits) = (self.inputs, keep, self.request_edits);
+        }
+        outlook
     }
 
     /// Answers what was asked for last.
@@ -215,7 +227,21 @@ impl Run {
                 },
             }
         }
+        self.let_pass(chain)
+    }
+
+    /// The end of a chain that nothing ended: what the response will need of the request is fetched while it can be.
+    fn let_pass(&mut self, chain: &Chain) -> Turn {
+        let missing = if self.phase == Phase::Request { chain.keep.without(self.given) } else { Needs::default() };
+        if !missing.is_empty() {
+            self.at = usize::MAX;
+            self.asked = missing;
+            return Turn::Ask(Ask::Inputs(missing));
+        }
         let edits = std::mem::take(&mut self.edits);
+        if !chain.keep.is_empty() {
+            self.request_edits = edits.clone();
+        }
         Turn::Done(self.decide(Verdict::Continue(edits), None))
     }
 
@@ -241,6 +267,7 @@ impl Run {
             health: &self.health,
             following: steps.get(self.at..).unwrap_or_default(),
             edits: &mut self.edits,
+            request_edits: &self.request_edits,
             facts: &mut self.facts,
             memory: &mut self.memory,
         };

@@ -33,7 +33,9 @@ pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
         (":method", request.method.clone()),
         (":scheme", "http".to_owned()),
     ];
-    let own = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.get()));
+    let length =
+        request.body.as_ref().map(|body| ("content-length".to_owned(), body.get().len().to_string().into_bytes()));
+    let own = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.get())).chain(length);
     pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes())).chain(own).collect()
 }
 
@@ -101,7 +103,8 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
         let answer = match ask {
             Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
-                let mut inputs = Inputs { now: now(), body, ..Inputs::default() };
+                let mut inputs = Inputs::default();
+                (inputs.now, inputs.body) = (now(), body);
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {

@@ -38,6 +38,7 @@ impl Worker {
     }
 
     fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Outcome {
+        self.vm.set_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
         let mut properties = Properties::new().with(&["xds", "route_name"], &case.route);
         if let Some(source) = &exchange.request.source {
             properties = properties.with(&["connection", "uri_san_peer_certificate"], source);
@@ -55,7 +56,8 @@ impl Worker {
         if !answered {
             assert_eq!(flow, Flow::Continue, "`{}` is stuck", case.note);
             let headers: HeaderMap = response_headers(exchange).into_iter().collect();
-            self.vm.response_headers(stream, headers, false).unwrap();
+            let flow = self.vm.response_headers(stream, headers, false).unwrap();
+            assert_eq!(flow, Flow::Continue, "the response to `{}` is stuck", case.note);
         }
         let stream = self.vm.close(stream).unwrap();
         let account = String::from_utf8(stream.property("postern").unwrap_or_default().to_vec()).unwrap();

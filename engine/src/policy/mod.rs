@@ -95,6 +95,8 @@ pub(crate) struct Context<'a> {
     /// This step and the ones after it.
     pub(crate) following: &'a [Step],
     pub(crate) edits: &'a mut Edits,
+    /// What became of the request, while its response is under way.
+    pub(crate) request_edits: &'a Edits,
     pub(crate) facts: &'a mut Facts,
     pub(crate) memory: &'a mut Memory,
 }
