@@ -162,7 +162,7 @@ const DIFFERENCES: &[Difference] = &[
         clause: "Ordering and Numbers: int and double have an order; NaN compares false with every number",
         covers: |text, _, theirs| {
             let ordered = [" < ", " <= ", " > ", " >= "].iter().any(|sign| text.contains(sign));
-            ordered && text.contains('.') && theirs.is_err()
+            ordered && (text.contains("0.0") || text.contains("NaN")) && theirs.is_err()
         },
     },
     Difference {
