@@ -34,7 +34,10 @@ fn input() -> Input {
 }
 
 fn ours(text: &str, input: &Input) -> Outcome {
-    let wire = compile(text, Environment::Request).map_err(|errors| format!("{CHECKED}{}", errors[0]))?;
+    let wire = compile(text, Environment::Request).map_err(|errors| {
+        let first = errors.first().expect("at least one error");
+        format!("{CHECKED}{first}")
+    })?;
     Expression::load(&wire).unwrap().evaluate(input).map_err(|error| error.to_string())
 }
 
