@@ -1,9 +1,9 @@
 //! Regular expressions: `matches` is a search for a partial match in time linear in the text, as RE2 has it.
 //!
-//! `regex-lite`, not `regex-automata` or `regex`. Without Unicode tables and literal optimisations it is about a fifth of
-//! their size in wasm, and its `\d`, `\w`, `\s` and `\b` are ASCII, which is what RE2 says and the larger ones do not.
-//! Where it knows less than RE2 (`\pL`, `\Q…\E`) it refuses to compile, so an expression never means something else;
-//! the same goes for `(?i)` with other letters than ASCII. What is left is that `\s` has the vertical tab, which RE2
+//! `regex-lite`, not `regex` or `regex-automata`. It adds 67 KB to the filter; `regex` adds 340 KB without Unicode tables
+//! and 657 KB with them. And its `\d`, `\w` and `\b` are ASCII, which is what RE2 says and the larger ones do not. Where
+//! it knows less than RE2 (`\pL`, `\Q…\E`) it refuses to compile, so that a pattern never means something else; we refuse
+//! `(?i)` with other letters than ASCII for the same reason. What is left is that `\s` has the vertical tab, which RE2
 //! leaves out.
 
 use regex_lite::{Regex, RegexBuilder};
