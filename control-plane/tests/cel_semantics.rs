@@ -230,6 +230,10 @@ fn matches_a_part_in_linear_time() {
     check("'é'.matches('^.$') && !'é'.matches('\\\\w')", "true");
     check("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!'.matches('^(a+)+$')", "false");
     check("'ÀB'.matches('(?i)b$')", "true");
+    let long = "x".repeat(3_000);
+    check(&format!("'{long}'.matches('^x+$')"), "true");
+    check(&format!("'{long}'.matches('(x?){{200}}y')"), "3004: the evaluation takes too long");
+    check("request.path.matches('(x?){200}y')", "false");
 }
 
 #[test]
