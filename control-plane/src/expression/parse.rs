@@ -17,7 +17,7 @@ impl<'t> Parsed<'t> {
         if text.trim().is_empty() {
             return Err(ExpressionError::new(1, "the expression is empty"));
         }
-        let parser = Env::default().with_optional_support(false).parser();
+        let parser = Env::default().with_optional_support(false).parser().enable_ident_escape_syntax(true);
         match parser.parse_with_source_info(text) {
             Ok((root, source)) => Ok(Self { root, text, source }),
             // Errors after the first one mostly come from it.

@@ -1,5 +1,7 @@
 //! Bytes to expressions: each byte decides one choice, so that what proptest shrinks stays an expression.
 
+#![allow(clippy::expect_used, reason = "test code")]
+
 /// What the expressions can read.
 pub(crate) const INPUT: &str = r#"{
     "request": {"method": "GET", "path": "/a/b?x=1", "headers": {"x-a": "1"}},
@@ -55,7 +57,8 @@ impl Source<'_> {
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.byte() % from.len()]
+        let chosen = self.byte() % from.len();
+        *from.get(chosen).expect("there is something to choose from")
     }
 
     /// A term of a kind; now and then of another one, without a type that could be known beforehand.
@@ -68,7 +71,7 @@ impl Source<'_> {
     }
 
     fn typed(&mut self, kind: Kind, depth: usize) -> String {
-        if depth == 0 || self.byte() % 4 == 0 {
+        if depth == 0 || self.byte().is_multiple_of(4) {
             return self.leaf(kind);
         }
         let form = self.pick(forms(kind));
@@ -96,6 +99,10 @@ impl Source<'_> {
                 "m" => self.term(Kind::Map, depth),
                 "t" => self.term(Kind::Timestamp, depth),
                 "r" => self.term(Kind::Duration, depth),
+                "n" => {
+                    let kind = self.pick(&[Kind::Int, Kind::Uint, Kind::Double]);
+                    self.leaf(kind)
+                }
                 _ => {
                     let kind = self.pick(KINDS);
                     format!("dyn({})", self.term(kind, depth))
@@ -200,10 +207,17 @@ fn leaves(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// How a kind is made from others; `$x` is a term of any kind, `@` a variable.
+/// How a kind is made from others; `$x` is a term of any kind, `$n` a plain number, `@` a variable.
 fn forms(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Bool => &[
+            "($n < $n)",
+            "($n <= $n)",
+            "($n > $n)",
+            "($n >= $n)",
+            "($n == $n)",
+            "($n in [$n, $n])",
+            "({$i: 1}[$n] == 1)",
             "($b && $b)",
             "($b || $b)",
             "!($b)",
@@ -286,9 +300,17 @@ fn forms(kind: Kind) -> &'static [&'static str] {
             "$x.size()",
             "(-$x)",
         ],
-        Kind::Uint => {
-            &["($u + $u)", "($u - $u)", "($u * $u)", "($u / $u)", "($u % $u)", "uint($i)", "uint($d)", "uint($s)"]
-        }
+        Kind::Uint => &[
+            "($u + $u)",
+            "($u - $u)",
+            "($u * $u)",
+            "($u / $u)",
+            "($u % $u)",
+            "uint($n)",
+            "uint($i)",
+            "uint($d)",
+            "uint($s)",
+        ],
         Kind::Double => {
             &["($d + $d)", "($d - $d)", "($d * $d)", "($d / $d)", "(-($d))", "double($i)", "double($u)", "double($s)"]
         }

@@ -8,7 +8,7 @@ const MAX_STEPS: u32 = 1 << 18;
 /// Bytes that one evaluation may make.
 const MAX_BYTES: usize = 4 << 20;
 /// How many bytes are read for one step, where reading is linear and quick.
-const BYTES_A_STEP: usize = 16;
+const BYTES_A_STEP: usize = 64;
 /// What a list element counts in bytes.
 const ELEMENT_BYTES: usize = 24;
 

@@ -117,9 +117,9 @@ fn on_text(function: Function, subject: &str, rest: &[Value], budget: &mut Budge
     }
 }
 
-/// A search takes time in proportion to the text, but more for each byte than other functions.
+/// A search takes time in proportion to the text and to the pattern.
 pub(super) fn matches(subject: &str, pattern: &Pattern, budget: &mut Budget) -> Result<Value, ErrorKind> {
-    budget.steps(subject.len())?;
+    budget.steps(pattern.cost(subject.len()))?;
     Ok(Value::Bool(pattern.is_match(subject)))
 }
 

@@ -65,7 +65,8 @@ impl Arithmetic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Comparison(pub(super) Option<Ordering>);
 
-/// How two numbers stand to each other; `None` if one is no number.
+/// How two numbers stand to each other; `None` if one is no number. Beside a double, an integer past 2⁵³ is rounded to
+/// one, as the conformance tests of the language have it (`not_lt_dyn_int_big_lossy_double`).
 pub(super) fn compare(one: &Value, other: &Value) -> Option<Comparison> {
     let order = match (one, other) {
         (Value::Int(one), Value::Int(other)) => Some(one.cmp(other)),
@@ -73,26 +74,13 @@ pub(super) fn compare(one: &Value, other: &Value) -> Option<Comparison> {
         (Value::Double(one), Value::Double(other)) => one.partial_cmp(other),
         (Value::Int(one), Value::Uint(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
         (Value::Uint(one), Value::Int(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
-        (Value::Int(one), Value::Double(other)) => compare_with_double(i128::from(*one), *other),
-        (Value::Uint(one), Value::Double(other)) => compare_with_double(i128::from(*one), *other),
-        (Value::Double(one), Value::Int(other)) => compare_with_double(i128::from(*other), *one).map(Ordering::reverse),
-        (Value::Double(one), Value::Uint(other)) => {
-            compare_with_double(i128::from(*other), *one).map(Ordering::reverse)
-        }
+        (Value::Int(one), Value::Double(other)) => (*one as f64).partial_cmp(other),
+        (Value::Uint(one), Value::Double(other)) => (*one as f64).partial_cmp(other),
+        (Value::Double(one), Value::Int(other)) => one.partial_cmp(&(*other as f64)),
+        (Value::Double(one), Value::Uint(other)) => one.partial_cmp(&(*other as f64)),
         _ => return None,
     };
     Some(Comparison(order))
-}
-
-/// Exact: no integer is rounded to a double.
-fn compare_with_double(integer: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
-    }
-    // The cast saturates, far outside of what 64 bits hold.
-    let whole = double.trunc();
-    let by_whole = integer.cmp(&(whole as i128));
-    Some(by_whole.then_with(|| 0.0_f64.partial_cmp(&(double - whole)).unwrap_or(Ordering::Equal)))
 }
 
 /// The integer key that equals a double; `None` with a fraction or out of range.
