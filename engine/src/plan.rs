@@ -1,10 +1,11 @@
 //! The loaded plan. Loading checks everything at once and refuses the whole for one bad part, so that nothing that
 //! runs later checks again.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, FORMAT};
 use prost::Message;
+use rustc_hash::FxHashMap;
 
 use crate::{
     cel,
@@ -17,7 +18,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Plan {
     revision: Arc<str>,
-    routes: HashMap<Arc<str>, usize>,
+    /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
+    /// will do, here and for [`Consumers`].
+    routes: FxHashMap<Arc<str>, usize>,
     chains: Vec<Chain>,
     consumers: Consumers,
     agents: Vec<Agent>,
@@ -119,8 +122,8 @@ fn load_routes(
     routes: &[wire::Route],
     strings: &Strings,
     chains: &[Chain],
-) -> Result<HashMap<Arc<str>, usize>, LoadError> {
-    let mut loaded = HashMap::with_capacity(routes.len());
+) -> Result<FxHashMap<Arc<str>, usize>, LoadError> {
+    let mut loaded = FxHashMap::with_capacity_and_hasher(routes.len(), Default::default());
     for route in routes {
         let name = strings.get(route.name)?;
         find(chains, "chain", route.chain).map_err(|error| error.within(format!("route `{name}`")))?;
@@ -135,7 +138,7 @@ fn load_routes(
 /// The callers that credentials belong to. Looking one up costs the same for ten as for ten thousand.
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
-    by_api_key: HashMap<[u8; 32], Arc<Consumer>>,
+    by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
 }
 
 /// A named caller.
@@ -147,7 +150,7 @@ pub(crate) struct Consumer {
 
 impl Consumers {
     fn load(consumers: &[wire::Consumer], strings: &Strings) -> Result<Self, LoadError> {
-        let mut by_api_key = HashMap::new();
+        let mut by_api_key = FxHashMap::default();
         for wire in consumers {
             let name = strings.name(wire.name)?;
             let groups = wire.groups.iter().map(|group| strings.get(*group)).collect::<Result<_, _>>()?;

@@ -131,9 +131,8 @@ pub(crate) fn set_shared_data(key: &str, value: &[u8], version: u32) -> Result<b
     if status == CAS_MISMATCH { Ok(false) } else { done("set_shared_data", status).map(|()| true) }
 }
 
-/// A property of the stream, if it has one.
-pub(crate) fn property(path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
-    let path = path.join("\0");
+/// A property of the stream, if it has one. The parts of the path are apart by a NUL.
+pub(crate) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     receive("get_property", |data, size| {
         // SAFETY: `path` lives through the call, and `receive` hands over two valid places.
         unsafe { proxy_get_property(path.as_ptr(), path.len(), data, size) }

@@ -1,8 +1,9 @@
 //! The state of one VM: its root contexts, each with the plan that it was configured with, and the streams under way.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
 
 use postern_engine::{LoadError, Plan};
+use rustc_hash::FxHashMap;
 
 use crate::{
     host::{self, HostError},
@@ -17,8 +18,8 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Plugin {
     /// `None` until configured.
-    roots: HashMap<u32, Option<Arc<Plan>>>,
-    streams: HashMap<u32, Stream>,
+    roots: FxHashMap<u32, Option<Arc<Plan>>>,
+    streams: FxHashMap<u32, Stream>,
 }
 
 /// A context begins: a root without a parent, else a stream that keeps its root's plan to its end.

@@ -86,7 +86,7 @@ impl Stream {
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
         // A route without a name, or of another, is none that a plan knows.
-        let route = host::property(&["xds", "route_name"])?.unwrap_or_default();
+        let route = host::property("xds\0route_name")?.unwrap_or_default();
         let run = str::from_utf8(&route).ok().and_then(|route| Run::request(plan, route, &Health::default()));
         match run {
             Some(run) => self.drive(run, Map::RequestHeaders, body),
@@ -186,7 +186,7 @@ fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
         inputs.body = host::request_body()?;
     }
     for property in needs.properties() {
-        if let Some(value) = host::property(&property.path())? {
+        if let Some(value) = host::property(&property.path().join("\0"))? {
             inputs.set(property, value);
         }
     }

@@ -12,6 +12,7 @@
 
 mod commands;
 mod decisions;
+mod limits;
 mod module;
 mod odd_requests;
 mod refusals;

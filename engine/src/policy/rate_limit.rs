@@ -60,7 +60,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    id: Arc<str>,
+    /// What the names of all its values start with.
+    prefix: String,
     interval: u64,
     /// How far ahead of now a bucket may be full and still give a token.
     tolerance: u64,
@@ -90,7 +91,7 @@ impl RateLimit {
             Err(_) => return Err(LoadError::Missing("report")),
         };
         Ok(Self {
-            id: strings.name(wire.id)?,
+            prefix: format!("postern.limit/{}/", strings.name(wire.id)?),
             interval,
             tolerance: interval.saturating_mul(burst.saturating_sub(1)),
             key: strings.expression(wire.key)?,
@@ -148,7 +149,7 @@ impl RateLimit {
 
     fn set_key(&self, hash: u64) -> String {
         let set = hash.checked_rem(self.sets).unwrap_or_default();
-        format!("postern.limit/{}/{set}", self.id)
+        [self.prefix.as_str(), &set.to_string()].concat()
     }
 
     fn take(&self, context: &mut Context<'_>, value: &[u8], version: u32) -> Flow {

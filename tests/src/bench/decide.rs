@@ -1,12 +1,21 @@
-//! What the servers of ext_authz and ext_proc decide: key, limit and headers, the same as `wasm-three`.
-//!
-//! A stand-in in plain Rust until the engine has the limit; then [`Decider::decide`] runs the engine.
+//! What the servers of ext_authz and ext_proc decide: key, limit and headers, by our engine on the very plan of
+//! `wasm-three`. What is shared among workers in Envoy is shared among requests here.
 
-use std::{collections::HashMap, sync::Mutex, sync::PoisonError, time::Instant};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use sha2::{Digest, Sha256};
+use anyhow::Result;
+use postern::snapshot::FilterCode;
+use postern_engine::{
+    Answer, Ask, Headers, Inputs, Plan, Run, Turn, Verdict,
+    agent::{CallError, Health},
+    edits::Edits,
+};
 
-use super::policies::{CONSUMER, GUARD, KEY, KEY_HEADER, LIMIT_PER_SECOND};
+use super::policies::{Policies, route_name};
 
 /// What is to happen to a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,65 +29,98 @@ pub(super) enum Decision {
 /// The state of a server, shared by its requests.
 #[derive(Debug)]
 pub(super) struct Decider {
-    consumers: HashMap<[u8; 32], &'static str>,
-    bucket: Mutex<Bucket>,
+    plan: Arc<Plan>,
+    route: String,
+    shared: Mutex<HashMap<String, (Vec<u8>, u32)>>,
 }
 
 impl Decider {
-    pub(super) fn new() -> Self {
-        let consumers = HashMap::from([(Sha256::digest(KEY).into(), CONSUMER)]);
-        let bucket = Bucket { tokens: f64::from(LIMIT_PER_SECOND), filled: Instant::now() };
-        Self { consumers, bucket: Mutex::new(bucket) }
+    pub(super) fn new() -> Result<Self> {
+        let plan = Policies::Three.plan(1, &FilterCode::new(Vec::new(), None))?;
+        Ok(Self { plan: Arc::new(Plan::load(&plan)?), route: route_name(0), shared: Mutex::default() })
     }
 
     /// Decides on a request by its headers, names in lower case.
     pub(super) fn decide<'a>(&self, headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Decision {
-        let mut keys = headers.filter(|(name, _)| *name == KEY_HEADER);
-        let (Some((_, key)), None) = (keys.next(), keys.next()) else { return unauthorized() };
-        let key: [u8; 32] = Sha256::digest(key).into();
-        if !self.consumers.contains_key(&key) {
-            return unauthorized();
+        let Some(mut run) = Run::request(&self.plan, &self.route, &Health::default()) else {
+            return Decision::Continue { set: Vec::new(), remove: Vec::new() };
+        };
+        let mut headers = Some(headers.collect::<Headers>());
+        loop {
+            match run.advance() {
+                Turn::Ask(ask) => {
+                    let answer = self.answer(ask, &mut headers);
+                    run.answer(answer);
+                }
+                Turn::Done(decision) => return carry_out(decision.verdict),
+            }
         }
-        let is_allowed = self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-        if !is_allowed {
-            return Decision::Deny { status: 429, body: "too many requests".to_owned() };
+    }
+
+    fn answer(&self, ask: Ask, headers: &mut Option<Headers>) -> Answer {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        match ask {
+            Ask::Inputs(needs) => {
+                let mut inputs = Inputs::default();
+                if needs.request_headers {
+                    inputs.request_headers = headers.take().unwrap_or_default();
+                }
+                if needs.now {
+                    inputs.now = now();
+                }
+                Answer::Inputs(inputs)
+            }
+            Ask::Load { key } => {
+                let (value, version) = shared.get(&key).cloned().unwrap_or_default();
+                Answer::Loaded { value, version }
+            }
+            Ask::Store { key, value, version } => {
+                let entry = shared.entry(key).or_default();
+                let current = version == 0 || version == entry.1;
+                if current {
+                    *entry = (value, entry.1.wrapping_add(1).max(1));
+                }
+                Answer::Stored(current)
+            }
+            Ask::Call(_) => Answer::Called(Err(CallError::Unreachable)),
         }
-        let (name, value) = GUARD;
-        Decision::Continue { set: vec![(name.to_owned(), value.to_owned())], remove: vec![KEY_HEADER.to_owned()] }
     }
 }
 
-fn unauthorized() -> Decision {
-    Decision::Deny { status: 401, body: "a valid API key is required".to_owned() }
-}
-
-#[derive(Debug)]
-struct Bucket {
-    tokens: f64,
-    filled: Instant,
-}
-
-impl Bucket {
-    fn take(&mut self, now: Instant) -> bool {
-        let limit = f64::from(LIMIT_PER_SECOND);
-        let gained = now.saturating_duration_since(self.filled).as_secs_f64() * limit;
-        self.tokens = (self.tokens + gained).min(limit);
-        self.filled = now;
-        if self.tokens < 1.0 {
-            return false;
+fn carry_out(verdict: Verdict) -> Decision {
+    match verdict {
+        Verdict::Continue(edits) => Decision::Continue { set: set(&edits), remove: removed(&edits) },
+        Verdict::Deny(response) | Verdict::Respond(response) => {
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            Decision::Deny { status: response.status, body }
         }
-        self.tokens -= 1.0;
-        true
     }
+}
+
+fn set(edits: &Edits) -> Vec<(String, String)> {
+    let pairs =
+        edits.headers().flat_map(|edit| edit.values.iter().map(|value| (edit.name.to_string(), value.to_string())));
+    pairs.collect()
+}
+
+fn removed(edits: &Edits) -> Vec<String> {
+    let removed = edits.headers().filter(|edit| edit.replace && edit.values.is_empty());
+    removed.map(|edit| edit.name.to_string()).collect()
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::policies::{KEY, KEY_HEADER};
 
     #[test]
     fn admits_the_key_only() {
-        let decider = Decider::new();
+        let decider = Decider::new().unwrap();
         let check = |headers: &[(&'static str, &'static str)], expect: Option<u16>| {
             let decision = decider.decide(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
             let status = match decision {

@@ -43,6 +43,10 @@ impl Code {
         Ok(Self { path: path.to_owned(), code: FilterCode::new(bytes, Some(path.to_owned())) })
     }
 
+    pub(super) fn code(&self) -> &FilterCode {
+        &self.code
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -50,9 +54,9 @@ impl Code {
 
 impl Policies {
     /// The plan for this many routes, made and checked by the control plane's own line.
-    pub(super) fn plan(self, routes: usize, code: &Code) -> Result<Vec<u8>> {
+    pub(super) fn plan(self, routes: usize, code: &FilterCode) -> Result<Vec<u8>> {
         let files = [File { name: "bench.yaml".to_owned(), bytes: self.resources(routes)?.into_bytes() }];
-        let snapshot = pipeline::compile(&files, &code.code).map_err(|error| shortened(&error))?;
+        let snapshot = pipeline::compile(&files, code).map_err(|error| shortened(&error))?;
         Ok(snapshot.plan().bytes().to_vec())
     }
 

@@ -39,7 +39,7 @@ impl Subject {
             }
             Self::Policies(policies) => {
                 let code = Code::read(&from_environment("POSTERN_FILTER")?)?;
-                vec![filters::wasm(code.path(), &policies.plan(routes, &code)?)]
+                vec![filters::wasm(code.path(), &policies.plan(routes, code.code())?)]
             }
             Self::Native(filters) => filters(),
             Self::Server(Protocol::ExtAuthz) => vec![filters::ext_authz()],

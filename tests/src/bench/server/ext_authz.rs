@@ -17,8 +17,8 @@ use tonic::{Code, Request, Response, Status};
 use super::overwriting;
 use crate::bench::decide::{Decider, Decision};
 
-pub(super) fn service() -> AuthorizationServer<impl Authorization> {
-    AuthorizationServer::new(Service(Decider::new()))
+pub(super) fn service() -> anyhow::Result<AuthorizationServer<impl Authorization>> {
+    Ok(AuthorizationServer::new(Service(Decider::new()?)))
 }
 
 struct Service(Decider);

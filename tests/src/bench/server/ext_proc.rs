@@ -19,8 +19,8 @@ use tonic::{Request, Response, Status, Streaming};
 use super::overwriting;
 use crate::bench::decide::{Decider, Decision};
 
-pub(super) fn service() -> ExternalProcessorServer<impl ExternalProcessor> {
-    ExternalProcessorServer::new(Service(Arc::new(Decider::new())))
+pub(super) fn service() -> anyhow::Result<ExternalProcessorServer<impl ExternalProcessor>> {
+    Ok(ExternalProcessorServer::new(Service(Arc::new(Decider::new()?))))
 }
 
 struct Service(Arc<Decider>);

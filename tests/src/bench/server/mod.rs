@@ -61,8 +61,8 @@ pub(super) fn serve(protocol: Protocol) -> Result<()> {
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let mut server = Server::builder();
         let router = match protocol {
-            Protocol::ExtAuthz => server.add_service(ext_authz::service()),
-            Protocol::ExtProc => server.add_service(ext_proc::service()),
+            Protocol::ExtAuthz => server.add_service(ext_authz::service()?),
+            Protocol::ExtProc => server.add_service(ext_proc::service()?),
         };
         Ok(router.serve_with_incoming(incoming).await?)
     })

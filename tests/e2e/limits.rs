@@ -1,0 +1,81 @@
+//! A rate limit on two Envoy workers under load, across an update of the plan: what one exact bucket would let through.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use postern_tests::wait;
+
+use crate::world::{KEY, World, users_with};
+
+const RATE: f64 = 100.0;
+const BURST: f64 = 10.0;
+const CONNECTIONS: usize = 8;
+
+/// When an answer came, and whether it was let through.
+type Sample = (Instant, bool);
+
+/// Sends requests without a pause until stopped; every answer is 200 or 429.
+fn load(world: &World, stop: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Sample>> {
+    let (mut client, stop) = (world.client(), Arc::clone(stop));
+    thread::spawn(move || {
+        let mut samples = Vec::new();
+        while !stop.load(Ordering::Relaxed) && samples.len() < 1_000_000 {
+            let status = client.send(&users_with(KEY)).unwrap().status;
+            assert!([200, 429].contains(&status), "{status}");
+            samples.push((Instant::now(), status == 200));
+        }
+        samples
+    })
+}
+
+/// What one exact bucket lets through of requests that come at these times.
+fn exact(samples: &[Sample]) -> usize {
+    let (mut tokens, mut last, mut passed) = (BURST, samples[0].0, 0);
+    for (time, _) in samples {
+        tokens = (tokens + time.duration_since(last).as_secs_f64() * RATE).min(BURST);
+        last = *time;
+        if tokens >= 1.0 {
+            tokens -= 1.0;
+            passed += 1;
+        }
+    }
+    passed
+}
+
+#[test]
+fn lets_through_what_one_exact_bucket_would_on_two_workers_and_across_an_update() {
+    let world = World::start();
+    let limit = "    - policy: rateLimit\n      params: { requests: 100, per: 1s, burst: 10 }\n    - policy: headers\n      params:\n        remove";
+    world.site.replace("policies.yaml", "    - policy: headers\n      params:\n        remove", limit).unwrap();
+    let mut client = world.client();
+    wait::until_true("the limit", || Ok((0..50).any(|_| client.send(&users_with(KEY)).unwrap().status == 429)))
+        .unwrap();
+    // A full bucket to begin with.
+    thread::sleep(Duration::from_millis(200));
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..CONNECTIONS).map(|_| load(&world, &stop)).collect();
+    thread::sleep(Duration::from_secs(3));
+    world.site.replace("policies.yaml", "x-guarded-by: postern", "x-guarded-by: updated").unwrap();
+    thread::sleep(Duration::from_secs(3));
+    stop.store(true, Ordering::Relaxed);
+    let mut samples: Vec<Sample> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    samples.sort_by_key(|(time, _)| *time);
+    let passed = samples.iter().filter(|(_, passed)| *passed).count();
+    let expect = exact(&samples);
+    let workers = world.envoy.stats("downstream_cx_total").unwrap();
+    println!("{} requests, {passed} let through, {expect} by one exact bucket", samples.len());
+    let difference = passed.abs_diff(expect);
+    assert!(difference * 50 <= expect, "{passed} of {} let through, an exact bucket: {expect}", samples.len());
+    assert!(samples.len() > expect * 2, "there was no load: {} requests", samples.len());
+    let busy = workers.iter().filter(|(name, value)| name.contains("worker_") && *value > 0).count();
+    assert_eq!(busy, 2, "both workers must have taken part: {workers:?}");
+    let updated = world.client().send(&users_with(KEY)).unwrap();
+    assert!(updated.status == 429 || updated.echoed("x-guarded-by") == ["updated"], "{updated:?}");
+    world.assert_no_vm_failure();
+}
