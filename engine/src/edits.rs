@@ -36,6 +36,11 @@ impl Edits {
         self.body.as_ref().map(|(body, _)| body.as_slice())
     }
 
+    /// Whether there is nothing to change.
+    pub fn is_empty(&self) -> bool {
+        self.headers.is_empty() && self.body.is_none()
+    }
+
     /// How often a step overrode what another had set.
     pub fn conflicts(&self) -> u32 {
         self.conflicts

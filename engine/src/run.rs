@@ -107,10 +107,13 @@ impl Run {
     pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
         let (route, chain) = plan.route(route)?;
         let idle = plan.chain(chain).is_none_or(|chain| chain.response.is_idle());
+        if idle && outlook.facts.response.is_empty() {
+            return None;
+        }
         let mut run = Self::new(plan, Arc::clone(route), chain, Phase::Response, health, outlook.facts);
         (run.inputs, run.given, run.request_edits) = (outlook.inputs, outlook.given, outlook.request_edits);
         run.edits = std::mem::take(&mut run.facts.response);
-        (!idle || run.edits.headers().next().is_some()).then_some(run)
+        Some(run)
     }
 
     fn new(plan: &Arc<Plan>, route: Arc<str>, chain: usize, phase: Phase, health: &Health, facts: Facts) -> Self {
