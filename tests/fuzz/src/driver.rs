@@ -29,7 +29,7 @@ const NAMES: [&str; 12] = [
 
 /// Sends one request through a route, and a response if the request passes; checks both decisions.
 pub fn exchange(plan: &Arc<Plan>, route: &str, script: &mut Script<'_>) {
-    let health = Health::new((0..script.below(4)).map(|_| script.byte() % 4 != 0).collect());
+    let health = Health::new((0..script.below(4)).map(|_| script.below(4) != 0).collect());
     let Some(mut run) = Run::request(plan, route, &health) else { return };
     let request = drive(&mut run, script);
     decision::check(&request);

@@ -1,7 +1,7 @@
 //! What the fuzz targets share: how an input is read, how a run is driven by one, and what must hold of every decision.
 //!
 //! A target is a program in `targets/`. `cargo xtask fuzz` compiles it with libFuzzer (`--cfg fuzzing`); any other build
-//! makes a small program of it that runs the files it is given, and a test that runs the target's seeds.
+//! makes a small program of it that runs the files it is given, or its seeds, and a test that runs the target's seeds.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ macro_rules! target {
 
         #[cfg(not(fuzzing))]
         fn main() -> ::std::process::ExitCode {
-            $crate::replay::files($run)
+            $crate::replay::files($run, &$seeds())
         }
 
         #[cfg(test)]
