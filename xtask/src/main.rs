@@ -1,11 +1,12 @@
-//! `cargo xtask`: builds the filter, finds Envoy, runs the demo, the tests and the benches. Owns the command line; the work is in
-//! the modules.
+//! `cargo xtask`: builds the filter, finds Envoy, runs the demo, the tests, the fuzz targets and the benches. Owns the command
+//! line; the work is in the modules.
 #![forbid(unsafe_code)]
 
 mod apt;
 mod bench;
 mod envoy;
 mod filter;
+mod fuzz;
 mod paths;
 mod run;
 mod setup;
@@ -57,7 +58,19 @@ enum Task {
     /// Build everything and measure
     #[command(subcommand)]
     Bench(Bench),
-    /// Build everything and run all tests, on a real Envoy too
+    /// Build the fuzz targets with libFuzzer and run each for a while, on one core
+    ///
+    /// Corpora, logs and findings are under target/fuzz. The exit code is not zero when there is a finding; how to
+    /// replay it is printed. Needs a C++ compiler, and no nightly toolchain.
+    Fuzz {
+        /// The targets to run; all of them by default
+        #[arg(value_name = "TARGET", value_parser = fuzz::TARGETS)]
+        targets: Vec<String>,
+        /// How long each target runs
+        #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+    },
+    /// Build everything and run all tests, on a real Envoy too; fuzz every target for a moment
     ///
     /// The last line on stdout is `N passed, M failed, K skipped`. The exit code is not zero when a test failed, and
     /// when none ran.
@@ -82,6 +95,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Envoy => print_envoy(&paths),
         Task::Demo { once, rest } => setup::demo(&paths, once, &rest),
         Task::Bench(bench) => bench::bench(&paths, &bench),
+        Task::Fuzz { targets, seconds } => fuzz::fuzz(&paths, &targets, seconds),
         Task::Test { filters } => test::test(&paths, &filters),
     }
 }

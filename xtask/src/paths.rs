@@ -30,6 +30,11 @@ impl Paths {
         self.target.join("wasm")
     }
 
+    /// The target directory of the fuzz targets, with their corpora, logs and findings.
+    pub(crate) fn fuzz(&self) -> PathBuf {
+        self.target.join("fuzz")
+    }
+
     /// The filter that tests, demo and users load.
     pub(crate) fn filter(&self) -> PathBuf {
         self.target.join("filter").join("postern_filter.wasm")

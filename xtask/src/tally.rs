@@ -54,6 +54,11 @@ impl Tally {
         }
     }
 
+    /// Takes the results of what is not run by `cargo test`.
+    pub(crate) fn add(&mut self, name: &str, counts: Counts) {
+        self.suites.push(Suite { name: name.to_owned(), counts: Some(counts) });
+    }
+
     /// A test program that crashed has no result: it is one failure. Only where cargo failed, since a program without
     /// the usual harness gives no result either.
     pub(crate) fn count_crashes(&mut self) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
+use crate::fuzz;
 use crate::paths::Paths;
 use crate::run::{cargo, run, say, seconds, step};
 use crate::setup::Setup;
@@ -17,7 +18,7 @@ use crate::tally::Tally;
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Builds everything, runs all tests and prints the counts as the last line on stdout.
+/// Builds everything, runs all tests, fuzzes every target for a moment and prints the counts as the last line on stdout.
 pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     let start = Instant::now();
     let setup = Setup::prepare(paths)?;
@@ -25,7 +26,11 @@ pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
 
     let mut command = cargo_test(paths, &setup);
     command.arg("--no-fail-fast").arg("--").args(filters);
-    let (tally, status) = step("running the tests", || watch(command))?;
+    let (mut tally, status) = step("running the tests", || watch(command))?;
+    // Who asks for some tests by name does not ask for these.
+    if filters.is_empty() {
+        tally.add("fuzz targets", fuzz::shortly(paths)?);
+    }
 
     say(format_args!("filter: {}", setup.filter.summary(paths)));
     say(format_args!("Envoy: {}", setup.envoy.summary(paths)));

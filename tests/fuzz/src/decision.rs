@@ -1,0 +1,67 @@
+//! What must hold of every decision, whatever the plan and the message.
+
+use postern_engine::{Decision, Response, Verdict};
+
+const REVISION: &str = "r1";
+const ROUTE: &str = "a-route";
+
+/// The keys that an account may have between the verdict and the route.
+const KEYS: [&str; 7] = ["step", "reason", "consumer", "failed", "skipped", "shadow", "conflicts"];
+
+/// Checks a decision: its account cannot be forged, and nothing in it would break a header.
+///
+/// # Panics
+/// If something does not hold.
+pub fn check(decision: &Decision) {
+    check_account(&decision.account(REVISION, ROUTE));
+    match &decision.verdict {
+        Verdict::Continue(edits) => {
+            for edit in edits.headers() {
+                check_header(&edit.name, edit.values.iter().map(|value| &**value));
+            }
+        }
+        Verdict::Deny(response) | Verdict::Respond(response) => check_response(response),
+    }
+    assert_eq!(decision.step.is_some(), decision.reason.is_some(), "a step has a reason: {decision:?}");
+    let passes = matches!(decision.verdict, Verdict::Continue(_));
+    assert_ne!(passes, decision.step.is_some(), "who ends a message is named, and nobody else: {decision:?}");
+}
+
+/// The keys of an account, in order.
+///
+/// # Panics
+/// If it is not what [`Decision::account`] promises.
+pub fn check_account(account: &str) -> Vec<&str> {
+    assert!(account.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "a forged account: {account:?}");
+    let pair = |text| str::split_once(text, '=').unwrap_or((text, ""));
+    let pairs: Vec<_> = account.split(' ').map(pair).collect();
+    assert!(
+        pairs.iter().all(|(_, value)| !value.is_empty() && !value.contains('=')),
+        "not all pairs of a key and a value: {account:?}"
+    );
+    let keys: Vec<_> = pairs.into_iter().map(|(key, _)| key).collect();
+    let framed = keys.first() == Some(&"verdict") && keys.ends_with(&["route", "revision"]) && keys.len() >= 3;
+    assert!(framed, "an account without its frame: {account:?}");
+    let middle: Vec<_> = keys.iter().skip(1).take(keys.len() - 3).collect();
+    assert!(middle.iter().all(|key| KEYS.contains(*key)), "an unknown key: {account:?}");
+    for key in ["step", "reason", "consumer", "conflicts"] {
+        assert!(middle.iter().filter(|found| ***found == key).count() <= 1, "`{key}` is there twice: {account:?}");
+    }
+    keys
+}
+
+fn check_response(response: &Response) {
+    assert!((200..=599).contains(&response.status), "status {}", response.status);
+    for (name, value) in &response.headers {
+        check_header(name, [&**value]);
+    }
+}
+
+fn check_header<'a>(name: &str, values: impl IntoIterator<Item = &'a str>) {
+    let token = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && byte != b':';
+    assert!(!name.is_empty() && name.bytes().all(token), "a header named {name:?}");
+    for value in values {
+        let fits = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
+        assert!(value.bytes().all(fits), "header `{name}` is {value:?}");
+    }
+}

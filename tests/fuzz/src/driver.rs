@@ -1,0 +1,127 @@
+//! Drives runs and answers all that they ask for from a script.
+
+use std::sync::Arc;
+
+use postern_engine::{
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
+    agent::{CallError, Health, Instruction, Outcome, Reply},
+};
+
+use crate::{Script, decision};
+
+/// More turns than the longest chain of an input can take.
+const MOST_TURNS: usize = 1 << 16;
+
+const NAMES: [&str; 12] = [
+    ":path",
+    ":method",
+    ":authority",
+    "x-api-key",
+    "cookie",
+    "x-user",
+    "x-kind",
+    "x-request-id",
+    ":status",
+    "x-a",
+    ":scheme",
+    "content-type",
+];
+
+/// Sends one request through a route, and a response if the request passes; checks both decisions.
+pub fn exchange(plan: &Arc<Plan>, route: &str, script: &mut Script<'_>) {
+    let health = Health::new((0..script.below(4)).map(|_| script.below(4) != 0).collect());
+    let Some(mut run) = Run::request(plan, route, &health) else { return };
+    let request = drive(&mut run, script);
+    decision::check(&request);
+    if !matches!(request.verdict, Verdict::Continue(_)) {
+        return;
+    }
+    if let Some(mut run) = Run::response(plan, route, &health, run.into_outlook()) {
+        decision::check(&drive(&mut run, script));
+    }
+}
+
+fn drive(run: &mut Run, script: &mut Script<'_>) -> Decision {
+    let mut turns = 0;
+    loop {
+        turns += 1;
+        assert!(turns < MOST_TURNS, "the run does not end");
+        match run.advance() {
+            Turn::Done(decision) => return decision,
+            Turn::Ask(ask) => run.answer(answer(ask, run.body_limit(), script)),
+        }
+    }
+}
+
+fn answer(ask: Ask, body_limit: usize, script: &mut Script<'_>) -> Answer {
+    match ask {
+        Ask::Inputs(needs) => inputs(needs, body_limit, script),
+        Ask::Load { .. } => {
+            let size = script.below(200);
+            Answer::Loaded { value: script.bytes(size).to_vec(), version: script.byte().into() }
+        }
+        Ask::Store { .. } => Answer::Stored(script.byte() % 4 != 1),
+        Ask::Call(_) => Answer::Called(reply(script)),
+    }
+}
+
+fn inputs(needs: Needs, body_limit: usize, script: &mut Script<'_>) -> Answer {
+    let mut inputs = Inputs::default();
+    if needs.request_headers {
+        inputs.request_headers = headers(script);
+    }
+    if needs.response_headers {
+        inputs.response_headers = headers(script);
+    }
+    if needs.now {
+        inputs.now = script.number();
+    }
+    if needs.body {
+        inputs.body = script.chunk().to_vec();
+        if inputs.body.len() > body_limit {
+            return Answer::BodyTooLarge;
+        }
+    }
+    for property in needs.properties() {
+        if script.flag() {
+            inputs.set(property, script.chunk().to_vec());
+        }
+    }
+    Answer::Inputs(inputs)
+}
+
+/// Headers with likely names, repeated ones among them, and any values.
+fn headers(script: &mut Script<'_>) -> Headers {
+    let header = |script: &mut Script<'_>| {
+        let name = match script.byte() {
+            0 => script.chunk().to_vec(),
+            choice => script_name(choice).as_bytes().to_vec(),
+        };
+        (name, script.chunk().to_vec())
+    };
+    (0..script.below(8)).map(|_| header(script)).collect()
+}
+
+fn script_name(choice: u8) -> &'static str {
+    NAMES.get(usize::from(choice) % NAMES.len()).copied().unwrap_or("x-a")
+}
+
+/// What an agent says. Whoever calls agents checks the headers that they want, so these are good ones.
+fn reply(script: &mut Script<'_>) -> Result<Reply, CallError> {
+    let instruction = |script: &mut Script<'_>| match script.below(4) {
+        0 => Instruction::SetHeader("x-a".into(), "set".into()),
+        1 => Instruction::RemoveHeader("x-user".into()),
+        2 => Instruction::SetBody(script.chunk().to_vec()),
+        _ => Instruction::Respond(Response::problem(403, &script.text())),
+    };
+    match script.below(8) {
+        0 => Err(CallError::Timeout),
+        1 => Err(CallError::Unreachable),
+        2 => Err(CallError::Invalid),
+        other => Ok(Reply {
+            outcome: [Outcome::Failed, Outcome::Denied].get(other - 3).copied().unwrap_or(Outcome::Allowed),
+            instructions: (0..script.below(4)).map(|_| instruction(script)).collect(),
+            metadata: (0..script.below(3)).map(|_| (script.text(), script.text())).collect(),
+        }),
+    }
+}

@@ -1,0 +1,264 @@
+//! Plans: one that has everything in it, and how a script changes it.
+
+use postern_proto::plan::v1::{
+    self as wire, api_key_auth::Source, expression::Attribute, expression::Function, step::Policy, traffic_permission,
+    validate,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Script,
+    common::Writer,
+    expressions::{self, Tree},
+};
+
+/// A valid plan with every policy, both phases, conditions, agents, shadow mode and an unsupported policy.
+pub fn whole() -> wire::Plan {
+    let mut writer = Writer::new();
+    writer.consumer("alice", digest("k1"), &["staff", "admin"]);
+    writer.plan.expressions = vec![path_starts_with("/a"), has_kind(), user()];
+    let agents = [writer.agent("scanner", false), writer.agent("scorer", true)];
+    let steps = built_in(&mut writer);
+    let set = writer.set_step("mark", "x-a", "1");
+    let mut agent = writer.agent_step("scan", &agents);
+    let other = writer.agent_step("score", &[1]);
+    agent.on_failure = wire::OnFailure::Continue.into();
+    writer.route("all", steps.clone(), vec![set.clone(), agent.clone()]);
+    writer.route("agents", vec![agent, other, set.clone()], vec![set.clone()]);
+    let shadowed = steps.iter().cloned().map(|step| wire::Step { shadow: true, ..step }).collect();
+    writer.route("shadow", shadowed, vec![]);
+    let unsupported = vec![writer.string("waf")];
+    let request = Some(wire::Steps { steps: vec![set], unsupported });
+    writer.chain("unsupported", wire::Chain { request, shadow: true, body_limit: 16, ..Default::default() });
+    writer.plan
+}
+
+/// The SHA-256 digest of an API key.
+pub fn digest(key: &str) -> Vec<u8> {
+    Sha256::digest(key).to_vec()
+}
+
+/// `request.url_path.startsWith(prefix)`.
+pub fn path_starts_with(prefix: &str) -> wire::Expression {
+    let mut tree = Tree::default();
+    let arguments = [tree.attribute(Attribute::RequestUrlPath), tree.text(prefix)];
+    tree.call(Function::StartsWith, &arguments);
+    tree.finish()
+}
+
+/// `request.query.contains(part)`.
+pub fn query_contains(part: &str) -> wire::Expression {
+    let mut tree = Tree::default();
+    let arguments = [tree.attribute(Attribute::RequestQuery), tree.text(part)];
+    tree.call(Function::Contains, &arguments);
+    tree.finish()
+}
+
+/// `request.headers['x-kind'].size() < 8`.
+pub fn has_kind() -> wire::Expression {
+    let mut tree = Tree::default();
+    let kind = tree.member(Attribute::RequestHeaders, "x-kind");
+    let arguments = [tree.call(Function::Size, &[kind]), tree.int(8)];
+    tree.call(Function::Less, &arguments);
+    tree.finish()
+}
+
+/// `request.headers['x-user']`.
+pub fn user() -> wire::Expression {
+    let mut tree = Tree::default();
+    tree.member(Attribute::RequestHeaders, "x-user");
+    tree.finish()
+}
+
+/// A bucket of `burst` tokens for each value of the expression `key`.
+pub fn limit(writer: &mut Writer, burst: u32, key: u32) -> wire::Step {
+    let policy = wire::RateLimit {
+        id: writer.string("limit"),
+        interval_ns: 1_000_000_000,
+        burst,
+        key,
+        most_keys: 1024,
+        limit: burst,
+        report: wire::ReportLimit::Always.into(),
+    };
+    writer.step("rateLimit", Policy::RateLimit(policy))
+}
+
+/// Admits a request for which these expressions are true.
+pub fn validate(writer: &mut Writer, expressions: &[u32]) -> wire::Step {
+    let message = writer.string("not as it must be");
+    let rules = expressions.iter().map(|expression| validate::Rule { expression: *expression, message }).collect();
+    writer.step("validate", Policy::Validate(wire::Validate { rules, status: 422 }))
+}
+
+/// Admits a request with an API key.
+pub fn key_from(writer: &mut Writer, source: Source) -> wire::Step {
+    writer.step("apiKeyAuth", Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source) }))
+}
+
+/// One step of each built-in policy, the last two under a condition.
+fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
+    let (staff, service) = (writer.string("staff"), writer.string("web"));
+    let rule = traffic_permission::Rule { services: vec![service], anyone: true, allow: true };
+    let answer = wire::Answer { status: 204, headers: vec![], body: service };
+    vec![
+        writer.step("trafficPermission", Policy::TrafficPermission(wire::TrafficPermission { rules: vec![rule] })),
+        writer.key_step(),
+        writer.step("roleCheck", Policy::RoleCheck(wire::RoleCheck { groups: vec![staff], all: false })),
+        limit(writer, 3, 3),
+        validate(writer, &[1]),
+        wire::Step { when: 2, ..writer.set_step("headers", "x-user", "someone") },
+        wire::Step { when: 2, ..writer.step("respond", Policy::Respond(wire::Respond { answer: Some(answer) })) },
+    ]
+}
+
+/// Changes one thing about a plan, as a script says. The result may or may not load.
+pub fn edit(plan: &mut wire::Plan, script: &mut Script<'_>) {
+    let (strings, expressions) = (plan.strings.len(), plan.expressions.len());
+    match script.below(12) {
+        0 => put(&mut plan.strings, script, |script| script.text()),
+        1 => put(&mut plan.expressions, script, expressions::scripted),
+        2 => {
+            put(&mut plan.routes, script, |script| wire::Route { name: script.index(strings), chain: script.index(4) })
+        }
+        3 => put(&mut plan.agents, script, |script| wire::Agent {
+            name: script.index(strings),
+            fail_open: script.flag(),
+            timeout_ms: script.byte().into(),
+        }),
+        4 => put(&mut plan.consumers, script, |script| consumer(script, strings)),
+        5 => plan.policy_not_supported = Some(answer(script, strings)),
+        6 => plan.agent_unavailable = Some(answer(script, strings)),
+        7 => {
+            let place = script.below(plan.chains.len());
+            if let Some(chain) = plan.chains.get_mut(place) {
+                (chain.shadow, chain.body_limit) = (script.flag(), script.byte().into());
+            }
+        }
+        _ => edit_steps(plan, script, strings, expressions),
+    }
+}
+
+fn edit_steps(plan: &mut wire::Plan, script: &mut Script<'_>, strings: usize, expressions: usize) {
+    let place = script.below(plan.chains.len());
+    let Some(chain) = plan.chains.get_mut(place) else { return };
+    let steps = if script.byte() % 4 == 3 { &mut chain.response } else { &mut chain.request };
+    let steps = steps.get_or_insert_default();
+    match script.below(8) {
+        0 => steps.unsupported.push(script.index(strings)),
+        1 => steps.unsupported.clear(),
+        2 => drop(steps.steps.pop()),
+        3 => {
+            let (from, to) = (script.below(steps.steps.len()), script.below(steps.steps.len()));
+            if !steps.steps.is_empty() {
+                steps.steps.swap(from, to);
+            }
+        }
+        _ => put(&mut steps.steps, script, |script| wire::Step {
+            name: script.index(strings),
+            when: script.index(expressions + 1),
+            on_failure: i32::from(script.byte() % 5),
+            shadow: script.byte() % 4 == 3,
+            policy: Some(policy(script, strings, expressions)),
+        }),
+    }
+}
+
+/// Replaces an entry, or adds one at the end.
+fn put<T>(list: &mut Vec<T>, script: &mut Script<'_>, make: impl FnOnce(&mut Script<'_>) -> T) {
+    let place = script.below(list.len() + 1);
+    let entry = make(script);
+    match list.get_mut(place) {
+        Some(known) => *known = entry,
+        None => list.push(entry),
+    }
+}
+
+fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy {
+    match script.below(8) {
+        0 => Policy::ApiKeyAuth(wire::ApiKeyAuth {
+            source: match script.below(4) {
+                0 => Some(Source::Header(script.index(strings))),
+                1 => Some(Source::Query(script.index(strings))),
+                2 => Some(Source::Cookie(script.index(strings))),
+                _ => None,
+            },
+        }),
+        1 => Policy::Headers(wire::Headers {
+            remove: indexes(script, strings),
+            set: pairs(script, strings),
+            add: pairs(script, strings),
+        }),
+        2 => Policy::RateLimit(wire::RateLimit {
+            id: script.index(strings),
+            interval_ns: script.number(),
+            burst: script.number() as u32,
+            key: script.index(expressions + 1),
+            most_keys: script.number() as u32,
+            limit: script.byte().into(),
+            report: i32::from(script.byte() % 4),
+        }),
+        3 => Policy::RoleCheck(wire::RoleCheck { groups: indexes(script, strings), all: script.flag() }),
+        4 => Policy::Respond(wire::Respond { answer: Some(answer(script, strings)) }),
+        5 => {
+            let rule = |script: &mut Script<'_>| validate::Rule {
+                expression: script.index(expressions + 1),
+                message: script.index(strings),
+            };
+            let rules = (0..script.below(4)).map(|_| rule(script)).collect();
+            Policy::Validate(wire::Validate { rules, status: 400 + u32::from(script.byte()) })
+        }
+        6 => {
+            let rule = |script: &mut Script<'_>| traffic_permission::Rule {
+                services: indexes(script, strings),
+                anyone: script.flag(),
+                allow: script.flag(),
+            };
+            Policy::TrafficPermission(wire::TrafficPermission {
+                rules: (0..script.below(4)).map(|_| rule(script)).collect(),
+            })
+        }
+        _ => Policy::Agent(wire::AgentPolicy {
+            agents: indexes(script, 2),
+            policy: script.index(strings),
+            params: pairs(script, strings),
+        }),
+    }
+}
+
+fn consumer(script: &mut Script<'_>, strings: usize) -> wire::Consumer {
+    let digest = |script: &mut Script<'_>| Sha256::digest(script.chunk()).to_vec();
+    wire::Consumer {
+        name: script.index(strings),
+        api_key_sha256: (0..script.below(3)).map(|_| digest(script)).collect(),
+        groups: indexes(script, strings),
+    }
+}
+
+fn answer(script: &mut Script<'_>, strings: usize) -> wire::Answer {
+    wire::Answer {
+        status: 200 + u32::from(script.byte()),
+        headers: pairs(script, strings),
+        body: script.index(strings),
+    }
+}
+
+fn pairs(script: &mut Script<'_>, strings: usize) -> Vec<wire::HeaderValue> {
+    let pair =
+        |script: &mut Script<'_>| wire::HeaderValue { name: script.index(strings), value: script.index(strings) };
+    (0..script.below(3)).map(|_| pair(script)).collect()
+}
+
+fn indexes(script: &mut Script<'_>, count: usize) -> Vec<u32> {
+    (0..script.below(4)).map(|_| script.index(count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    #[test]
+    fn loads_the_whole_plan() {
+        postern_engine::Plan::load(&super::whole().encode_to_vec()).unwrap();
+    }
+}
