@@ -236,6 +236,10 @@ impl Run {
     /// The end of a chain that nothing ended: what the response will need of the request is fetched while it can be.
     fn let_pass(&mut self, chain: &Chain) -> Turn {
         let missing = if self.phase == Phase::Request { chain.keep.without(self.given) } else { Needs::default() };
+        if missing.body && matches!(self.answer, Some(Answer::BodyTooLarge)) {
+            self.answer = None;
+            return self.refuse_body(chain);
+        }
         if !missing.is_empty() {
             self.at = usize::MAX;
             self.asked = missing;
@@ -248,12 +252,22 @@ impl Run {
         Turn::Done(self.decide(Verdict::Continue(edits), None))
     }
 
+    /// The body is too large for a step of the response that reads it. A step in shadow mode does without.
+    fn refuse_body(&mut self, chain: &Chain) -> Turn {
+        let readers = || chain.response.steps.iter().filter(|step| step.needs.body);
+        if let Some(step) = readers().find(|step| !step.shadow) {
+            return Turn::Done(self.deny(Arc::clone(&step.name), body_too_large()));
+        }
+        readers().for_each(|step| self.note(NoteKind::Shadow, step, body_too_large().reason));
+        self.given.body = true;
+        self.let_pass(chain)
+    }
+
     /// One step, or one more turn of it: inputs, then `when`, then the policy.
     fn run_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
         if matches!(self.answer, Some(Answer::BodyTooLarge)) {
             self.answer = None;
-            let response = Response::problem(413, "the request body is larger than this route takes");
-            return Flow::Deny(Denial { reason: "body_too_large", response });
+            return Flow::Deny(body_too_large());
         }
         let missing = step.needs.without(self.given);
         if !missing.is_empty() {
@@ -326,6 +340,11 @@ impl Run {
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
         Decision { verdict, step, reason, consumer, notes: std::mem::take(&mut self.notes) }
     }
+}
+
+fn body_too_large() -> Denial {
+    let response = Response::problem(413, "the request body is larger than this route takes");
+    Denial { reason: "body_too_large", response }
 }
 
 /// What a chain in shadow mode decides: to let everything pass, and to say what it would have done.

@@ -6,7 +6,10 @@ mod common;
 
 use common::{Driver, Writer};
 use postern_engine::{Verdict, agent::CallError};
-use postern_proto::plan::v1::{Chain, OnFailure, Step, Steps};
+use postern_proto::plan::v1::{
+    Chain, Expression, OnFailure, Step, Steps,
+    expression::{Attribute, Node, node::Kind},
+};
 use sha2::{Digest, Sha256};
 
 fn writer() -> Writer {
@@ -127,4 +130,20 @@ fn removes_nothing_from_and_adds_nothing_to_a_response_without_a_chain() {
     writer.route("users", steps, vec![]);
     let (_, response) = Driver::request(&[("x-api-key", b"secret")]).run_both(&writer.load(), "users");
     assert!(response.is_none());
+}
+
+#[test]
+fn refuses_a_body_that_is_too_large_for_a_step_of_the_response() {
+    let decide = |shadow| {
+        let mut writer = writer();
+        let body = Node { kind: Some(Kind::HasAttribute(Attribute::RequestBody.into())), column: 0 };
+        writer.plan.expressions.push(Expression { nodes: vec![body] });
+        let step = Step { when: 1, shadow, ..writer.set_step("mark", "x-a", "b") };
+        let response = Some(Steps { steps: vec![step], unsupported: vec![] });
+        writer.chain("users", Chain { response, body_limit: 3, ..Chain::default() });
+        let mut driver = Driver { body: b"four".to_vec(), ..Driver::default() };
+        driver.run(&writer.load(), "users").unwrap().account("r1", "users")
+    };
+    assert_eq!(decide(false), "verdict=deny step=mark reason=body_too_large route=users revision=r1");
+    assert_eq!(decide(true), "verdict=allow shadow=mark:body_too_large route=users revision=r1");
 }

@@ -30,32 +30,37 @@ const NAMES: [&str; 12] = [
 /// Sends one request through a route, and a response if the request passes; checks both decisions.
 pub fn exchange(plan: &Arc<Plan>, route: &str, script: &mut Script<'_>) {
     let health = Health::new((0..script.below(4)).map(|_| script.below(4) != 0).collect());
+    // The same whenever it is asked for, as a host's is.
+    let body = script.chunk();
     let Some(mut run) = Run::request(plan, route, &health) else { return };
-    let request = drive(&mut run, script);
+    let request = drive(&mut run, body, script);
     decision::check(&request);
     if !matches!(request.verdict, Verdict::Continue(_)) {
         return;
     }
     if let Some(mut run) = Run::response(plan, route, &health, run.into_outlook()) {
-        decision::check(&drive(&mut run, script));
+        decision::check(&drive(&mut run, body, script));
     }
 }
 
-fn drive(run: &mut Run, script: &mut Script<'_>) -> Decision {
+fn drive(run: &mut Run, body: &[u8], script: &mut Script<'_>) -> Decision {
     let mut turns = 0;
     loop {
         turns += 1;
         assert!(turns < MOST_TURNS, "the run does not end");
         match run.advance() {
             Turn::Done(decision) => return decision,
-            Turn::Ask(ask) => run.answer(answer(ask, run.body_limit(), script)),
+            Turn::Ask(Ask::Inputs(needs)) if needs.body && body.len() > run.body_limit() => {
+                run.answer(Answer::BodyTooLarge)
+            }
+            Turn::Ask(ask) => run.answer(answer(ask, body, script)),
         }
     }
 }
 
-fn answer(ask: Ask, body_limit: usize, script: &mut Script<'_>) -> Answer {
+fn answer(ask: Ask, body: &[u8], script: &mut Script<'_>) -> Answer {
     match ask {
-        Ask::Inputs(needs) => inputs(needs, body_limit, script),
+        Ask::Inputs(needs) => inputs(needs, body, script),
         Ask::Load { .. } => {
             let size = script.below(200);
             Answer::Loaded { value: script.bytes(size).to_vec(), version: script.byte().into() }
@@ -65,7 +70,7 @@ fn answer(ask: Ask, body_limit: usize, script: &mut Script<'_>) -> Answer {
     }
 }
 
-fn inputs(needs: Needs, body_limit: usize, script: &mut Script<'_>) -> Answer {
+fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
     let mut inputs = Inputs::default();
     if needs.request_headers {
         inputs.request_headers = headers(script);
@@ -77,10 +82,7 @@ fn inputs(needs: Needs, body_limit: usize, script: &mut Script<'_>) -> Answer {
         inputs.now = script.number();
     }
     if needs.body {
-        inputs.body = script.chunk().to_vec();
-        if inputs.body.len() > body_limit {
-            return Answer::BodyTooLarge;
-        }
+        inputs.body = body.to_vec();
     }
     for property in needs.properties() {
         if script.flag() {

@@ -16,7 +16,7 @@ use crate::{
 pub fn whole() -> wire::Plan {
     let mut writer = Writer::new();
     writer.consumer("alice", digest("k1"), &["staff", "admin"]);
-    writer.plan.expressions = vec![path_starts_with("/a"), has_kind(), user()];
+    writer.plan.expressions = vec![path_starts_with("/a"), has_kind(), user(), has_body()];
     let agents = [writer.agent("scanner", false), writer.agent("scorer", true)];
     let steps = built_in(&mut writer);
     let set = writer.set_step("mark", "x-a", "1");
@@ -27,6 +27,8 @@ pub fn whole() -> wire::Plan {
     writer.route("agents", vec![agent, other, set.clone()], vec![set.clone()]);
     let shadowed = steps.iter().cloned().map(|step| wire::Step { shadow: true, ..step }).collect();
     writer.route("shadow", shadowed, vec![]);
+    let response = Some(wire::Steps { steps: vec![wire::Step { when: 4, ..set.clone() }], unsupported: vec![] });
+    writer.chain("body", wire::Chain { response, body_limit: 2, ..Default::default() });
     let unsupported = vec![writer.string("waf")];
     let request = Some(wire::Steps { steps: vec![set], unsupported });
     writer.chain("unsupported", wire::Chain { request, shadow: true, body_limit: 16, ..Default::default() });
@@ -67,6 +69,15 @@ pub fn has_kind() -> wire::Expression {
 pub fn user() -> wire::Expression {
     let mut tree = Tree::default();
     tree.member(Attribute::RequestHeaders, "x-user");
+    tree.finish()
+}
+
+/// `size(request.body) > 0`.
+pub fn has_body() -> wire::Expression {
+    let mut tree = Tree::default();
+    let body = tree.attribute(Attribute::RequestBody);
+    let arguments = [tree.call(Function::Size, &[body]), tree.int(0)];
+    tree.call(Function::Greater, &arguments);
     tree.finish()
 }
 
@@ -119,7 +130,7 @@ pub fn edit(plan: &mut wire::Plan, script: &mut Script<'_>) {
         0 => put(&mut plan.strings, script, |script| script.text()),
         1 => put(&mut plan.expressions, script, expressions::scripted),
         2 => {
-            put(&mut plan.routes, script, |script| wire::Route { name: script.index(strings), chain: script.index(4) })
+            put(&mut plan.routes, script, |script| wire::Route { name: script.index(strings), chain: script.index(5) })
         }
         3 => put(&mut plan.agents, script, |script| wire::Agent {
             name: script.index(strings),

@@ -27,7 +27,7 @@ fn run(input: &[u8]) {
     }
 }
 
-fn load(bytes: &[u8], mut script: Script<'_>) {
+fn load(bytes: &[u8], script: Script<'_>) {
     let plan = match Plan::load(bytes) {
         Ok(plan) => Arc::new(plan),
         Err(error) => {
@@ -39,7 +39,7 @@ fn load(bytes: &[u8], mut script: Script<'_>) {
     assert_eq!(plan.routes(), wire.routes.len());
     for route in wire.routes.iter().take(16) {
         let name = usize::try_from(route.name).ok().and_then(|name| wire.strings.get(name));
-        driver::exchange(&plan, name.map_or("", String::as_str), &mut script);
+        driver::exchange(&plan, name.map_or("", String::as_str), &mut script.clone());
     }
 }
 
