@@ -146,6 +146,11 @@ impl Run {
         self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit)
     }
 
+    /// Whether there is nothing to do about the response, once this run is done.
+    pub fn is_last(&self) -> bool {
+        self.facts.response.is_empty() && self.plan.chain(self.chain).is_none_or(|chain| chain.response.is_idle())
+    }
+
     /// What the run taught, once it is done.
     pub fn into_outlook(self) -> Outlook {
         let keep = self.plan.chain(self.chain).map(|chain| chain.keep).unwrap_or_default();

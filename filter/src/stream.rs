@@ -32,9 +32,16 @@ enum Progress {
     /// The request waits for its body.
     Waiting(Box<Run>),
     /// The request passed the chain of this route; its response goes through the same.
-    Admitted { route: String, outlook: Outlook },
+    Admitted(Box<Admitted>),
     /// We answered ourselves: the response that Envoy shows us now is our own.
     Answered,
+}
+
+/// What the response to an admitted request is decided by.
+#[derive(Debug)]
+struct Admitted {
+    route: String,
+    outlook: Outlook,
 }
 
 /// What is known of a request's body.
@@ -95,8 +102,8 @@ impl Stream {
     }
 
     fn begin_response(&mut self) -> Result<Action, Failure> {
-        let (route, outlook) = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
-            Progress::Admitted { route, outlook } => (route, outlook),
+        let Admitted { route, outlook } = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
+            Progress::Admitted(admitted) => *admitted,
             other => {
                 self.progress = other;
                 return Ok(Action::Continue);
@@ -146,7 +153,10 @@ impl Stream {
         match decision.verdict {
             Verdict::Continue(edits) => {
                 apply(&edits, map)?;
-                self.progress = Progress::Admitted { route: run.route().to_owned(), outlook: run.into_outlook() };
+                if !run.is_last() {
+                    let route = run.route().to_owned();
+                    self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.into_outlook() }));
+                }
                 Ok(Action::Continue)
             }
             Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),

@@ -226,7 +226,7 @@ impl Case {
             upstream: self.upstream.clone(),
             want,
         });
-        assert!(single.is_some() != !self.sequence.is_empty(), "`{}` needs `want` or `sequence`", self.note);
+        assert!(single.is_some() == self.sequence.is_empty(), "`{}` needs `want` or `sequence`", self.note);
         single.into_iter().chain(self.sequence.clone()).collect()
     }
 

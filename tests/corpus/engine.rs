@@ -55,9 +55,8 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
     };
     let decision = drive(&mut run, exchange, &request, &response, shared);
     let account = decision.account("r", &case.route);
-    match answered(decision, &mut request) {
-        Some(answer) => return own_answer(exchange, &account, answer),
-        None => {}
+    if let Some(answer) = answered(decision, &mut request) {
+        return own_answer(exchange, &account, answer);
     }
     if let Some(mut run) = Run::response(plan, &case.route, &Health::default(), run.into_outlook()) {
         let decision = drive(&mut run, exchange, &request, &response, shared);
