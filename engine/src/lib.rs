@@ -10,6 +10,7 @@
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]
 
 pub mod agent;
+pub mod ask;
 pub mod attributes;
 pub mod cel;
 pub mod chain;
@@ -23,7 +24,8 @@ mod strings;
 mod text;
 pub mod verdict;
 
+pub use ask::{Answer, Ask, Turn};
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use plan::{LoadError, Plan};
-pub use run::{Answer, Ask, Run, Turn};
+pub use run::Run;
 pub use verdict::{Decision, Response, Verdict};

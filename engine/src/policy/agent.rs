@@ -7,9 +7,9 @@ use postern_proto::plan::v1 as wire;
 use super::{Context, Flow, Policy, failure};
 use crate::{
     agent::{Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
+    ask::{Answer, Ask},
     event::{Needs, Phase},
     plan::{Agent, LoadError},
-    run::{Answer, Ask},
     strings::{Strings, find},
     verdict::{Denial, Response},
 };

@@ -15,13 +15,13 @@ use postern_proto::plan::v1::{self as wire, step::Policy as Wire};
 
 use crate::{
     agent::Health,
+    ask::{Answer, Ask},
     attributes,
     cel::Expression,
     chain::Step,
     edits::Edits,
     event::{Inputs, Needs, Phase},
     plan::{Agent, Consumer, LoadError, Plan},
-    run::{Answer, Ask},
     schema::PolicySchema,
     strings::Strings,
     verdict::{Denial, Response},

@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 
 use super::{Context, Flow, failure, needs_of};
 use crate::{
+    ask::{Answer, Ask},
     cel::{Expression, Value},
     event::{Needs, Phase},
     plan::LoadError,
-    run::{Answer, Ask},
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},

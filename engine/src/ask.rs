@@ -1,0 +1,59 @@
+//! What a run asks for and is answered: the whole of what the engine wants from the world, as values.
+
+use crate::{
+    agent::{Call, CallError, Reply},
+    event::{Inputs, Needs},
+    verdict::Decision,
+};
+
+/// How far a run came.
+#[derive(Debug)]
+pub enum Turn {
+    /// It needs this, through [`Run::answer`](crate::Run::answer).
+    Ask(Ask),
+    /// It has decided.
+    Done(Decision),
+}
+
+/// What a run can ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// What the next step needs to know about the message.
+    Inputs(Needs),
+    /// A value that all workers share, and its version.
+    Load {
+        /// Its name.
+        key: String,
+    },
+    /// A new value for it, unless another worker was faster.
+    Store {
+        /// Its name.
+        key: String,
+        /// The value.
+        value: Vec<u8>,
+        /// The version that it was made from.
+        version: u32,
+    },
+    /// An agent's word.
+    Call(Call),
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug)]
+pub enum Answer {
+    /// What was asked for, as far as the host has it.
+    Inputs(Inputs),
+    /// The body is larger than [`Run::body_limit`](crate::Run::body_limit).
+    BodyTooLarge,
+    /// The value, empty if there is none yet.
+    Loaded {
+        /// The bytes.
+        value: Vec<u8>,
+        /// Its version.
+        version: u32,
+    },
+    /// Whether the value was stored; if not, another worker was faster.
+    Stored(bool),
+    /// What the agent said.
+    Called(Result<Reply, CallError>),
+}
