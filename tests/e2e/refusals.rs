@@ -88,7 +88,9 @@ fn reports_envoys_refusal_of_a_corrupt_plan_and_keeps_the_old_one_serving() {
             wait_for_status(control_plane.http, "the last good version", |status| running(status) == running(&good));
         assert!(status.is_ok(), "{status:?}");
     }
-    assert!(envoy.stat("extension_config_discovery.http_filter.edge.postern.config_fail").is_ok());
+    let discovery = envoy.stats("extension_config_discovery").unwrap();
+    let rejected = discovery.iter().find(|(name, _)| name.ends_with(".update_rejected")).map(|(_, count)| *count);
+    assert_eq!(rejected, Some(2), "Envoy's own count: {discovery:?}");
 
     // The next good revision is taken, and the refusal is history.
     site.replace("policies.yaml", "nosniff", "after-the-nack").unwrap();
