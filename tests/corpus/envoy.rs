@@ -39,9 +39,8 @@ impl Site {
         }
         let control_plane = ControlPlane::start(self.directory.path()).unwrap();
         let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        envoy.wait_until_serving(self.address(), &Request::get("/").host("ready.test")).unwrap();
         self.running = Some((control_plane, envoy));
-        let ready = || Ok(Client::new(self.address()).send(&Request::get("/").host("ready.test"))?.status == 200);
-        wait::until_true("the gateway to serve", ready).unwrap();
     }
 
     fn gateway(&self, files: &[CaseFile]) -> Vec<Value> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    Client,
+    Client, Request,
     control_plane::from_environment,
     process::Process,
     site::{free_port, replaced, repository},
@@ -77,6 +77,20 @@ impl Envoy {
     /// Its access log so far: a JSON object a request.
     pub fn access_log(&self) -> Vec<Value> {
         self.process.stdout().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until a gateway answers `request` with 200 and the access log has every probe that was sent for it: Envoy
+    /// writes it a little later than it answers, and whoever reads it by place must not find a probe there.
+    pub fn wait_until_serving(&self, gateway: SocketAddr, request: &Request) -> Result<()> {
+        let before = self.access_log_len();
+        let mut answered = 0;
+        wait::until_true("the gateway to serve", || {
+            let status = Client::new(gateway).send(request)?.status;
+            answered += 1;
+            Ok(status == 200)
+        })?;
+        wait::until_true("the access log", || Ok(self.access_log_len() >= before + answered))?;
+        Ok(())
     }
 
     /// How many requests its access log has.

@@ -42,6 +42,7 @@ struct Case {
     what: &'static str,
     request: Request,
     expect: u16,
+    decided_by: &'static str,
 }
 
 fn main() -> Result<ExitCode> {
@@ -77,8 +78,7 @@ impl Demo {
         let site = Site::quickstart(directory, upstream.address(), if is_free(port) { port } else { 0 })?;
         let control_plane = ControlPlane::start(site.directory())?;
         let envoy = Envoy::whole(control_plane.xds())?;
-        let mut client = Client::new(site.listener());
-        wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200))?;
+        envoy.wait_until_serving(site.listener(), &Request::get("/welcome"))?;
         Ok(Self { envoy, control_plane, site, upstream })
     }
 
@@ -105,7 +105,7 @@ impl Demo {
             let seen = self.envoy.access_log().len();
             let answer = Client::new(self.site.listener()).send(&case.request)?;
             let (line, _) = wait::until("the access log", || Ok(self.envoy.access_log().into_iter().nth(seen)))?;
-            good &= answer.status == case.expect;
+            good &= is_expected(&case, &answer, &line);
             print_row(&case, &answer, &line);
         }
         println!();
@@ -148,23 +148,26 @@ impl Demo {
 
 fn cases() -> [Case; 6] {
     let users = || Request::get("/users/7");
+    let case = |what, request, expect, decided_by| Case { what, request, expect, decided_by };
+    let with = |key: &[u8]| users().header("x-api-key", key);
     [
-        Case { what: "no key", request: users(), expect: 401 },
-        Case { what: "x-api-key: guess", request: users().header("x-api-key", "guess"), expect: 401 },
-        Case { what: "x-api-key: demo-key", request: users().header("x-api-key", KEY), expect: 200 },
-        Case {
-            what: "x-api-key: \\xff\\xfe (not UTF-8)",
-            request: users().header("x-api-key", b"\xff\xfe"),
-            expect: 401,
-        },
-        Case { what: "a route without a policy", request: Request::get("/welcome"), expect: 200 },
-        Case { what: "a path without a route", request: Request::get("/nowhere"), expect: 404 },
+        case("no key", users(), 401, "step apiKeyAuth: key_missing"),
+        case("x-api-key: guess", with(b"guess"), 401, "step apiKeyAuth: key_unknown"),
+        case("x-api-key: demo-key", with(KEY.as_bytes()), 200, "all steps passed, consumer mobile-app"),
+        case("x-api-key: \\xff\\xfe (not UTF-8)", with(b"\xff\xfe"), 401, "step apiKeyAuth: key_unknown"),
+        case("a route without a policy", Request::get("/welcome"), 200, "nobody: no policy on this route"),
+        case("a path without a route", Request::get("/nowhere"), 404, "Envoy: no such route"),
     ]
+}
+
+/// Whether the answer, and who decided it, are the expected ones.
+fn is_expected(case: &Case, answer: &Answer, line: &Value) -> bool {
+    answer.status == case.expect && decided_by(line) == case.decided_by
 }
 
 fn print_row(case: &Case, answer: &Answer, line: &Value) {
     let request = format!("{} {}", text(line, "method"), text(line, "path"));
-    let mark = if answer.status == case.expect { "" } else { "   UNEXPECTED" };
+    let mark = if is_expected(case, answer, line) { "" } else { "   UNEXPECTED" };
     println!("  {request:<16} {:<32} {:<7} {}{mark}", case.what, answer.status, decided_by(line));
 }
 
