@@ -21,6 +21,8 @@ pub struct Field {
     pub kind: Kind,
     /// Whether the field must be there.
     pub required: bool,
+    /// What a field that is left out means, as a user would write it.
+    pub default: Option<&'static str>,
     /// One sentence for documentation.
     pub about: &'static str,
 }
@@ -28,12 +30,18 @@ pub struct Field {
 impl Field {
     /// A field that must be there.
     pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: true, about }
+        Self { name, kind, required: true, default: None, about }
     }
 
     /// A field that may be left out.
     pub const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: false, about }
+        Self { name, kind, required: false, default: None, about }
+    }
+
+    /// The same, and what it means to leave it out.
+    #[must_use]
+    pub const fn or(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
     }
 }
 
@@ -108,4 +116,19 @@ pub struct PolicySchema {
     pub phases: &'static [Phase],
     /// What a step's `params` may hold.
     pub params: Object,
+    /// How it may fail or answer a caller by itself, for documentation.
+    pub endings: &'static [Ending],
+    /// One or more steps of a chain of its first phase, as a user would write them; a test runs them.
+    pub example: &'static str,
+}
+
+/// One way in which a step ends a request.
+#[derive(Debug)]
+pub struct Ending {
+    /// The status that the caller gets.
+    pub status: &'static str,
+    /// What decisions and logs call it.
+    pub reason: &'static str,
+    /// When.
+    pub when: &'static str,
 }

@@ -12,7 +12,7 @@ use super::{Context, Flow};
 use crate::{
     event::Phase,
     plan::LoadError,
-    schema::{Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::{cookie, query, split_path},
     verdict::{Denial, Response},
@@ -31,6 +31,15 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         ],
         exactly_one_of: &["header", "query", "cookie"],
     },
+    endings: &[
+        Ending { status: "401", reason: "key_missing", when: "no key, or an empty one" },
+        Ending { status: "401", reason: "key_repeated", when: "more than one key" },
+        Ending { status: "401", reason: "key_unknown", when: "no consumer has this key" },
+    ],
+    example: "\
+- policy: apiKeyAuth
+  params: { header: x-api-key }
+",
 };
 
 /// The loaded step.

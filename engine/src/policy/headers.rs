@@ -31,6 +31,13 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         ],
         exactly_one_of: &[],
     },
+    endings: &[],
+    example: "\
+- policy: headers
+  params:
+    remove: [x-internal]
+    set: { x-guarded-by: postern }
+",
 };
 
 /// The loaded step.

@@ -15,7 +15,7 @@ use crate::{
     cel::{Expression, Value},
     event::{Needs, Phase},
     plan::LoadError,
-    schema::{Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},
 };
@@ -36,25 +36,33 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         fields: &[
             Field::required("requests", Kind::Integer { min: 1, max: 1_000_000 }, "How many requests …"),
             Field::required("per", Kind::Duration, "… in this time."),
-            Field::optional(
-                "burst",
-                Kind::Integer { min: 1, max: 1_000_000 },
-                "How many may come at once; `requests` by default.",
-            ),
+            Field::optional("burst", Kind::Integer { min: 1, max: 1_000_000 }, "How many may come at once.")
+                .or("requests"),
             Field::optional("key", Kind::Expression, "What each bucket is for; one bucket for all by default."),
             Field::optional(
                 "maxKeys",
                 Kind::Integer { min: 1, max: 1_048_576 },
-                "How many buckets are remembered at the most; 65536 by default.",
-            ),
+                "How many buckets are remembered at the most.",
+            )
+            .or("65536"),
             Field::optional(
                 "report",
                 Kind::Choice(&["denied", "always", "never"]),
-                "Which answers carry `RateLimit-*` headers; `denied` by default.",
-            ),
+                "Which answers carry `RateLimit-*` headers.",
+            )
+            .or("denied"),
         ],
         exactly_one_of: &[],
     },
+    endings: &[
+        Ending { status: "429", reason: "limit_exceeded", when: "the bucket is empty; `Retry-After` says how long" },
+        Ending { status: "500", reason: "key_failed", when: "`key` could not be evaluated (a failure)" },
+        Ending { status: "500", reason: "bucket_contended", when: "the bucket could not be written (a failure)" },
+    ],
+    example: "\
+- policy: rateLimit
+  params: { requests: 100, per: 1s, burst: 20, key: source.address }
+",
 };
 
 /// The loaded step.

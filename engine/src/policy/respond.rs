@@ -6,7 +6,7 @@ use super::Flow;
 use crate::{
     event::Phase,
     plan::LoadError,
-    schema::{Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::Response,
 };
@@ -18,16 +18,21 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     phases: &[Phase::Request],
     params: Object {
         fields: &[
-            Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status; 200 by default."),
+            Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status.").or("200"),
             Field::optional(
                 "headers",
                 Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue },
                 "The headers of the answer.",
             ),
-            Field::optional("body", Kind::Text, "The body of the answer; empty by default."),
+            Field::optional("body", Kind::Text, "The body of the answer."),
         ],
         exactly_one_of: &[],
     },
+    endings: &[Ending { status: "`status`", reason: "respond", when: "always" }],
+    example: "\
+- policy: respond
+  params: { status: 404, headers: { content-type: text/plain }, body: there is nothing here }
+",
 };
 
 /// The loaded step.

@@ -8,7 +8,7 @@ use super::{Context, Flow};
 use crate::{
     event::Phase,
     plan::LoadError,
-    schema::{Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},
 };
@@ -24,11 +24,22 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "match",
                 Kind::Choice(&["any", "all"]),
-                "Whether one of the groups is enough, or all are needed; `any` by default.",
-            ),
+                "Whether one of the groups is enough, or all are needed.",
+            )
+            .or("any"),
         ],
         exactly_one_of: &[],
     },
+    endings: &[
+        Ending { status: "401", reason: "caller_unknown", when: "no earlier step has identified the caller" },
+        Ending { status: "403", reason: "group_missing", when: "the caller lacks the groups" },
+    ],
+    example: "\
+- policy: apiKeyAuth
+  params: { header: x-api-key }
+- policy: roleCheck
+  params: { groups: [admins] }
+",
 };
 
 /// The loaded step.

@@ -9,7 +9,7 @@ use crate::{
     attributes::spiffe,
     event::{Needs, Phase, Property},
     plan::LoadError,
-    schema::{Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},
 };
@@ -40,6 +40,16 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         fields: &[Field::required("rules", Kind::List { item: &RULE, at_least: 1 }, "The rules, in order.")],
         exactly_one_of: &[],
     },
+    endings: &[
+        Ending { status: "403", reason: "source_denied", when: "the first rule that fits says `DENY`" },
+        Ending { status: "403", reason: "source_unknown", when: "no rule fits" },
+    ],
+    example: "\
+- policy: trafficPermission
+  params:
+    rules:
+      - { from: { services: [web] }, action: ALLOW }
+",
 };
 
 /// The loaded step.

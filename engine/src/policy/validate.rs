@@ -9,7 +9,7 @@ use crate::{
     cel::Expression,
     event::{Needs, Phase},
     plan::LoadError,
-    schema::{Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::json,
     verdict::{Denial, Response},
@@ -31,10 +31,20 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     params: Object {
         fields: &[
             Field::required("rules", Kind::List { item: &RULE, at_least: 1 }, "The rules."),
-            Field::optional("status", Kind::Integer { min: 400, max: 499 }, "The status of a refusal; 400 by default."),
+            Field::optional("status", Kind::Integer { min: 400, max: 499 }, "The status of a refusal.").or("400"),
         ],
         exactly_one_of: &[],
     },
+    endings: &[
+        Ending { status: "`status`", reason: "rule_broken", when: "a rule is false; `errors` has the messages" },
+        Ending { status: "500", reason: "rule_failed", when: "a rule could not be evaluated (a failure)" },
+    ],
+    example: "\
+- policy: validate
+  params:
+    rules:
+      - { rule: \"size(request.query) < 1000\", message: the query is too long }
+",
 };
 
 /// The loaded step.
