@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use postern_engine::Phase;
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, Plan, Route,
-    Step as WireStep, Steps,
+    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, PasswordCredential, Plan,
+    Route, Step as WireStep, Steps,
 };
 use prost::Message;
 
@@ -73,7 +73,13 @@ impl Lowering {
         let name = self.string(&consumer.name);
         let api_key_sha256 = consumer.spec.api_keys.iter().map(|key| key.sha256.to_vec()).collect();
         let groups = consumer.spec.groups.iter().map(|group| self.string(group)).collect();
-        self.plan.consumers.push(Consumer { name, api_key_sha256, groups });
+        let basic_auth = consumer.spec.basic_auth.as_ref().map(|credential| PasswordCredential {
+            username: self.string(&credential.username),
+            salt: credential.password.salt.clone(),
+            iterations: credential.password.iterations,
+            hash: credential.password.hash.to_vec(),
+        });
+        self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth });
     }
 
     fn settings(&mut self, settings: &model::Settings) {

@@ -16,6 +16,7 @@ mod links;
 mod nearest;
 mod origin;
 mod parse;
+mod password;
 mod path;
 mod reading;
 mod route_policy;
@@ -29,10 +30,11 @@ use std::{collections::BTreeMap, fmt};
 use serde::Deserialize;
 
 pub use self::{
-    consumer::{ApiKey, Consumer},
+    consumer::{ApiKey, BasicAuth, Consumer},
     diagnostic::{Diagnostic, Diagnostics},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     kinds::{KindSchema, SCHEMAS},
+    password::PasswordHash,
     route_policy::{Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
     service::{Address, Endpoint, Service},
     settings::{Answer, Settings},
@@ -128,7 +130,7 @@ pub struct Bundle {
     pub gateways: Vec<Resource<Gateway>>,
     /// The services, among them every one that a gateway names.
     pub services: Vec<Resource<Service>>,
-    /// The consumers: no two have the same key.
+    /// The consumers: no two have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
     /// The policies of routes: no two are for the same route.
     pub route_policies: Vec<Resource<RoutePolicy>>,
