@@ -2,6 +2,7 @@
 //! there once.
 
 mod interned;
+mod issuers;
 mod policies;
 
 use std::collections::BTreeMap;
@@ -18,12 +19,19 @@ use crate::{
     attach::Attached,
     digest::Digest,
     expression::{self, Environment, ExpressionError},
+    keys::KeySets,
     model::{self, Bundle, Diagnostic, Diagnostics, Mode, OnFailure, Resource, RoutePolicy, Step},
 };
 
 /// The plan for what is attached.
-pub fn lower(bundle: &Bundle, attached: &BTreeMap<&str, Attached<'_>>, revision: &Digest) -> Result<Plan, Diagnostics> {
+pub fn lower(
+    bundle: &Bundle,
+    key_sets: &KeySets,
+    attached: &BTreeMap<&str, Attached<'_>>,
+    revision: &Digest,
+) -> Result<Plan, Diagnostics> {
     let mut lowering = Lowering::default();
+    lowering.issuers(bundle, key_sets);
     for (route, chain) in attached {
         lowering.route(route, chain);
     }
@@ -42,6 +50,8 @@ struct Lowering {
     expressions: Interned<Vec<u8>>,
     chains: Interned<Vec<u8>>,
     plan: Plan,
+    /// The names of the plan's issuers, in its order.
+    issuers: Vec<String>,
     errors: Vec<Diagnostic>,
 }
 

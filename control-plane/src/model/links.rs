@@ -33,6 +33,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(sort_unique(&mut bundle.gateways));
     found.extend(sort_unique(&mut bundle.services));
     found.extend(sort_unique(&mut bundle.consumers));
+    found.extend(sort_unique(&mut bundle.issuers));
     found.extend(sort_unique(&mut bundle.route_policies));
     found.extend(sort_unique(&mut bundle.settings));
     found.extend(one_settings(bundle));

@@ -11,6 +11,8 @@ mod consumer;
 mod diagnostic;
 mod format;
 mod gateway;
+mod issuer;
+mod key_uri;
 mod kinds;
 mod links;
 mod nearest;
@@ -33,6 +35,8 @@ pub use self::{
     consumer::{ApiKey, BasicAuth, Consumer},
     diagnostic::{Diagnostic, Diagnostics},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
+    issuer::{Issuer, KeySource},
+    key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
     route_policy::{Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
@@ -132,6 +136,8 @@ pub struct Bundle {
     pub services: Vec<Resource<Service>>,
     /// The consumers: no two have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
+    /// The issuers of tokens.
+    pub issuers: Vec<Resource<Issuer>>,
     /// The policies of routes: no two are for the same route.
     pub route_policies: Vec<Resource<RoutePolicy>>,
     /// The settings: at most one.
