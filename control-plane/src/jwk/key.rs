@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value as Json};
 
 use super::{Algorithm, Key, Material, Secret, der};
-use crate::model::{quote, suggestion};
+use crate::model::quote;
 
 /// RSA keys of fewer bits can be broken (RFC 7518, section 3.3) …
 const FEWEST_RSA_BITS: usize = 2048;
@@ -201,9 +201,7 @@ impl<'a> Reading<'a> {
 
     fn unknown<T>(&mut self, member: &'static str, found: &str, known: &[&str]) -> Option<T> {
         let quoted: Vec<_> = known.iter().map(|name| quote(name)).collect();
-        let near = suggestion(found, known.iter().copied());
-        let message = format!("{} is not supported here: expected {}", quote(found), quoted.join(" or "));
-        self.fault(member, if near.is_empty() { message } else { format!("unknown value {}{near}", quote(found)) });
+        self.fault(member, format!("{} is not supported here: expected {}", quote(found), quoted.join(" or ")));
         None
     }
 

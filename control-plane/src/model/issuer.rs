@@ -281,7 +281,3 @@ impl KeySetRules<'_, '_> {
         self.report.error(jwks.at, self.path, message);
     }
 }
-
-#[cfg(test)]
-#[path = "issuer_tests.rs"]
-mod tests;
