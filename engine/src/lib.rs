@@ -17,6 +17,7 @@ pub mod chain;
 pub mod edits;
 pub mod event;
 pub mod json;
+pub mod jwt;
 pub mod plan;
 pub mod policy;
 pub mod run;
