@@ -101,6 +101,8 @@ pub enum Kind {
     Duration,
     /// A CEL expression over what is known of a request, and of its response in a response chain.
     Expression,
+    /// A JSON Web Key set (RFC 7517): a mapping, or its JSON in a string.
+    JwkSet,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.
     Params,
 }

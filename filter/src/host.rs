@@ -212,9 +212,7 @@ pub(crate) fn send_response(response: &Response) -> Result<(), HostError> {
 pub(crate) fn call_foreign_function(name: &str, argument: &[u8]) -> Result<Option<Vec<u8>>, HostError> {
     receive("call_foreign_function", |data, size| {
         // SAFETY: both slices live through the call, and `receive` hands over two valid places.
-        unsafe {
-            proxy_call_foreign_function(name.as_ptr(), name.len(), argument.as_ptr(), argument.len(), data, size)
-        }
+        unsafe { proxy_call_foreign_function(name.as_ptr(), name.len(), argument.as_ptr(), argument.len(), data, size) }
     })
 }
 

@@ -209,7 +209,11 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             limit: script.byte().into(),
             report: i32::from(script.byte() % 4),
         }),
-        3 => Policy::RoleCheck(wire::RoleCheck { groups: indexes(script, strings), all: script.flag(), ..Default::default() }),
+        3 => Policy::RoleCheck(wire::RoleCheck {
+            groups: indexes(script, strings),
+            all: script.flag(),
+            ..Default::default()
+        }),
         4 => Policy::Respond(wire::Respond { answer: Some(answer(script, strings)) }),
         5 => {
             let rule = |script: &mut Script<'_>| validate::Rule {
@@ -243,6 +247,7 @@ fn consumer(script: &mut Script<'_>, strings: usize) -> wire::Consumer {
         name: script.index(strings),
         api_key_sha256: (0..script.below(3)).map(|_| digest(script)).collect(),
         groups: indexes(script, strings),
+        ..Default::default()
     }
 }
 

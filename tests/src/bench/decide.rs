@@ -39,7 +39,12 @@ pub(super) struct Decider {
 impl Decider {
     pub(super) fn new() -> Result<Self> {
         let plan = Policies::Three.plan(1, &FilterCode::new(Vec::new(), None))?;
-        Ok(Self { plan: Arc::new(Plan::load(&plan)?), route: route_name(0), shared: Mutex::default(), tokens: Mutex::default() })
+        Ok(Self {
+            plan: Arc::new(Plan::load(&plan)?),
+            route: route_name(0),
+            shared: Mutex::default(),
+            tokens: Mutex::default(),
+        })
     }
 
     /// Decides on a request by its headers, names in lower case.
