@@ -17,6 +17,8 @@ pub mod chain;
 pub mod consumers;
 pub mod edits;
 pub mod event;
+pub mod json;
+pub mod jwt;
 pub mod plan;
 pub mod policy;
 pub mod run;

@@ -21,7 +21,6 @@ impl Lowering {
 
     /// The place in `Plan.issuers` of the issuer that a field of a step names, such as `params.issuers[0]`; 0, and an
     /// error at that field, if there is none.
-    #[allow(dead_code, reason = "for policies that take tokens")]
     pub(super) fn issuer(&mut self, place: &Place<'_>, field: &str, name: &str) -> u32 {
         match self.issuers.iter().position(|issuer| issuer == name) {
             Some(index) => u32::try_from(index).unwrap_or(u32::MAX),

@@ -3,6 +3,7 @@
 
 mod interned;
 mod issuers;
+mod jwt_validation;
 mod policies;
 
 use std::collections::BTreeMap;

@@ -3,9 +3,11 @@
 mod agent;
 mod api_key_auth;
 mod headers;
+mod jwt_validation;
 mod rate_limit;
 mod respond;
 mod role_check;
+mod source;
 mod traffic_permission;
 mod validate;
 
@@ -17,11 +19,12 @@ use crate::{
     agent::Health,
     ask::{Answer, Ask},
     attributes,
-    cel::Expression,
+    cel::{Expression, Map},
     chain::Step,
     consumers::Consumer,
     edits::Edits,
     event::{Inputs, Needs, Phase},
+    jwt::{Issuer, Pending},
     plan::{Agent, LoadError, Plan},
     schema::PolicySchema,
     strings::Strings,
@@ -32,6 +35,7 @@ use crate::{
 pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     headers::SCHEMA,
+    jwt_validation::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -65,6 +69,8 @@ pub(crate) fn failure(reason: &'static str) -> Denial {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) consumer: Option<Arc<Consumer>>,
+    /// What the caller's token says.
+    pub(crate) claims: Option<Arc<Map>>,
     pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
     /// What request steps want changed about the response.
     pub(crate) response: Edits,
@@ -81,6 +87,8 @@ pub(crate) struct Memory {
     pub(crate) group: usize,
     pub(crate) tries: u32,
     pub(crate) numbers: [u64; 2],
+    /// The token that is being checked.
+    pub(crate) token: Option<Box<Pending>>,
 }
 
 /// What the steps of a chain share while one message passes: each sees what earlier ones changed.
@@ -120,6 +128,7 @@ pub(crate) enum Policy {
     Agent(agent::AgentPolicy),
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     Headers(headers::Headers),
+    JwtValidation(Box<jwt_validation::JwtValidation>),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -128,11 +137,18 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    pub(crate) fn load(step: &wire::Step, strings: &Strings, agents: &[Agent]) -> Result<Self, LoadError> {
+    pub(crate) fn load(
+        step: &wire::Step,
+        strings: &Strings,
+        agents: &[Agent],
+        issuers: &[Arc<Issuer>],
+    ) -> Result<Self, LoadError> {
         match step.policy.as_ref().ok_or(LoadError::UnknownPolicy)? {
             Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
+            Wire::JwtValidation(wire) => jwt_validation::JwtValidation::load(wire, strings, issuers)
+                .map(|policy| Self::JwtValidation(Box::new(policy))),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -149,6 +165,7 @@ impl Policy {
             Self::Agent(_) => &[Phase::Request, Phase::Response],
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
+            Self::JwtValidation(_) => jwt_validation::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -163,6 +180,7 @@ impl Policy {
             Self::Agent(_) => agent::needs(phase),
             Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
@@ -190,6 +208,7 @@ impl Policy {
             Self::Agent(_) => agent::run(context, answer),
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
+            Self::JwtValidation(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),
