@@ -1,5 +1,5 @@
 //! What the servers of ext_authz and ext_proc decide: key, limit and headers, by our engine on the very plan of
-//! `wasm-three`. What is shared among workers in Envoy is shared among requests here.
+//! the Wasm filter. What is shared among workers in Envoy is shared among requests here.
 
 use std::{
     collections::HashMap,
@@ -37,8 +37,8 @@ pub(super) struct Decider {
 }
 
 impl Decider {
-    pub(super) fn new() -> Result<Self> {
-        let plan = Policies::Three.plan(1, &FilterCode::new(Vec::new(), None))?;
+    pub(super) fn new(policies: Policies) -> Result<Self> {
+        let plan = policies.plan(1, &FilterCode::new(Vec::new(), None))?;
         Ok(Self {
             plan: Arc::new(Plan::load(&plan)?),
             route: route_name(0),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn admits_the_key_only() {
-        let decider = Decider::new().unwrap();
+        let decider = Decider::new(Policies::Three).unwrap();
         let check = |headers: &[(&'static str, &'static str)], expect: Option<u16>| {
             let decision = decider.decide(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
             let status = match decision {

@@ -3,12 +3,14 @@
 
 use std::path::Path;
 
+use anyhow::Result;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::{
     bootstrap::SERVER,
     policies::{CONSUMER, GUARD, KEY, KEY_HEADER, LIMIT_PER_SECOND},
+    tokens::{AUDIENCE, ISSUER, ROLE, key_set},
 };
 
 /// A Wasm filter from a file, as the control plane configures ours.
@@ -34,52 +36,99 @@ pub(super) fn wasm(code: &Path, configuration: &[u8]) -> Value {
 }
 
 /// Envoy's own key check, limit and header edits.
-pub(super) fn native_three() -> Vec<Value> {
+pub(super) fn native_three() -> Result<Vec<Value>> {
+    Ok(vec![key(), limit(), headers()])
+}
+
+/// Envoy's own check of tokens, each verified.
+pub(super) fn native_jwt() -> Result<Vec<Value>> {
+    Ok(vec![jwt(json!({}))?])
+}
+
+/// The same with its cache of verified tokens.
+pub(super) fn native_jwt_cached() -> Result<Vec<Value>> {
+    Ok(vec![jwt(json!({ "jwt_cache_config": { "jwt_cache_size": 1024 } }))?])
+}
+
+/// Key, cached token, role, limit and headers.
+pub(super) fn native_five() -> Result<Vec<Value>> {
+    let token = jwt(json!({ "jwt_cache_config": { "jwt_cache_size": 1024 }, "payload_in_metadata": "payload" }))?;
+    Ok(vec![key(), token, role(), limit(), headers()])
+}
+
+fn key() -> Value {
+    filter(
+        "api_key_auth.v3.ApiKeyAuth",
+        json!({ "credentials": [{ "key": KEY, "client": CONSUMER }], "key_sources": [{ "header": KEY_HEADER }] }),
+    )
+}
+
+fn jwt(options: Value) -> Result<Value> {
+    let mut provider = json!({
+        "issuer": ISSUER,
+        "audiences": [AUDIENCE],
+        "forward": true,
+        "local_jwks": { "inline_string": key_set()?.to_string() },
+    });
+    if let (Some(provider), Value::Object(options)) = (provider.as_object_mut(), options) {
+        provider.extend(options);
+    }
+    let rule = json!({ "match": { "prefix": "/" }, "requires": { "provider_name": "bench" } });
+    Ok(filter("jwt_authn.v3.JwtAuthentication", json!({ "providers": { "bench": provider }, "rules": [rule] })))
+}
+
+/// Envoy's RBAC on what its check of tokens left in the metadata.
+fn role() -> Value {
+    let (claim, role) = ROLE;
+    let metadata = json!({
+        "filter": "envoy.filters.http.jwt_authn",
+        "path": [{ "key": "payload" }, { "key": claim }],
+        "value": { "string_match": { "exact": role } },
+    });
+    let policy = json!({ "permissions": [{ "any": true }], "principals": [{ "metadata": metadata }] });
+    filter("rbac.v3.RBAC", json!({ "rules": { "action": "ALLOW", "policies": { "role": policy } } }))
+}
+
+fn limit() -> Value {
     let always = |key: &str| json!({ "runtime_key": key, "default_value": { "numerator": 100 } });
+    filter(
+        "local_ratelimit.v3.LocalRateLimit",
+        json!({
+            "stat_prefix": "bench",
+            "token_bucket": {
+                "max_tokens": LIMIT_PER_SECOND,
+                "tokens_per_fill": LIMIT_PER_SECOND,
+                "fill_interval": "1s",
+            },
+            "filter_enabled": always("limit_enabled"),
+            "filter_enforced": always("limit_enforced"),
+        }),
+    )
+}
+
+fn headers() -> Value {
     let (name, value) = GUARD;
-    vec![
-        filter(
-            "api_key_auth.v3.ApiKeyAuth",
-            json!({
-                "credentials": [{ "key": KEY, "client": CONSUMER }],
-                "key_sources": [{ "header": KEY_HEADER }],
-            }),
-        ),
-        filter(
-            "local_ratelimit.v3.LocalRateLimit",
-            json!({
-                "stat_prefix": "bench",
-                "token_bucket": {
-                    "max_tokens": LIMIT_PER_SECOND,
-                    "tokens_per_fill": LIMIT_PER_SECOND,
-                    "fill_interval": "1s",
-                },
-                "filter_enabled": always("limit_enabled"),
-                "filter_enforced": always("limit_enforced"),
-            }),
-        ),
-        filter(
-            "header_mutation.v3.HeaderMutation",
-            json!({ "mutations": { "request_mutations": [
+    filter(
+        "header_mutation.v3.HeaderMutation",
+        json!({ "mutations": { "request_mutations": [
                 { "remove": KEY_HEADER },
                 { "append": {
                     "header": { "key": name, "value": value },
                     "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
                 } },
             ] } }),
-        ),
-    ]
+    )
 }
 
 /// Envoy's RBAC with a condition on one header.
-pub(super) fn rbac() -> Vec<Value> {
+pub(super) fn rbac() -> Result<Vec<Value>> {
     let permission = json!({ "header": { "name": KEY_HEADER, "string_match": { "exact": KEY } } });
     let policy = json!({ "permissions": [permission], "principals": [{ "any": true }] });
-    vec![filter("rbac.v3.RBAC", json!({ "rules": { "action": "ALLOW", "policies": { "key": policy } } }))]
+    Ok(vec![filter("rbac.v3.RBAC", json!({ "rules": { "action": "ALLOW", "policies": { "key": policy } } }))])
 }
 
 /// Key check and header edits in Lua.
-pub(super) fn lua_two() -> Vec<Value> {
+pub(super) fn lua_two() -> Result<Vec<Value>> {
     let (name, value) = GUARD;
     let source = format!(
         r#"
@@ -96,7 +145,7 @@ function envoy_on_request(handle)
 end
 "#
     );
-    vec![filter("lua.v3.Lua", json!({ "default_source_code": { "inline_string": source } }))]
+    Ok(vec![filter("lua.v3.Lua", json!({ "default_source_code": { "inline_string": source } }))])
 }
 
 /// A call to the server for every request.

@@ -16,34 +16,42 @@ use super::policies::{KEY, KEY_HEADER, route_path};
 const PATIENCE: Duration = Duration::from_secs(20);
 const MOST_HEADERS: usize = 32;
 
-/// The one request: the first route, with the key, as a small API client sends it.
-pub(super) fn request() -> Vec<u8> {
+/// A request: the first route, with the key, as a small API client sends it.
+fn request(token: Option<&str>) -> Vec<u8> {
     let path = route_path(0);
+    let token = token.map(|token| format!("authorization: {token}\r\n")).unwrap_or_default();
     format!(
         "GET {path} HTTP/1.1\r\nhost: bench.example\r\nuser-agent: postern-bench/1\r\naccept: application/json\r\n\
-         accept-encoding: gzip, deflate\r\n{KEY_HEADER}: {KEY}\r\n\r\n"
+         accept-encoding: gzip, deflate\r\n{token}{KEY_HEADER}: {KEY}\r\n\r\n"
     )
     .into_bytes()
 }
 
 /// Connections to one Envoy.
 pub(super) struct Load {
-    request: Vec<u8>,
+    /// Sent in turn.
+    requests: Vec<Vec<u8>>,
+    sent: usize,
     connections: Vec<Connection>,
 }
 
 impl Load {
-    pub(super) fn open(address: SocketAddr, connections: u32) -> Result<Self> {
+    /// Each request has the next of these tokens.
+    pub(super) fn open(address: SocketAddr, connections: u32, tokens: &[String]) -> Result<Self> {
         let connections = (0..connections).map(|_| Connection::open(address)).collect::<Result<_>>()?;
-        Ok(Self { request: request(), connections })
+        let requests = match tokens {
+            [] => vec![request(None)],
+            tokens => tokens.iter().map(|token| request(Some(token))).collect(),
+        };
+        Ok(Self { requests, sent: 0, connections })
     }
 
     /// Sends this many requests. An answer that is not a 200 is an error once all have come.
     pub(super) fn send(&mut self, requests: u32) -> Result<()> {
         let count = self.connections.len();
         let requests = usize::try_from(requests)?.max(count);
-        for connection in &mut self.connections {
-            connection.write(&self.request)?;
+        for place in 0..count {
+            self.write(place)?;
         }
         let mut unexpected = Vec::new();
         for received in 0..requests {
@@ -53,7 +61,7 @@ impl Load {
                 unexpected.push(status);
             }
             if received + count < requests {
-                connection.write(&self.request)?;
+                self.write(received % count)?;
             }
         }
         ensure!(
@@ -63,6 +71,13 @@ impl Load {
             unexpected.first().copied().unwrap_or_default()
         );
         Ok(())
+    }
+
+    /// Sends the next request on a connection.
+    fn write(&mut self, connection: usize) -> Result<()> {
+        let request = self.requests.get(self.sent % self.requests.len().max(1)).context("no request")?;
+        self.sent = self.sent.wrapping_add(1);
+        self.connections.get_mut(connection).context("no connection")?.write(request)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Each case is an Envoy with one worker, on the same upstream and under the same load; what is measured is the CPU
 //! time that Envoy, and the server that a case may need, spend on a request. No control plane takes part. The modules,
 //! in the order of a run: [`cases`] → [`subject`] (what stands in an Envoy's filter chain) → [`stage`] (its processes)
-//! → [`load`] on [`upstream`] → [`measure`] ([`cpu`], [`places`]) → [`report`]. [`server`] is the other side of ext_authz and
+//! → [`load`] (with [`tokens`]) on [`upstream`] → [`measure`] ([`cpu`], [`places`]) → [`report`]. [`server`] is the other side of ext_authz and
 //! ext_proc.
 
 mod bootstrap;
@@ -19,6 +19,7 @@ mod report;
 mod server;
 mod stage;
 mod subject;
+mod tokens;
 mod upstream;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -26,7 +27,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Result, ensure};
 use clap::Parser;
 
-use self::{cases::Case, measure::Measurement, report::Report, server::Protocol};
+use self::{cases::Case, measure::Measurement, policies::Policies, report::Report, server::Protocol};
 
 /// Measures what the filter costs in Envoy, beside other ways to the same end
 #[derive(Debug, Parser)]
@@ -53,12 +54,15 @@ pub struct Options {
     /// Be the server of a case instead: the bench starts itself this way
     #[arg(long, hide = true, value_name = "PROTOCOL")]
     serve: Option<Protocol>,
+    /// What that server decides by
+    #[arg(long, hide = true, value_name = "POLICIES", default_value = "three")]
+    policies: Policies,
 }
 
 /// Runs the bench. It succeeds when every case was measured and every target was reached.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if let Some(protocol) = options.serve {
-        return server::serve(protocol).map(|()| ExitCode::SUCCESS);
+        return server::serve(protocol, options.policies).map(|()| ExitCode::SUCCESS);
     }
     let cases = selected(&options.cases)?;
     let measurements: Vec<(Case, Measurement)> = measure::measure(cases, options)?;

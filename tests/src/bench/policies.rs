@@ -8,8 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use postern::{model::File, pipeline, snapshot::FilterCode};
 use sha2::{Digest, Sha256};
+
+use super::tokens::{AUDIENCE, ISSUER, ROLE, key_set};
 
 /// The header that carries the key, and the key.
 pub(super) const KEY_HEADER: &str = "x-api-key";
@@ -22,13 +25,16 @@ pub(super) const GUARD: (&str, &str) = ("x-guarded-by", "postern");
 pub(super) const LIMIT_PER_SECOND: u32 = 1_000_000;
 
 /// The chain that guards every route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Policies {
     /// None; another route has one.
     None,
     Key,
     When,
     Three,
+    Jwt,
+    /// Key, token, role, limit and headers.
+    Five,
 }
 
 /// The filter's code, as it lies on the disk.
@@ -62,10 +68,10 @@ impl Policies {
 
     fn resources(self, routes: usize) -> Result<String> {
         let mut text = gateway(routes)?;
-        write!(text, "{}", consumer())?;
+        write!(text, "{}{}", consumer(), issuer()?)?;
         match self {
             Self::None => write!(text, "{}", route_policy(ELSEWHERE, Self::Key.chain()))?,
-            Self::Key | Self::When | Self::Three => {
+            Self::Key | Self::When | Self::Three | Self::Jwt | Self::Five => {
                 for route in 0..routes {
                     write!(text, "{}", route_policy(&route_name(route), self.chain()))?;
                 }
@@ -77,15 +83,23 @@ impl Policies {
     fn chain(self) -> String {
         let key = format!("    - policy: apiKeyAuth\n      params: {{ header: {KEY_HEADER} }}\n");
         let (name, value) = GUARD;
+        let jwt = format!("    - policy: jwtValidation\n      params: {{ audiences: [{AUDIENCE}] }}\n");
+        let limit_and_headers = format!(
+            "    - policy: rateLimit\n      \
+             params: {{ requests: {LIMIT_PER_SECOND}, per: 1s, burst: {LIMIT_PER_SECOND} }}\n    \
+             - policy: headers\n      params: {{ remove: [{KEY_HEADER}], set: {{ {name}: {value} }} }}\n"
+        );
         match self {
             Self::None => String::new(),
             Self::Key => key,
             Self::When => format!("{key}      when: request.method == 'GET'\n"),
-            Self::Three => format!(
-                "{key}    - policy: rateLimit\n      \
-                 params: {{ requests: {LIMIT_PER_SECOND}, per: 1s, burst: {LIMIT_PER_SECOND} }}\n    \
-                 - policy: headers\n      params: {{ remove: [{KEY_HEADER}], set: {{ {name}: {value} }} }}\n"
-            ),
+            Self::Three => format!("{key}{limit_and_headers}"),
+            Self::Jwt => jwt,
+            Self::Five => {
+                let (claim, role) = ROLE;
+                let role = format!("    - policy: roleCheck\n      params: {{ claims: {{ {claim}: [{role}] }} }}\n");
+                format!("{key}{jwt}{role}{limit_and_headers}")
+            }
         }
     }
 }
@@ -123,6 +137,14 @@ fn consumer() -> String {
         "---\napiVersion: postern/v1\nkind: Consumer\nmetadata: {{ name: {CONSUMER} }}\n\
          spec: {{ apiKeys: [{{ sha256: {digest} }}] }}\n"
     )
+}
+
+fn issuer() -> Result<String> {
+    let (jwks, issuer) = (key_set()?, ISSUER);
+    Ok(format!(
+        "---\napiVersion: postern/v1\nkind: Issuer\nmetadata: {{ name: bench }}\n\
+         spec: {{ issuer: '{issuer}', jwks: {jwks} }}\n"
+    ))
 }
 
 fn route_policy(route: &str, chain: String) -> String {

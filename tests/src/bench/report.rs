@@ -121,11 +121,13 @@ struct Target {
     most: f64,
 }
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 6] = [
     Target { of: "wasm-three", less: "", to: "ext_authz-three", most: 0.35 },
     Target { of: "wasm-three", less: "", to: "ext_proc-three", most: 0.35 },
     Target { of: "wasm-three", less: "wasm-noop", to: "native-three", most: 3.0 },
     Target { of: "wasm-three-10000-routes", less: "", to: "wasm-three-10-routes", most: 1.1 },
+    Target { of: "wasm-jwt", less: "", to: "native-jwt", most: 1.3 },
+    Target { of: "wasm-five", less: "", to: "ext_authz-five", most: 0.5 },
 ];
 
 impl Display for Target {

@@ -31,15 +31,17 @@ impl Stage {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (admin, listener) = (local(free_port()?), local(free_port()?));
         let filters = case.subject.filters(case.routes, directory.path())?;
-        let server = case.subject.server().map(server::Running::start).transpose()?;
+        let server =
+            case.subject.server().map(|(protocol, policies)| server::Running::start(protocol, policies)).transpose()?;
         let address = server.as_ref().map(server::Running::address);
         let bootstrap = Bootstrap { admin, listener, upstream, server: address, filters, routes: case.routes };
         let path = directory.path().join("bootstrap.json");
         fs::write(&path, bootstrap.json().to_string())?;
         let envoy = places.start_envoy(|| launch(&path))?;
         wait_until_live(&envoy, admin)?;
-        check(case.meaning, listener).with_context(|| envoy.stderr().join("\n"))?;
-        let load = Load::open(listener, connections)?;
+        let tokens = case.tokens.make()?;
+        check(case.meaning, listener, tokens.first()).with_context(|| envoy.stderr().join("\n"))?;
+        let load = Load::open(listener, connections, &tokens)?;
         Ok(Self { envoy, server, load, _directory: directory })
     }
 
@@ -75,13 +77,18 @@ fn wait_until_live(envoy: &Process, admin: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// One request without a key, and one with it.
-fn check(meaning: Meaning, listener: SocketAddr) -> Result<()> {
+/// One request without a key and a token, and one with them.
+fn check(meaning: Meaning, listener: SocketAddr, token: Option<&String>) -> Result<()> {
     let mut client = Client::new(listener);
     let without = client.get(&route_path(0))?.status;
-    ensure!(without == meaning.without_key, "a request without a key got {without}, not {}", meaning.without_key);
-    let answer = client.send(&Request::get(route_path(0)).header(KEY_HEADER, KEY))?;
-    ensure!(answer.status == 200, "a request with a key got {}", answer.status);
+    let expected = meaning.without_credentials;
+    ensure!(without == expected, "a request without credentials got {without}, not {expected}");
+    let request = Request::get(route_path(0)).header(KEY_HEADER, KEY);
+    let answer = client.send(&match token {
+        Some(token) => request.header("authorization", token),
+        None => request,
+    })?;
+    ensure!(answer.status == 200, "a request with credentials got {}", answer.status);
     let expected = if meaning.edits { upstream::GUARDED } else { upstream::PLAIN };
     ensure!(answer.body == expected, "the upstream saw a {} request, not a {expected} one", answer.body);
     Ok(())

@@ -22,9 +22,9 @@ pub(super) enum Subject {
     /// Our filter with a plan.
     Policies(Policies),
     /// Envoy's own filters.
-    Native(fn() -> Vec<Value>),
-    /// A filter that asks a server.
-    Server(Protocol),
+    Native(fn() -> Result<Vec<Value>>),
+    /// A filter that asks a server, and what that one decides by.
+    Server(Protocol, Policies),
 }
 
 impl Subject {
@@ -41,16 +41,16 @@ impl Subject {
                 let code = Code::read(&from_environment("POSTERN_FILTER")?)?;
                 vec![filters::wasm(code.path(), &policies.plan(routes, code.code())?)]
             }
-            Self::Native(filters) => filters(),
-            Self::Server(Protocol::ExtAuthz) => vec![filters::ext_authz()],
-            Self::Server(Protocol::ExtProc) => vec![filters::ext_proc()],
+            Self::Native(filters) => filters()?,
+            Self::Server(Protocol::ExtAuthz, _) => vec![filters::ext_authz()],
+            Self::Server(Protocol::ExtProc, _) => vec![filters::ext_proc()],
         })
     }
 
     /// The server that must run beside Envoy.
-    pub(super) fn server(self) -> Option<Protocol> {
+    pub(super) fn server(self) -> Option<(Protocol, Policies)> {
         match self {
-            Self::Server(protocol) => Some(protocol),
+            Self::Server(protocol, policies) => Some((protocol, policies)),
             Self::Nothing | Self::Noop | Self::Policies(_) | Self::Native(_) => None,
         }
     }

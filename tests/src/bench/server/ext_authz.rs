@@ -15,10 +15,13 @@ use envoy_types::pb::{
 use tonic::{Code, Request, Response, Status};
 
 use super::overwriting;
-use crate::bench::decide::{Decider, Decision};
+use crate::bench::{
+    decide::{Decider, Decision},
+    policies::Policies,
+};
 
-pub(super) fn service() -> anyhow::Result<AuthorizationServer<impl Authorization>> {
-    Ok(AuthorizationServer::new(Service(Decider::new()?)))
+pub(super) fn service(policies: Policies) -> anyhow::Result<AuthorizationServer<impl Authorization>> {
+    Ok(AuthorizationServer::new(Service(Decider::new(policies)?)))
 }
 
 struct Service(Decider);

@@ -17,10 +17,13 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::overwriting;
-use crate::bench::decide::{Decider, Decision};
+use crate::bench::{
+    decide::{Decider, Decision},
+    policies::Policies,
+};
 
-pub(super) fn service() -> anyhow::Result<ExternalProcessorServer<impl ExternalProcessor>> {
-    Ok(ExternalProcessorServer::new(Service(Arc::new(Decider::new()?))))
+pub(super) fn service(policies: Policies) -> anyhow::Result<ExternalProcessorServer<impl ExternalProcessor>> {
+    Ok(ExternalProcessorServer::new(Service(Arc::new(Decider::new(policies)?))))
 }
 
 struct Service(Arc<Decider>);

@@ -13,6 +13,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 use tokio::{net::TcpListener, runtime};
 use tonic::transport::{Server, server::TcpIncoming};
 
+use super::policies::Policies;
 use crate::process::Process;
 
 /// What a line of a server's standard error begins with once it listens.
@@ -33,10 +34,10 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn start(protocol: Protocol) -> Result<Self> {
-        let name = protocol.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    pub(super) fn start(protocol: Protocol, policies: Policies) -> Result<Self> {
+        let (name, policies) = (name(protocol), name(policies));
         let mut command = Command::new(env::current_exe()?);
-        command.args(["--serve", &name]);
+        command.args(["--serve", &name, "--policies", &policies]);
         let mut process = Process::start(&name, &mut command)?;
         let find = |line: &str| line.strip_prefix(LISTENING)?.parse().ok();
         let address = process.wait_for_line("its address", find)?;
@@ -52,8 +53,13 @@ impl Running {
     }
 }
 
+/// What an option calls a value.
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 /// Serves until killed. One thread: it is the cheapest a server can be, and Envoy has one worker too.
-pub(super) fn serve(protocol: Protocol) -> Result<()> {
+pub(super) fn serve(protocol: Protocol, policies: Policies) -> Result<()> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -61,8 +67,8 @@ pub(super) fn serve(protocol: Protocol) -> Result<()> {
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let mut server = Server::builder();
         let router = match protocol {
-            Protocol::ExtAuthz => server.add_service(ext_authz::service()?),
-            Protocol::ExtProc => server.add_service(ext_proc::service()?),
+            Protocol::ExtAuthz => server.add_service(ext_authz::service(policies)?),
+            Protocol::ExtProc => server.add_service(ext_proc::service(policies)?),
         };
         Ok(router.serve_with_incoming(incoming).await?)
     })
