@@ -7,6 +7,7 @@ use postern_proto::plan::v1 as wire;
 use crate::{
     attributes,
     cel::Expression,
+    deny_with::DenyWith,
     event::{Needs, Phase},
     jwt::Issuer,
     plan::{Agent, LoadError},
@@ -43,6 +44,7 @@ pub(crate) struct Step {
     pub(crate) when: Option<Arc<Expression>>,
     pub(crate) on_failure: OnFailure,
     pub(crate) shadow: bool,
+    pub(crate) deny_with: Option<DenyWith>,
     pub(crate) policy: Policy,
     pub(crate) needs: Needs,
 }
@@ -131,6 +133,7 @@ impl Step {
             when,
             on_failure: on_failure(wire.on_failure)?,
             shadow: wire.shadow,
+            deny_with: wire.deny_with.as_ref().map(|wire| DenyWith::load(wire, strings)).transpose()?,
             policy,
             needs,
         })

@@ -15,6 +15,7 @@ pub mod attributes;
 pub mod cel;
 pub mod chain;
 pub mod consumers;
+mod deny_with;
 pub mod edits;
 pub mod event;
 pub mod json;

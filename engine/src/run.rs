@@ -166,7 +166,7 @@ impl Run {
             match flow {
                 Flow::Continue => self.leave(),
                 Flow::Ask(ask) => return Turn::Ask(ask),
-                Flow::Deny(denial) => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
+                Flow::Deny(denial) => return Turn::Done(self.deny_by(step, denial)),
                 Flow::Respond(response) => {
                     return Turn::Done(
                         self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond"))),
@@ -181,7 +181,7 @@ impl Run {
                         self.note(NoteKind::Skipped, step, denial.reason);
                         break;
                     }
-                    _ => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
+                    _ => return Turn::Done(self.deny_by(step, denial)),
                 },
             }
         }
@@ -211,7 +211,7 @@ impl Run {
     fn refuse_body(&mut self, chain: &Chain) -> Turn {
         let readers = || chain.response.steps.iter().filter(|step| step.needs.body);
         if let Some(step) = readers().find(|step| !step.shadow) {
-            return Turn::Done(self.deny(Arc::clone(&step.name), body_too_large()));
+            return Turn::Done(self.deny_by(step, body_too_large()));
         }
         readers().for_each(|step| self.note(NoteKind::Shadow, step, body_too_large().reason));
         self.given.body = true;
@@ -284,6 +284,16 @@ impl Run {
 
     fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {
         self.notes.push(Note { kind, step: Arc::clone(&step.name), reason });
+    }
+
+    /// A step's denial, in the words that its user wants.
+    fn deny_by(&mut self, step: &Step, denial: Denial) -> Decision {
+        let Denial { reason, response } = denial;
+        let response = match &step.deny_with {
+            Some(deny_with) => deny_with.apply(response),
+            None => response,
+        };
+        self.deny(Arc::clone(&step.name), Denial { reason, response })
     }
 
     fn deny(&mut self, step: Arc<str>, denial: Denial) -> Decision {

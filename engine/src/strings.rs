@@ -59,10 +59,15 @@ impl Strings {
     /// A whole answer.
     pub(crate) fn answer(&self, wire: &wire::Answer) -> Result<Response, LoadError> {
         let status = self.status(wire.status)?;
+        let headers = self.header_values(&wire.headers)?;
+        Ok(Response { status, headers, body: self.get(wire.body)?.as_bytes().to_vec() })
+    }
+
+    /// Headers of an answer.
+    pub(crate) fn header_values(&self, wire: &[wire::HeaderValue]) -> Result<Vec<(Arc<str>, Arc<str>)>, LoadError> {
         let header =
             |header: &wire::HeaderValue| Ok((self.header_name(header.name)?, self.header_value(header.value)?));
-        let headers = wire.headers.iter().map(header).collect::<Result<_, LoadError>>()?;
-        Ok(Response { status, headers, body: self.get(wire.body)?.as_bytes().to_vec() })
+        wire.iter().map(header).collect()
     }
 
     /// A status that ends a request.

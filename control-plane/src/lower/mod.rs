@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use postern_engine::Phase;
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, PasswordCredential, Plan,
-    Route, Step as WireStep, Steps,
+    Answer, Chain, Consumer, DenyWith, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, PasswordCredential,
+    Plan, Route, Step as WireStep, Steps,
 };
 use prost::Message;
 
@@ -132,6 +132,7 @@ impl Lowering {
             when,
             on_failure: on_failure.into(),
             shadow,
+            deny_with: step.deny_with.as_ref().map(|deny_with| self.deny_with(deny_with)),
             policy: Some(policy),
         })
     }
@@ -162,6 +163,14 @@ impl Lowering {
 
     fn error(&mut self, place: &Place<'_>, field: &str, message: String) {
         self.errors.push(place.policy.diagnose(&format!("{}.{field}", place.field), message));
+    }
+
+    fn deny_with(&mut self, deny_with: &model::DenyWith) -> DenyWith {
+        DenyWith {
+            status: deny_with.status.map(u32::from),
+            headers: self.header_values(&deny_with.headers),
+            body: deny_with.body.as_ref().map(|body| self.string(body)),
+        }
     }
 
     fn answer(&mut self, answer: &model::Answer) -> Answer {

@@ -39,7 +39,7 @@ pub use self::{
     key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
-    route_policy::{Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
+    route_policy::{DenyWith, Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
     service::{Address, Endpoint, Service},
     settings::{Answer, Settings},
 };

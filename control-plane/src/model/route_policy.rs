@@ -1,6 +1,6 @@
 //! `RoutePolicy`: the chains of steps that guard a route.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use postern_engine::{
     event::Phase,
@@ -76,6 +76,24 @@ const STEP: Object = Object {
             "What becomes of the chain when the step cannot decide; `deny` by default.",
         ),
         Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it."),
+        Field::optional(
+            "denyWith",
+            Kind::Object(&DENY_WITH),
+            "How the step's denials look; what is left out stays as the policy says it.",
+        ),
+    ],
+    exactly_one_of: &[],
+};
+
+const DENY_WITH: Object = Object {
+    fields: &[
+        Field::optional("status", Kind::Integer { min: 400, max: 599 }, "The status."),
+        Field::optional(
+            "headers",
+            Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue },
+            "Headers, in place of those of the same name.",
+        ),
+        Field::optional("body", Kind::Text, "The body, as `text/plain` unless `headers` says otherwise."),
     ],
     exactly_one_of: &[],
 };
@@ -163,6 +181,21 @@ pub struct Step {
     pub on_failure: Option<OnFailure>,
     /// Whether the step is enforced.
     pub mode: Mode,
+    /// How its denials look, if not as the policy says.
+    pub deny_with: Option<DenyWith>,
+}
+
+/// What takes the place of a policy's own answer to a caller that it denies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DenyWith {
+    /// The status.
+    pub status: Option<u16>,
+    /// Headers, in place of those of the same name.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -176,12 +209,13 @@ struct Written {
     on_failure: Option<OnFailure>,
     #[serde(default)]
     mode: Mode,
+    deny_with: Option<DenyWith>,
 }
 
 impl From<Written> for Step {
-    fn from(Written { name, policy, params, when, on_failure, mode }: Written) -> Self {
+    fn from(Written { name, policy, params, when, on_failure, mode, deny_with }: Written) -> Self {
         let name = name.unwrap_or_else(|| policy.clone());
-        Self { name, policy, params: Json::Object(params), when, on_failure, mode }
+        Self { name, policy, params: Json::Object(params), when, on_failure, mode, deny_with }
     }
 }
 
@@ -281,6 +315,7 @@ mod tests {
             when: None,
             on_failure: None,
             mode: Mode::Enforce,
+            deny_with: None,
         };
         let request = [
             step("apiKeyAuth", "apiKeyAuth", json!({"header": "X-Api-Key"})),

@@ -170,6 +170,11 @@ fn edit_steps(plan: &mut wire::Plan, script: &mut Script<'_>, strings: usize, ex
             when: script.index(expressions + 1),
             on_failure: i32::from(script.byte() % 5),
             shadow: script.byte() % 4 == 3,
+            deny_with: (script.byte() % 4 == 3).then(|| wire::DenyWith {
+                status: (script.byte() % 2 == 1).then(|| u32::from(script.byte()) * 3),
+                headers: pairs(script, strings),
+                body: (script.byte() % 2 == 1).then(|| script.index(strings)),
+            }),
             policy: Some(policy(script, strings, expressions)),
         }),
     }
