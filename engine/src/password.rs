@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn knows_the_right_password_the_first_time_and_later() {
         // Python: hashlib.pbkdf2_hmac("sha256", b"secret", b"saltSALT", 7)
-        let hash = "2986a3776cccfe5c49b09227a255dbdfd492181f499601f0eb53d2ac3f5306a5";
-        let password = password(7, hex(hash)).unwrap();
+        let hash = b"\x29\x86\xa3\x77\x6c\xcc\xfe\x5c\x49\xb0\x92\x27\xa2\x55\xdb\xdf\xd4\x92\x18\x1f\x49\x96\x01\xf0\xeb\x53\xd2\xac\x3f\x53\x06\xa5";
+        let password = password(7, hash.to_vec()).unwrap();
         for _ in 0..2 {
             assert!(!password.is(b"Secret", 10));
             assert!(!password.is(b"", 10));
@@ -121,9 +121,5 @@ mod tests {
         assert!(password(10_000, vec![0; 32]).is_ok());
         let unsalted = wire::PasswordCredential { username: 0, salt: vec![], iterations: 1, hash: vec![0; 32] };
         assert!(Password::load(&unsalted).is_err());
-    }
-
-    fn hex(text: &str) -> Vec<u8> {
-        (0..text.len()).step_by(2).map(|start| u8::from_str_radix(&text[start..start + 2], 16).unwrap()).collect()
     }
 }
