@@ -176,7 +176,8 @@ impl Source {
     }
 }
 
-/// A part of a wait, at least this share of it. A chance that is no number is 0, which `clamp` would let through.
+/// A part of a wait, at least this share of it.
 fn spread(wait: Duration, least: f64, chance: f64) -> Duration {
-    wait.mul_f64(least + (1.0 - least) * chance.max(0.0).min(1.0))
+    let chance = if chance.is_nan() { 0.0 } else { chance.clamp(0.0, 1.0) };
+    wait.mul_f64(least + (1.0 - least) * chance)
 }

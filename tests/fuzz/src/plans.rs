@@ -191,7 +191,7 @@ fn put<T>(list: &mut Vec<T>, script: &mut Script<'_>, make: impl FnOnce(&mut Scr
 }
 
 fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy {
-    match script.below(8) {
+    match script.below(9) {
         0 => Policy::ApiKeyAuth(wire::ApiKeyAuth {
             source: match script.below(4) {
                 0 => Some(Source::Header(script.index(strings))),
@@ -238,6 +238,7 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
                 rules: (0..script.below(4)).map(|_| rule(script)).collect(),
             })
         }
+        7 => Policy::BasicAuth(wire::BasicAuth { realm: script.index(strings), remove: script.flag() }),
         _ => Policy::Agent(wire::AgentPolicy {
             agents: indexes(script, 2),
             policy: script.index(strings),
@@ -252,7 +253,12 @@ fn consumer(script: &mut Script<'_>, strings: usize) -> wire::Consumer {
         name: script.index(strings),
         api_key_sha256: (0..script.below(3)).map(|_| digest(script)).collect(),
         groups: indexes(script, strings),
-        ..Default::default()
+        basic_auth: script.flag().then(|| wire::PasswordCredential {
+            username: script.index(strings),
+            salt: script.chunk().to_vec(),
+            iterations: u32::from(script.byte() % 4),
+            hash: digest(script),
+        }),
     }
 }
 
