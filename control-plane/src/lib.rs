@@ -17,6 +17,7 @@ pub mod http;
 pub mod lower;
 pub mod model;
 pub mod pipeline;
+pub mod reference;
 pub mod revision;
 pub mod serve;
 pub mod snapshot;
