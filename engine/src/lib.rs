@@ -16,6 +16,7 @@ pub mod cel;
 pub mod chain;
 pub mod edits;
 pub mod event;
+pub mod json;
 pub mod plan;
 pub mod policy;
 pub mod run;
