@@ -127,6 +127,7 @@ fn words(kind: &Kind) -> String {
         Kind::Size => "size, such as `64KiB`",
         Kind::Duration => "duration, such as `250ms` or `5m`",
         Kind::Expression => "CEL expression",
+        Kind::JsonSchema => "JSON Schema",
         Kind::Params => "parameters",
         Kind::Integer { min, max } => return format!("whole number, {min} to {max}"),
         Kind::Choice(words) => {

@@ -17,6 +17,7 @@ pub mod chain;
 pub mod edits;
 pub mod event;
 pub mod json;
+pub mod json_schema;
 pub mod plan;
 pub mod policy;
 pub mod run;

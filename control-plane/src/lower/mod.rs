@@ -2,6 +2,7 @@
 //! there once.
 
 mod interned;
+mod json_schema;
 mod policies;
 
 use std::collections::BTreeMap;

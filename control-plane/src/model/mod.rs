@@ -38,7 +38,11 @@ pub use self::{
     settings::{Answer, Settings},
 };
 use self::{diagnostic::Report, origin::Origin, reading::Reading};
-pub(crate) use self::{diagnostic::quote, nearest::suggestion};
+pub(crate) use self::{
+    diagnostic::quote,
+    nearest::suggestion,
+    path::{push_field, push_item},
+};
 
 /// A file with any number of documents.
 #[derive(Clone)]
