@@ -14,6 +14,8 @@ pub mod expression;
 pub mod fleet;
 pub mod gate;
 pub mod http;
+pub mod jwk;
+pub mod keys;
 pub mod lower;
 pub mod model;
 pub mod pipeline;

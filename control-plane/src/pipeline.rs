@@ -3,8 +3,9 @@
 use crate::{
     attach::attach,
     gate,
+    keys::KeySets,
     lower::lower,
-    model::{self, Diagnostics, File},
+    model::{self, Bundle, Diagnostics, File},
     revision::revision,
     snapshot::{FilterCode, Snapshot},
     source::SourceError,
@@ -27,11 +28,15 @@ pub enum CompileError {
     Revision(serde_json::Error),
 }
 
-/// YAML → model → attach → lower → gate → revision → snapshot.
+/// YAML → model → attach → lower → gate → revision → snapshot, with no published key set known.
 pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileError> {
-    let bundle = model::read(files)?;
-    let attached = attach(&bundle);
-    let revision = revision(&bundle, code.digest()).map_err(CompileError::Revision)?;
-    let plan = gate::admit(&lower(&bundle, &attached, &revision)?).map_err(CompileError::Gate)?;
-    Ok(Snapshot::build(&bundle, plan, code, revision))
+    compile_bundle(&model::read(files)?, &KeySets::default(), code)
+}
+
+/// The same from the model on, with the published key sets that are known.
+pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
+    let attached = attach(bundle);
+    let revision = revision(bundle, key_sets, code.digest()).map_err(CompileError::Revision)?;
+    let plan = gate::admit(&lower(bundle, key_sets, &attached, &revision)?).map_err(CompileError::Gate)?;
+    Ok(Snapshot::build(bundle, plan, code, revision))
 }

@@ -128,6 +128,7 @@ fn words(kind: &Kind) -> String {
         Kind::Duration => "duration, such as `250ms` or `5m`",
         Kind::Expression => "CEL expression",
         Kind::JsonSchema => "JSON Schema",
+        Kind::JwkSet => "JSON Web Key set",
         Kind::Params => "parameters",
         Kind::Integer { min, max } => return format!("whole number, {min} to {max}"),
         Kind::Choice(words) => {

@@ -14,6 +14,7 @@ pub mod ask;
 pub mod attributes;
 pub mod cel;
 pub mod chain;
+pub mod consumers;
 pub mod edits;
 pub mod event;
 pub mod json;

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     cel,
     chain::Chain,
+    consumers::Consumers,
     strings::{Strings, find},
     verdict::Response,
 };
@@ -133,43 +134,6 @@ fn load_routes(
         }
     }
     Ok(loaded)
-}
-
-/// The callers that credentials belong to. Looking one up costs the same for ten as for ten thousand.
-#[derive(Debug, Default)]
-pub(crate) struct Consumers {
-    by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
-}
-
-/// A named caller.
-#[derive(Debug)]
-pub(crate) struct Consumer {
-    pub(crate) name: Arc<str>,
-    pub(crate) groups: Vec<Arc<str>>,
-}
-
-impl Consumers {
-    fn load(consumers: &[wire::Consumer], strings: &Strings) -> Result<Self, LoadError> {
-        let mut by_api_key = FxHashMap::default();
-        for wire in consumers {
-            let name = strings.name(wire.name)?;
-            let groups = wire.groups.iter().map(|group| strings.get(*group)).collect::<Result<_, _>>()?;
-            let consumer = Arc::new(Consumer { name: Arc::clone(&name), groups });
-            for digest in &wire.api_key_sha256 {
-                let digest = <[u8; 32]>::try_from(digest.as_slice())
-                    .map_err(|_| LoadError::Digest { size: digest.len() }.within(format!("consumer `{name}`")))?;
-                if by_api_key.insert(digest, Arc::clone(&consumer)).is_some() {
-                    return Err(LoadError::Repeated { what: "API key of consumer", name });
-                }
-            }
-        }
-        Ok(Self { by_api_key })
-    }
-
-    /// The consumer whose API key has this SHA-256 digest.
-    pub(crate) fn by_api_key(&self, digest: &[u8; 32]) -> Option<&Arc<Consumer>> {
-        self.by_api_key.get(digest)
-    }
 }
 
 fn error_answer(status: u16, error: &str, code: &str, kind: &str) -> Response {

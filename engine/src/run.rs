@@ -7,9 +7,10 @@ use crate::{
     agent::Health,
     ask::{Answer, Ask, Turn},
     chain::{Chain, OnFailure, Step},
+    consumers::Consumer,
     edits::Edits,
     event::{Inputs, Needs, Phase},
-    plan::{Consumer, Plan},
+    plan::Plan,
     policy::{self, Context, Facts, Flow, Memory},
     verdict::{Decision, Denial, Note, NoteKind, Response, Verdict},
 };

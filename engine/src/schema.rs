@@ -103,6 +103,8 @@ pub enum Kind {
     Expression,
     /// A JSON Schema: a mapping, or `true` or `false`. What it may say is checked when the policy is lowered.
     JsonSchema,
+    /// A JSON Web Key set (RFC 7517): a mapping, or its JSON in a string.
+    JwkSet,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.
     Params,
 }

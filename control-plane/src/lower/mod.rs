@@ -2,6 +2,7 @@
 //! there once.
 
 mod interned;
+mod issuers;
 mod json_schema;
 mod policies;
 
@@ -9,8 +10,8 @@ use std::collections::BTreeMap;
 
 use postern_engine::Phase;
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, Plan, Route,
-    Step as WireStep, Steps,
+    Answer, Chain, Consumer, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, PasswordCredential, Plan,
+    Route, Step as WireStep, Steps,
 };
 use prost::Message;
 
@@ -19,12 +20,19 @@ use crate::{
     attach::Attached,
     digest::Digest,
     expression::{self, Environment, ExpressionError},
+    keys::KeySets,
     model::{self, Bundle, Diagnostic, Diagnostics, Mode, OnFailure, Resource, RoutePolicy, Step},
 };
 
 /// The plan for what is attached.
-pub fn lower(bundle: &Bundle, attached: &BTreeMap<&str, Attached<'_>>, revision: &Digest) -> Result<Plan, Diagnostics> {
+pub fn lower(
+    bundle: &Bundle,
+    key_sets: &KeySets,
+    attached: &BTreeMap<&str, Attached<'_>>,
+    revision: &Digest,
+) -> Result<Plan, Diagnostics> {
     let mut lowering = Lowering::default();
+    lowering.issuers(bundle, key_sets);
     for (route, chain) in attached {
         lowering.route(route, chain);
     }
@@ -43,6 +51,8 @@ struct Lowering {
     expressions: Interned<Vec<u8>>,
     chains: Interned<Vec<u8>>,
     plan: Plan,
+    /// The names of the plan's issuers, in its order.
+    issuers: Vec<String>,
     errors: Vec<Diagnostic>,
 }
 
@@ -74,7 +84,13 @@ impl Lowering {
         let name = self.string(&consumer.name);
         let api_key_sha256 = consumer.spec.api_keys.iter().map(|key| key.sha256.to_vec()).collect();
         let groups = consumer.spec.groups.iter().map(|group| self.string(group)).collect();
-        self.plan.consumers.push(Consumer { name, api_key_sha256, groups });
+        let basic_auth = consumer.spec.basic_auth.as_ref().map(|credential| PasswordCredential {
+            username: self.string(&credential.username),
+            salt: credential.password.salt.clone(),
+            iterations: credential.password.iterations,
+            hash: credential.password.hash.to_vec(),
+        });
+        self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth });
     }
 
     fn settings(&mut self, settings: &model::Settings) {

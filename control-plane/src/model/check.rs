@@ -70,6 +70,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::List { item, at_least } => list(node, item, *at_least, path, report),
         Kind::Map { key, value } => map(node, key, value, path, report),
         Kind::JsonSchema => json_schema(node, path, report),
+        Kind::JwkSet => key_set(node, path, report),
         // Only the mapping around it knows the policy: see `fields`.
         Kind::Params => {}
     }
@@ -121,6 +122,13 @@ fn boolean(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
 fn json_schema(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Map(_) | Value::Bool(_)) {
         wrong_type(node, "a JSON Schema (a mapping)", path, report);
+    }
+}
+
+/// Its keys are the matter of the kind's own rules.
+fn key_set(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    if !matches!(node.value, Value::Map(_) | Value::Text(_)) {
+        wrong_type(node, "a mapping, or JSON in a string", path, report);
     }
 }
 

@@ -7,8 +7,9 @@ use sha2::{Digest, Sha256};
 use super::{
     diagnostic::Report,
     kinds::{self, KindSchema, Spec},
+    password::PasswordHash,
     path::Path,
-    tree::Node,
+    tree::{Node, Position},
 };
 
 /// The whole document.
@@ -28,11 +29,12 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
 
 const SPEC: Object = Object {
     fields: &[
-        Field::required(
+        Field::optional(
             "apiKeys",
             Kind::List { item: &Kind::Object(&API_KEY), at_least: 1 },
             "The API keys, each of which is enough.",
         ),
+        Field::optional("basicAuth", Kind::Object(&BASIC_AUTH), "The user name and password for `basicAuth`."),
         Field::optional(
             "groups",
             Kind::List { item: &Kind::Name, at_least: 0 },
@@ -50,12 +52,27 @@ const API_KEY: Object = Object {
     exactly_one_of: &["sha256", "key"],
 };
 
-/// A named caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+const BASIC_AUTH: Object = Object {
+    fields: &[
+        Field::required("username", Kind::Text, "The user name, of this consumer alone; without colons."),
+        Field::optional("passwordHash", Kind::Text, PASSWORD_HASH),
+        Field::optional("password", Kind::Text, "The password itself; only its hash is kept."),
+    ],
+    exactly_one_of: &["passwordHash", "password"],
+};
+
+const PASSWORD_HASH: &str = "The hash of the password: `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, with at most 100000 \
+                             rounds.";
+
+/// A named caller, and the credentials that prove to be it. Each of them is enough; without one, no request can.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consumer {
-    /// The API keys, each of which is enough: at least one.
+    /// The API keys, each of which is enough.
+    #[serde(default)]
     pub api_keys: Vec<ApiKey>,
+    /// The user name and password.
+    pub basic_auth: Option<BasicAuth>,
     /// The groups that it belongs to.
     #[serde(default)]
     pub groups: Vec<String>,
@@ -90,22 +107,90 @@ impl TryFrom<Written> for ApiKey {
     }
 }
 
+/// A user name and what is kept of its password.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenBasicAuth")]
+pub struct BasicAuth {
+    /// The user name: not empty, no colon, no control character.
+    pub username: String,
+    /// What its password is checked against.
+    pub password: PasswordHash,
+}
+
+/// What a user may write. It has no `Debug`: it can hold the password itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenBasicAuth {
+    username: String,
+    password_hash: Option<String>,
+    password: Option<String>,
+}
+
+impl TryFrom<WrittenBasicAuth> for BasicAuth {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenBasicAuth) -> Result<Self, Self::Error> {
+        let password = match (written.password_hash, written.password) {
+            (Some(hash), None) => PasswordHash::parse(&hash)?,
+            (None, Some(password)) => PasswordHash::of(&written.username, &password),
+            _ => return Err("expected one password"),
+        };
+        Ok(Self { username: written.username, password })
+    }
+}
+
 impl Spec for Consumer {
     const SCHEMA: &'static KindSchema = &SCHEMA;
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
-        let path = path.field("apiKeys");
-        let items = spec.get("apiKeys").map_or(&[][..], Node::items);
-        for (index, item) in items.iter().enumerate() {
-            let Some((node, key)) = item.get("key").and_then(|node| Some((node, node.text()?))) else { continue };
-            let message = match key {
-                "" => "expected at least 1 character",
-                // A receiver strips it (RFC 9110, section 5.5), so such a key could never match.
-                _ if key.trim_matches([' ', '\t']) != key => "spaces around a key are lost in a header",
-                _ => continue,
-            };
-            report.error(node.at, &path.item(index).field("key"), message);
+        api_key_rules(spec.get("apiKeys").map_or(&[][..], Node::items), &path.field("apiKeys"), report);
+        if let Some(basic_auth) = spec.get("basicAuth") {
+            basic_auth_rules(basic_auth, &path.field("basicAuth"), report);
         }
+    }
+}
+
+fn api_key_rules(items: &[Node], path: &Path<'_>, report: &mut Report<'_>) {
+    for (index, item) in items.iter().enumerate() {
+        let Some((node, key)) = item.get("key").and_then(|node| Some((node, node.text()?))) else { continue };
+        let message = match key {
+            "" => "expected at least 1 character",
+            // A receiver strips it (RFC 9110, section 5.5), so such a key could never match.
+            _ if key.trim_matches([' ', '\t']) != key => "spaces around a key are lost in a header",
+            _ => continue,
+        };
+        report.error(node.at, &path.item(index).field("key"), message);
+    }
+}
+
+/// RFC 7617, section 2: what a user name and a password cannot be.
+fn basic_auth_rules(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let text = |name| node.get(name).and_then(|node| Some((node.at, node.text()?)));
+    if let Some((at, username)) = text("username") {
+        let message = match username {
+            "" => Some("expected at least 1 character"),
+            _ if username.contains(':') => Some("a user name ends at its first colon, so it can have none"),
+            _ if username.contains(char::is_control) => Some("control characters are not allowed in a user name"),
+            _ => None,
+        };
+        report_some(at, &path.field("username"), message, report);
+    }
+    if let Some((at, password)) = text("password") {
+        let message = match password {
+            "" => Some("expected at least 1 character"),
+            _ if password.contains(char::is_control) => Some("control characters are not allowed in a password"),
+            _ => None,
+        };
+        report_some(at, &path.field("password"), message, report);
+    }
+    if let Some((at, hash)) = text("passwordHash") {
+        report_some(at, &path.field("passwordHash"), PasswordHash::parse(hash).err(), report);
+    }
+}
+
+fn report_some(at: Position, path: &Path<'_>, message: Option<&str>, report: &mut Report<'_>) {
+    if let Some(message) = message {
+        report.error(at, path, message);
     }
 }
 
@@ -145,6 +230,79 @@ mod tests {
     }
 
     #[test]
+    fn keeps_only_hashes_of_passwords() {
+        let bundle = read_spec("{basicAuth: {username: alice, password: s3cret}}").unwrap();
+        let basic_auth = bundle.consumers[0].spec.basic_auth.clone().unwrap();
+        // Python: hashlib.pbkdf2_hmac("sha256", b"s3cret", hashlib.sha256(b"postern password salt:alice").digest()[:16], 1000)
+        let expect = "cba7be901ba89839fd31b037351f63d5f957b6e32c6aefc79a71d90cdadf98bc";
+        assert_eq!(hex::encode(basic_auth.password.hash), expect);
+        assert!(!format!("{bundle:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn reads_hashes_of_passwords() {
+        let salt = "c2FsdHNhbHQ";
+        let hash = "A".repeat(43);
+        let bundle = read_spec(&format!(
+            "{{basicAuth: {{username: a, passwordHash: '$pbkdf2-sha256$i=3,l=32${salt}${hash}'}}}}"
+        ));
+        let password = bundle.unwrap().consumers[0].spec.basic_auth.clone().unwrap().password;
+        assert_eq!(password, PasswordHash { salt: b"saltsalt".to_vec(), iterations: 3, hash: [0; 32] });
+    }
+
+    #[test]
+    fn may_have_no_credential() {
+        check("{groups: [a]}", &[]);
+    }
+
+    #[test]
+    fn refuses_what_is_no_hash_of_a_password() {
+        let form = "expected `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, salt and hash in base64 without padding";
+        let (salt, hash) = ("c2FsdHNhbHQ", "A".repeat(43));
+        for (text, expect) in [
+            ("", form),
+            ("s3cret", form),
+            ("$2y$10$abcdefghijklmnopqrstuv", form),
+            (&format!("$pbkdf2-sha512$i=1${salt}${hash}"), form),
+            (&format!("$pbkdf2-sha256$l=32${salt}${hash}"), form),
+            (&format!("$pbkdf2-sha256$i=1,i=2${salt}${hash}"), form),
+            (&format!("$pbkdf2-sha256$i=-1${salt}${hash}"), form),
+            (&format!("$pbkdf2-sha256$i=1${salt}=${hash}"), form),
+            (&format!("$pbkdf2-sha256$i=1$AAAA${hash}"), "expected a salt of 8 to 64 bytes"),
+            (&format!("$pbkdf2-sha256$i=1${salt}$AAAA"), "expected a hash of 32 bytes"),
+            (
+                &format!("$pbkdf2-sha256$i=600000${salt}${hash}"),
+                "expected 1 to 100000 rounds: each request with a password that is not known yet pays for them",
+            ),
+        ] {
+            check(
+                &format!("{{basicAuth: {{username: a, passwordHash: '{text}'}}}}"),
+                &[&format!("c:4:47: Consumer `alice`: spec.basicAuth.passwordHash: {expect}")],
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_user_names_and_passwords_that_cannot_be_sent() {
+        let place = "c:4:30: Consumer `alice`: spec.basicAuth";
+        check(
+            r#"{basicAuth: {username: "a:b", password: x}}"#,
+            &[&format!("{place}.username: a user name ends at its first colon, so it can have none")],
+        );
+        check(
+            r#"{basicAuth: {username: "", password: ""}}"#,
+            &[
+                &format!("{place}.username: expected at least 1 character"),
+                "c:4:44: Consumer `alice`: spec.basicAuth.password: expected at least 1 character",
+            ],
+        );
+        check(
+            r"{basicAuth: {username: a}}",
+            &["c:4:19: Consumer `alice`: spec.basicAuth: expected exactly one of `passwordHash`, `password`"],
+        );
+    }
+
+    #[test]
     fn refuses_keys_that_no_header_can_carry() {
         check(
             r#"{apiKeys: [{key: ""}, {key: " a"}, {key: "a\n"}]}"#,
@@ -172,6 +330,11 @@ mod tests {
             "{apiKeys: [{key: s3cret}, {key: s3cret}]}",
             "{apiKeys: [{key: s3cret}], more: s3cret}",
             "{apiKeys: [{key: s3cret]}",
+            "{basicAuth: {username: a, password: [s3cret]}}",
+            "{basicAuth: {username: a, password: s3cret, passwordHash: s3cret}}",
+            "{basicAuth: {username: a, passwordHash: s3cret}}",
+            r#"{basicAuth: {username: a, password: "s3cret\0"}}"#,
+            "{basicAuth: s3cret}",
             "s3cret",
         ] {
             let errors = read_spec(spec).unwrap_err();

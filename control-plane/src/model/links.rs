@@ -33,6 +33,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(sort_unique(&mut bundle.gateways));
     found.extend(sort_unique(&mut bundle.services));
     found.extend(sort_unique(&mut bundle.consumers));
+    found.extend(sort_unique(&mut bundle.issuers));
     found.extend(sort_unique(&mut bundle.route_policies));
     found.extend(sort_unique(&mut bundle.settings));
     found.extend(one_settings(bundle));
@@ -41,6 +42,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(listener_addresses(bundle));
     found.extend(services_of_routes(bundle, services));
     found.extend(api_keys(bundle));
+    found.extend(usernames(bundle));
     found.extend(targets(bundle));
     found
 }
@@ -109,6 +111,14 @@ fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
         keys.map(|(index, key)| (key.sha256, consumer.diagnose(&format!("spec.apiKeys[{index}]"), "")))
     });
     collisions(claims.collect(), |_, first| format!("this API key is already that of {}", owner(first)))
+}
+
+fn usernames(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = bundle.consumers.iter().filter_map(|consumer| {
+        let basic_auth = consumer.spec.basic_auth.as_ref()?;
+        Some((basic_auth.username.as_str(), consumer.diagnose("spec.basicAuth.username", "")))
+    });
+    collisions(claims.collect(), |name, first| format!("user name {} is already that of {}", quote(name), owner(first)))
 }
 
 /// Merging the chains of several policies comes later.
@@ -292,6 +302,17 @@ mod tests {
         check(
             &[&document("Consumer", "alice", "{apiKeys: [{key: a}]}"), &by_digest],
             &["1:5:28: Consumer `bob`: spec.apiKeys[1]: this API key is already that of Consumer `alice` (0:5)"],
+        );
+    }
+
+    #[test]
+    fn refuses_a_user_name_of_two_consumers() {
+        let user = "{basicAuth: {username: a, password: b}}";
+        check(
+            &[&document("Consumer", "alice", user), &document("Consumer", "bob", user)],
+            &[
+                "1:5:30: Consumer `bob`: spec.basicAuth.username: user name `a` is already that of Consumer `alice` (0:5)",
+            ],
         );
     }
 

@@ -11,11 +11,14 @@ mod consumer;
 mod diagnostic;
 mod format;
 mod gateway;
+mod issuer;
+mod key_uri;
 mod kinds;
 mod links;
 mod nearest;
 mod origin;
 mod parse;
+mod password;
 mod path;
 mod reading;
 mod route_policy;
@@ -29,10 +32,13 @@ use std::{collections::BTreeMap, fmt};
 use serde::Deserialize;
 
 pub use self::{
-    consumer::{ApiKey, Consumer},
+    consumer::{ApiKey, BasicAuth, Consumer},
     diagnostic::{Diagnostic, Diagnostics},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
+    issuer::{Issuer, KeySource},
+    key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
+    password::PasswordHash,
     route_policy::{Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
     service::{Address, Endpoint, Service},
     settings::{Answer, Settings},
@@ -132,8 +138,10 @@ pub struct Bundle {
     pub gateways: Vec<Resource<Gateway>>,
     /// The services, among them every one that a gateway names.
     pub services: Vec<Resource<Service>>,
-    /// The consumers: no two have the same key.
+    /// The consumers: no two have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
+    /// The issuers of tokens.
+    pub issuers: Vec<Resource<Issuer>>,
     /// The policies of routes: no two are for the same route.
     pub route_policies: Vec<Resource<RoutePolicy>>,
     /// The settings: at most one.

@@ -55,6 +55,7 @@ impl Reading {
             Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
             Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
             Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
+            Some("Issuer") => self.bundle.issuers.extend(resource(file, root, &mut report)),
             Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
             Some("Settings") => self.bundle.settings.extend(resource(file, root, &mut report)),
             _ => unknown_kind(root, &mut report),
@@ -203,8 +204,8 @@ mod tests {
         check(&document("Gatway"), &["f:1:8: kind: unknown kind `Gatway`: did you mean `Gateway`?"]);
         check(
             &document("Ingress"),
-            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `Consumer`, `RoutePolicy`, \
-                 `Settings`"],
+            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `Consumer`, `Issuer`, \
+                 `RoutePolicy`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

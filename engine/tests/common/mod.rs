@@ -65,7 +65,7 @@ impl Writer {
     pub fn consumer(&mut self, name: &str, digest: Vec<u8>, groups: &[&str]) {
         let groups = groups.iter().map(|group| self.string(group)).collect();
         let name = self.string(name);
-        self.plan.consumers.push(wire::Consumer { name, api_key_sha256: vec![digest], groups });
+        self.plan.consumers.push(wire::Consumer { name, api_key_sha256: vec![digest], groups, ..Default::default() });
     }
 
     /// A route with a request and a response chain.

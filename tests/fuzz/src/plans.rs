@@ -243,6 +243,7 @@ fn consumer(script: &mut Script<'_>, strings: usize) -> wire::Consumer {
         name: script.index(strings),
         api_key_sha256: (0..script.below(3)).map(|_| digest(script)).collect(),
         groups: indexes(script, strings),
+        ..Default::default()
     }
 }
 

@@ -1,0 +1,96 @@
+//! The callers that a plan knows, and the credentials that prove to be one of them.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+use rustc_hash::FxHashMap;
+
+use crate::{plan::LoadError, strings::Strings};
+
+/// The most rounds that a password may cost: each check holds up a worker for that long.
+pub const MOST_ITERATIONS: u32 = 100_000;
+/// The longest salt of a password.
+pub const LONGEST_SALT: usize = 64;
+
+/// The callers that credentials belong to. Looking one up costs the same for ten as for ten thousand.
+#[derive(Debug, Default)]
+pub(crate) struct Consumers {
+    by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
+    by_username: FxHashMap<Arc<str>, (Arc<Consumer>, Password)>,
+}
+
+/// A named caller.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) name: Arc<str>,
+    pub(crate) groups: Vec<Arc<str>>,
+}
+
+/// What is kept of a password. It has no `Debug` that shows it.
+pub(crate) struct Password {
+    pub(crate) salt: Vec<u8>,
+    pub(crate) iterations: u32,
+    pub(crate) hash: [u8; 32],
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Password({} rounds)", self.iterations)
+    }
+}
+
+impl Consumers {
+    pub(crate) fn load(consumers: &[wire::Consumer], strings: &Strings) -> Result<Self, LoadError> {
+        let mut loaded = Self::default();
+        for wire in consumers {
+            let name = strings.name(wire.name)?;
+            let place = format!("consumer `{name}`");
+            loaded.add(wire, name, strings).map_err(|error| error.within(place))?;
+        }
+        Ok(loaded)
+    }
+
+    fn add(&mut self, wire: &wire::Consumer, name: Arc<str>, strings: &Strings) -> Result<(), LoadError> {
+        let groups = wire.groups.iter().map(|group| strings.get(*group)).collect::<Result<_, _>>()?;
+        let consumer = Arc::new(Consumer { name: Arc::clone(&name), groups });
+        for digest in &wire.api_key_sha256 {
+            let size = digest.len();
+            let digest = <[u8; 32]>::try_from(digest.as_slice()).map_err(|_| LoadError::Digest { size })?;
+            if self.by_api_key.insert(digest, Arc::clone(&consumer)).is_some() {
+                return Err(LoadError::Repeated { what: "API key of consumer", name });
+            }
+        }
+        if let Some(wire) = &wire.basic_auth {
+            let username = strings.get(wire.username)?;
+            let credential = (consumer, Password::load(wire)?);
+            if self.by_username.insert(Arc::clone(&username), credential).is_some() {
+                return Err(LoadError::Repeated { what: "user name", name: username });
+            }
+        }
+        Ok(())
+    }
+
+    /// The consumer whose API key has this SHA-256 digest.
+    pub(crate) fn by_api_key(&self, digest: &[u8; 32]) -> Option<&Arc<Consumer>> {
+        self.by_api_key.get(digest)
+    }
+
+    /// The consumer of this user name, and what its password is checked against.
+    pub(crate) fn by_username(&self, username: &str) -> Option<&(Arc<Consumer>, Password)> {
+        self.by_username.get(username)
+    }
+}
+
+impl Password {
+    fn load(wire: &wire::PasswordCredential) -> Result<Self, LoadError> {
+        let range = |what, least: u64, most: u64, value: u64| match value {
+            _ if (least..=most).contains(&value) => Ok(()),
+            _ => Err(LoadError::Range { what, least, most, value }),
+        };
+        range("iterations", 1, MOST_ITERATIONS.into(), wire.iterations.into())?;
+        range("size of the salt", 1, LONGEST_SALT as u64, wire.salt.len() as u64)?;
+        range("size of the hash", 32, 32, wire.hash.len() as u64)?;
+        let hash = <[u8; 32]>::try_from(wire.hash.as_slice()).map_err(|_| LoadError::Missing("hash"))?;
+        Ok(Self { salt: wire.salt.clone(), iterations: wire.iterations, hash })
+    }
+}
