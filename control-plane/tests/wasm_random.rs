@@ -329,6 +329,9 @@ impl Native {
                     Answer::Stored(true)
                 }
                 Turn::Ask(Ask::Call(call)) => panic!("no agent is there to be asked: {call:?}"),
+                Turn::Ask(ask @ (Ask::Recall(_) | Ask::Remember(_) | Ask::Verify(_))) => {
+                    panic!("no plan here has tokens: {ask:?}")
+                }
             };
             run.answer(answer);
         }

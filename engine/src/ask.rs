@@ -1,8 +1,11 @@
 //! What a run asks for and is answered: the whole of what the engine wants from the world, as values.
 
+use std::sync::Arc;
+
 use crate::{
     agent::{Call, CallError, Reply},
     event::{Inputs, Needs},
+    jwt::{Entry, SignatureCheck, TokenKey, Verified},
     verdict::Decision,
 };
 
@@ -16,7 +19,7 @@ pub enum Turn {
 }
 
 /// What a run can ask for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
     /// What the next step needs to know about the message.
     Inputs(Needs),
@@ -36,6 +39,12 @@ pub enum Ask {
     },
     /// An agent's word.
     Call(Call),
+    /// What a worker's [`TokenCache`](crate::jwt::TokenCache) knows of a token.
+    Recall(TokenKey),
+    /// To keep a token in that cache.
+    Remember(Entry),
+    /// Whether a signature is good, if the host can tell faster than the engine, which is what `None` leaves it to.
+    Verify(SignatureCheck),
 }
 
 /// The answer to an [`Ask`].
@@ -56,4 +65,10 @@ pub enum Answer {
     Stored(bool),
     /// What the agent said.
     Called(Result<Reply, CallError>),
+    /// What is known of the token.
+    Recalled(Option<Arc<Verified>>),
+    /// The token was kept, or there is no cache.
+    Remembered,
+    /// Whether the signature is good; `None` if the host cannot tell.
+    Verified(Option<bool>),
 }

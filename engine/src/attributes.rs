@@ -79,8 +79,9 @@ impl Attributes for Context<'_> {
                 self.consumer().map(|consumer| Value::List(groups(&consumer.groups)))
             }
             Attribute::Metadata => Ok(map(self.facts.metadata.iter())),
+            Attribute::JwtClaims => Ok(Value::Map(self.facts.claims.clone().unwrap_or_default())),
             // Nobody fills these yet; a map that nothing is known of is empty.
-            Attribute::JwtClaims | Attribute::SourceTags => Ok(map([])),
+            Attribute::SourceTags => Ok(map([])),
             Attribute::SourceService => self.principal().and_then(|principal| {
                 let (_, service) = spiffe(principal).ok_or(AttributeError::Absent)?;
                 text(service.as_bytes())
@@ -94,7 +95,10 @@ impl Attributes for Context<'_> {
             Attribute::RequestHeaders => self.header(Phase::Request, &self.inputs.request_headers, key),
             Attribute::ResponseHeaders => self.header(Phase::Response, &self.inputs.response_headers, key),
             Attribute::Metadata => Ok(self.facts.metadata.get(key).cloned().map(Value::String)),
-            Attribute::JwtClaims | Attribute::SourceTags => Ok(None),
+            Attribute::JwtClaims => {
+                Ok(self.facts.claims.as_ref().and_then(|claims| claims.get(&Key::from(key))).cloned())
+            }
+            Attribute::SourceTags => Ok(None),
             _ => Err(AttributeError::Unavailable),
         }
     }

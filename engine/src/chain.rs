@@ -8,6 +8,7 @@ use crate::{
     attributes,
     cel::Expression,
     event::{Needs, Phase},
+    jwt::Issuer,
     plan::{Agent, LoadError},
     policy::Policy,
     strings::Strings,
@@ -56,11 +57,19 @@ pub(crate) enum OnFailure {
     SkipRemaining,
 }
 
+/// What else of a plan steps refer to.
+type Known<'a> = (&'a [Agent], &'a [Arc<Issuer>]);
+
 impl Chain {
-    pub(crate) fn load(wire: &wire::Chain, strings: &Strings, agents: &[Agent]) -> Result<Self, LoadError> {
+    pub(crate) fn load(
+        wire: &wire::Chain,
+        strings: &Strings,
+        agents: &[Agent],
+        issuers: &[Arc<Issuer>],
+    ) -> Result<Self, LoadError> {
         let steps = |wire: &Option<wire::Steps>, phase, name: &str| match wire {
             None => Ok(Steps::default()),
-            Some(wire) => Steps::load(wire, strings, agents, phase).map_err(|error| error.within(name)),
+            Some(wire) => Steps::load(wire, strings, (agents, issuers), phase).map_err(|error| error.within(name)),
         };
         let response = steps(&wire.response, Phase::Response, "response")?;
         let keep = response.steps.iter().fold(Needs::default(), |keep, step| keep.union(step.needs.of_request()));
@@ -87,28 +96,28 @@ impl Steps {
         self.steps.is_empty() && self.unsupported.is_empty()
     }
 
-    fn load(wire: &wire::Steps, strings: &Strings, agents: &[Agent], phase: Phase) -> Result<Self, LoadError> {
+    fn load(wire: &wire::Steps, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         Ok(Self {
-            steps: wire.steps.iter().map(|step| Step::load(step, strings, agents, phase)).collect::<Result<_, _>>()?,
+            steps: wire.steps.iter().map(|step| Step::load(step, strings, known, phase)).collect::<Result<_, _>>()?,
             unsupported: wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?,
         })
     }
 }
 
 impl Step {
-    fn load(wire: &wire::Step, strings: &Strings, agents: &[Agent], phase: Phase) -> Result<Self, LoadError> {
+    fn load(wire: &wire::Step, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         let name = strings.name(wire.name)?;
-        Self::load_named(&name, wire, strings, agents, phase).map_err(|error| error.within(format!("step `{name}`")))
+        Self::load_named(&name, wire, strings, known, phase).map_err(|error| error.within(format!("step `{name}`")))
     }
 
     fn load_named(
         name: &Arc<str>,
         wire: &wire::Step,
         strings: &Strings,
-        agents: &[Agent],
+        (agents, issuers): Known<'_>,
         phase: Phase,
     ) -> Result<Self, LoadError> {
-        let policy = Policy::load(wire, strings, agents)?;
+        let policy = Policy::load(wire, strings, agents, issuers)?;
         if !policy.phases().contains(&phase) {
             return Err(LoadError::Phase);
         }

@@ -17,6 +17,7 @@ pub const LONGEST_SALT: usize = 64;
 pub(crate) struct Consumers {
     by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
     by_username: FxHashMap<Arc<str>, (Arc<Consumer>, Password)>,
+    by_name: FxHashMap<Arc<str>, Arc<Consumer>>,
 }
 
 /// A named caller.
@@ -53,6 +54,9 @@ impl Consumers {
     fn add(&mut self, wire: &wire::Consumer, name: Arc<str>, strings: &Strings) -> Result<(), LoadError> {
         let groups = wire.groups.iter().map(|group| strings.get(*group)).collect::<Result<_, _>>()?;
         let consumer = Arc::new(Consumer { name: Arc::clone(&name), groups });
+        if self.by_name.insert(Arc::clone(&name), Arc::clone(&consumer)).is_some() {
+            return Err(LoadError::Repeated { what: "consumer", name });
+        }
         for digest in &wire.api_key_sha256 {
             let size = digest.len();
             let digest = <[u8; 32]>::try_from(digest.as_slice()).map_err(|_| LoadError::Digest { size })?;
@@ -73,6 +77,11 @@ impl Consumers {
     /// The consumer whose API key has this SHA-256 digest.
     pub(crate) fn by_api_key(&self, digest: &[u8; 32]) -> Option<&Arc<Consumer>> {
         self.by_api_key.get(digest)
+    }
+
+    /// The consumer of this name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<Consumer>> {
+        self.by_name.get(name)
     }
 
     /// The consumer of this user name, and what its password is checked against.

@@ -19,6 +19,7 @@ pub mod edits;
 pub mod event;
 pub mod json;
 pub mod json_schema;
+pub mod jwt;
 pub mod plan;
 pub mod policy;
 pub mod run;

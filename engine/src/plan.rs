@@ -11,6 +11,7 @@ use crate::{
     cel,
     chain::Chain,
     consumers::Consumers,
+    jwt::Issuer,
     strings::{Strings, find},
     verdict::Response,
 };
@@ -46,8 +47,10 @@ impl Plan {
         }
         let strings = Strings::load(wire.strings, &wire.expressions)?;
         let agents = wire.agents.iter().map(|agent| Agent::load(agent, &strings)).collect::<Result<Vec<_>, _>>()?;
+        let issuer = |issuer| Issuer::load(issuer, &strings).map(Arc::new);
+        let issuers = wire.issuers.iter().map(issuer).collect::<Result<Vec<_>, _>>()?;
         let load = |(index, chain)| {
-            Chain::load(chain, &strings, &agents).map_err(|error| error.within(format!("chain {index}")))
+            Chain::load(chain, &strings, &agents, &issuers).map_err(|error| error.within(format!("chain {index}")))
         };
         let chains = wire.chains.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
         let answer = |wire: &Option<wire::Answer>, default: fn() -> Response| match wire {
@@ -223,6 +226,9 @@ pub enum LoadError {
         /// Its size.
         size: usize,
     },
+    /// A key that signatures cannot be checked with.
+    #[error("the key cannot be used: {0}")]
+    Key(&'static str),
     /// Where in the plan the error is.
     #[error("{place}: {error}")]
     Within {

@@ -71,6 +71,14 @@ unsafe extern "C" {
         value_size: usize,
     ) -> u32;
     fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
+    fn proxy_call_foreign_function(
+        name: *const u8,
+        name_size: usize,
+        argument: *const u8,
+        argument_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -198,6 +206,14 @@ pub(crate) fn send_response(response: &Response) -> Result<(), HostError> {
         )
     };
     done(call, status)
+}
+
+/// Calls a native function of the host; `None` if it has none of this name.
+pub(crate) fn call_foreign_function(name: &str, argument: &[u8]) -> Result<Option<Vec<u8>>, HostError> {
+    receive("call_foreign_function", |data, size| {
+        // SAFETY: both slices live through the call, and `receive` hands over two valid places.
+        unsafe { proxy_call_foreign_function(name.as_ptr(), name.len(), argument.as_ptr(), argument.len(), data, size) }
+    })
 }
 
 /// Sends `log` records to Envoy's log. Safe to call for every root context.

@@ -11,4 +11,6 @@ mod callbacks;
 mod host;
 mod pairs;
 mod plugin;
+mod signature;
 mod stream;
+mod tokens;

@@ -9,7 +9,10 @@ use postern_engine::{
     run::Outlook,
 };
 
-use crate::host::{self, HostError, Map};
+use crate::{
+    host::{self, HostError, Map},
+    signature, tokens,
+};
 
 /// What Envoy is to do with the stream once a callback returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +144,12 @@ impl Stream {
                 }
                 // The plan was refused at load if it needs one; if not, nobody is there to ask.
                 (Ask::Call(_), _) => Answer::Called(Err(CallError::Unreachable)),
+                (Ask::Recall(key), _) => Answer::Recalled(tokens::recall(&key)),
+                (Ask::Remember(entry), _) => {
+                    tokens::remember(entry);
+                    Answer::Remembered
+                }
+                (Ask::Verify(check), _) => Answer::Verified(signature::verify(&check)),
             };
             run.answer(answer);
         }

@@ -8,6 +8,7 @@ use std::{
 
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn, Verdict, agent::Health, edits::Edits,
+    jwt::TokenCache,
 };
 
 use crate::{
@@ -18,11 +19,16 @@ use crate::{
 /// Runs one case with a shared store of its own.
 pub fn run(file: &CaseFile, case: &Case) -> Vec<Outcome> {
     let plan = file.plan();
-    let mut shared = HashMap::new();
+    let mut shared = Shared::default();
     case.exchanges().iter().map(|exchange| exchange_once(&plan, case, exchange, &mut shared)).collect()
 }
 
-type Shared = HashMap<String, (Vec<u8>, u32)>;
+/// What outlives an exchange.
+#[derive(Default)]
+struct Shared {
+    values: HashMap<String, (Vec<u8>, u32)>,
+    tokens: TokenCache,
+}
 
 /// The request as Envoy shows it to a filter.
 pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
@@ -114,14 +120,20 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
                 Answer::Inputs(inputs)
             }
             Ask::Load { key } => {
-                let (value, version) = shared.get(&key).cloned().unwrap_or_default();
+                let (value, version) = shared.values.get(&key).cloned().unwrap_or_default();
                 Answer::Loaded { value, version }
             }
             Ask::Store { key, value, version } => {
-                shared.insert(key, (value, version + 1));
+                shared.values.insert(key, (value, version + 1));
                 Answer::Stored(true)
             }
             Ask::Call(call) => panic!("no agent is there to be asked: {call:?}"),
+            Ask::Recall(key) => Answer::Recalled(shared.tokens.recall(&key)),
+            Ask::Remember(entry) => {
+                shared.tokens.remember(entry);
+                Answer::Remembered
+            }
+            Ask::Verify(_) => Answer::Verified(None),
         };
         run.answer(answer);
     }

@@ -28,6 +28,7 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
         imports,
         [
             "proxy_add_header_map_value",
+            "proxy_call_foreign_function",
             "proxy_get_buffer_bytes",
             "proxy_get_current_time_nanoseconds",
             "proxy_get_header_map_pairs",

@@ -4,6 +4,7 @@
 mod interned;
 mod issuers;
 mod json_schema;
+mod jwt_validation;
 mod policies;
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use postern_proto::plan::v1::{
-    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, RoleCheck, TrafficPermission, Validate, api_key_auth::Source,
+    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, TrafficPermission, Validate, api_key_auth::Source,
     step::Policy, traffic_permission, validate,
 };
 use serde::Deserialize;
@@ -30,9 +30,10 @@ impl Lowering {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
             "headers" => Ok(self.headers(params(step)?)),
             "jsonSchema" => Ok(self.json_schema(place, &params(step)?)),
+            "jwtValidation" => self.jwt_validation(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
-            "roleCheck" => Ok(self.role_check(&params(step)?)),
+            "roleCheck" => self.role_check(&params(step)?),
             "trafficPermission" => self.traffic_permission(params(step)?),
             "validate" => Ok(self.validate(place, params(step)?)),
             other => Err(LowerError::Policy(other.to_owned())),
@@ -82,11 +83,6 @@ impl Lowering {
         let RespondParams { status, headers, body } = params;
         let answer = Answer { status: status.unwrap_or(200), headers: headers.clone(), body: body.clone() };
         Policy::Respond(Respond { answer: Some(self.answer(&answer)) })
-    }
-
-    fn role_check(&mut self, params: &RoleCheckParams) -> Policy {
-        let groups = params.groups.iter().map(|group| self.string(group)).collect();
-        Policy::RoleCheck(RoleCheck { groups, all: params.matching.as_deref() == Some("all") })
     }
 
     fn traffic_permission(&mut self, params: TrafficPermissionParams) -> Result<Policy, LowerError> {
@@ -153,13 +149,6 @@ struct RespondParams {
     headers: BTreeMap<String, String>,
     #[serde(default)]
     body: String,
-}
-
-#[derive(Deserialize)]
-struct RoleCheckParams {
-    groups: Vec<String>,
-    #[serde(rename = "match")]
-    matching: Option<String>,
 }
 
 #[derive(Deserialize)]

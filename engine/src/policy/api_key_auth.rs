@@ -3,18 +3,17 @@
 //! A plan has only SHA-256 digests of keys. Looking a digest up leaks nothing through timing that an attacker could
 //! use: choosing digests means inverting SHA-256.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, api_key_auth::Source as Wire};
 use sha2::{Digest, Sha256};
 
-use super::{Context, Flow};
+use super::{Context, Flow, source::Source};
 use crate::{
     event::Phase,
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
-    text::{cookie, query, split_path},
     verdict::{Denial, Response},
 };
 
@@ -48,13 +47,6 @@ pub(crate) struct ApiKeyAuth {
     source: Source,
 }
 
-#[derive(Debug)]
-enum Source {
-    Header(Arc<str>),
-    Query(Arc<str>),
-    Cookie(Arc<str>),
-}
-
 impl ApiKeyAuth {
     pub(crate) fn load(wire: &wire::ApiKeyAuth, strings: &Strings) -> Result<Self, LoadError> {
         let source = match wire.source.as_ref().ok_or(LoadError::Missing("source"))? {
@@ -66,7 +58,7 @@ impl ApiKeyAuth {
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let key = match self.keys(context).as_slice() {
+        let key = match self.source.values(context).as_slice() {
             [] => return Flow::Deny(unauthorized("key_missing")),
             [key] if key.is_empty() => return Flow::Deny(unauthorized("key_missing")),
             [key] => Sha256::digest(key),
@@ -77,22 +69,6 @@ impl ApiKeyAuth {
         };
         context.facts.consumer = Some(Arc::clone(consumer));
         Flow::Continue
-    }
-
-    /// Every key that the request carries where one is expected.
-    fn keys<'a>(&self, context: &'a Context<'_>) -> Vec<Cow<'a, [u8]>> {
-        match &self.source {
-            Source::Header(name) => context.request_header(name).into_iter().map(Cow::Borrowed).collect(),
-            Source::Query(name) => {
-                let paths = context.request_header(":path");
-                let query = paths.first().and_then(|path| split_path(path).1).unwrap_or_default();
-                query::values(query, name).collect()
-            }
-            Source::Cookie(name) => {
-                let headers = context.request_header("cookie");
-                headers.into_iter().flat_map(|header| cookie::values(header, name)).map(Cow::Borrowed).collect()
-            }
-        }
     }
 }
 

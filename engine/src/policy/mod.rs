@@ -4,9 +4,11 @@ mod agent;
 mod api_key_auth;
 mod headers;
 mod json_schema;
+mod jwt_validation;
 mod rate_limit;
 mod respond;
 mod role_check;
+mod source;
 mod traffic_permission;
 mod validate;
 
@@ -18,11 +20,12 @@ use crate::{
     agent::Health,
     ask::{Answer, Ask},
     attributes,
-    cel::Expression,
+    cel::{Expression, Map},
     chain::Step,
     consumers::Consumer,
     edits::Edits,
     event::{Inputs, Needs, Phase},
+    jwt::{Issuer, Pending},
     plan::{Agent, LoadError, Plan},
     schema::PolicySchema,
     strings::Strings,
@@ -34,6 +37,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     headers::SCHEMA,
     json_schema::SCHEMA,
+    jwt_validation::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -67,6 +71,8 @@ pub(crate) fn failure(reason: &'static str) -> Denial {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) consumer: Option<Arc<Consumer>>,
+    /// What the caller's token says.
+    pub(crate) claims: Option<Arc<Map>>,
     pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
     /// What request steps want changed about the response.
     pub(crate) response: Edits,
@@ -83,6 +89,8 @@ pub(crate) struct Memory {
     pub(crate) group: usize,
     pub(crate) tries: u32,
     pub(crate) numbers: [u64; 2],
+    /// The token that is being checked.
+    pub(crate) token: Option<Box<Pending>>,
 }
 
 /// What the steps of a chain share while one message passes: each sees what earlier ones changed.
@@ -123,6 +131,7 @@ pub(crate) enum Policy {
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     Headers(headers::Headers),
     JsonSchema(json_schema::JsonSchema),
+    JwtValidation(Box<jwt_validation::JwtValidation>),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -131,12 +140,19 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    pub(crate) fn load(step: &wire::Step, strings: &Strings, agents: &[Agent]) -> Result<Self, LoadError> {
+    pub(crate) fn load(
+        step: &wire::Step,
+        strings: &Strings,
+        agents: &[Agent],
+        issuers: &[Arc<Issuer>],
+    ) -> Result<Self, LoadError> {
         match step.policy.as_ref().ok_or(LoadError::UnknownPolicy)? {
             Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
             Wire::JsonSchema(wire) => json_schema::JsonSchema::load(wire, strings).map(Self::JsonSchema),
+            Wire::JwtValidation(wire) => jwt_validation::JwtValidation::load(wire, strings, issuers)
+                .map(|policy| Self::JwtValidation(Box::new(policy))),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -154,6 +170,7 @@ impl Policy {
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
             Self::JsonSchema(_) => json_schema::SCHEMA.phases,
+            Self::JwtValidation(_) => jwt_validation::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -169,6 +186,7 @@ impl Policy {
             Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
             Self::JsonSchema(_) => json_schema::JsonSchema::needs(),
+            Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
@@ -197,6 +215,7 @@ impl Policy {
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
             Self::JsonSchema(policy) => policy.run(context),
+            Self::JwtValidation(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),

@@ -9,6 +9,13 @@ pub(crate) fn values<'a>(header: &'a [u8], name: &str) -> impl Iterator<Item = &
     })
 }
 
+/// The header without one cookie; `None` if there was no other.
+pub(crate) fn without(header: &[u8], name: &str) -> Option<Vec<u8>> {
+    let is_other = |pair: &&[u8]| values(pair, name).next().is_none() && !pair.trim_ascii().is_empty();
+    let others: Vec<_> = header.split(|byte| *byte == b';').filter(is_other).map(<[u8]>::trim_ascii).collect();
+    (!others.is_empty()).then(|| others.join(&b"; "[..]))
+}
+
 fn unquote(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inner @ .., b'"'] => inner,
@@ -30,6 +37,17 @@ mod tests {
         check("key=a; other=b;key=c", &["a", "c"]);
         check("keys=a; Key=b; key", &[]);
         check("", &[]);
+    }
+
+    #[test]
+    fn leaves_one_cookie_out() {
+        let check = |header: &str, expect: Option<&str>| {
+            assert_eq!(without(header.as_bytes(), "key"), expect.map(|text| text.as_bytes().to_vec()), "{header}");
+        };
+        check("a=b", Some("a=b"));
+        check("a=b; key=c;d ;keys=e; key = \"f\"", Some("a=b; d; keys=e"));
+        check("key=a", None);
+        check("key=a; ", None);
     }
 
     #[test]

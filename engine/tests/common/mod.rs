@@ -13,6 +13,7 @@ use std::{collections::HashMap, sync::Arc};
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn,
     agent::{Call, CallError, Health, Reply},
+    jwt::TokenCache,
 };
 use postern_proto::plan::v1::{self as wire, step};
 use prost::Message;
@@ -99,6 +100,13 @@ pub struct Driver {
     pub replies: Vec<Result<Reply, CallError>>,
     /// What agents were asked, in order.
     pub calls: Vec<Call>,
+    pub tokens: TokenCache,
+    /// What the host says of signatures, in order; once there is nothing left, it cannot say.
+    pub words: Vec<Option<bool>>,
+    /// How often it was asked about one.
+    pub signatures: usize,
+    /// How often a token was found in the cache.
+    pub hits: usize,
 }
 
 impl Driver {
@@ -170,6 +178,19 @@ impl Driver {
             Ask::Call(call) => {
                 self.calls.push(call);
                 Answer::Called(self.replies.remove(0))
+            }
+            Ask::Recall(key) => {
+                let known = self.tokens.recall(&key);
+                self.hits += usize::from(known.is_some());
+                Answer::Recalled(known)
+            }
+            Ask::Remember(entry) => {
+                self.tokens.remember(entry);
+                Answer::Remembered
+            }
+            Ask::Verify(_) => {
+                self.signatures += 1;
+                Answer::Verified(if self.words.is_empty() { None } else { self.words.remove(0) })
             }
         }
     }

@@ -67,6 +67,9 @@ fn answer(ask: Ask, body: &[u8], script: &mut Script<'_>) -> Answer {
         }
         Ask::Store { .. } => Answer::Stored(script.byte() % 4 != 1),
         Ask::Call(_) => Answer::Called(reply(script)),
+        Ask::Recall(_) => Answer::Recalled(None),
+        Ask::Remember(_) => Answer::Remembered,
+        Ask::Verify(_) => Answer::Verified([None, Some(false), Some(true)].get(script.below(3)).copied().flatten()),
     }
 }
 

@@ -115,7 +115,7 @@ fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
     vec![
         writer.step("trafficPermission", Policy::TrafficPermission(wire::TrafficPermission { rules: vec![rule] })),
         writer.key_step(),
-        writer.step("roleCheck", Policy::RoleCheck(wire::RoleCheck { groups: vec![staff], all: false })),
+        writer.step("roleCheck", Policy::RoleCheck(wire::RoleCheck { groups: vec![staff], ..Default::default() })),
         limit(writer, 3, 3),
         validate(writer, &[1]),
         wire::Step { when: 2, ..writer.set_step("headers", "x-user", "someone") },
@@ -209,7 +209,11 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             limit: script.byte().into(),
             report: i32::from(script.byte() % 4),
         }),
-        3 => Policy::RoleCheck(wire::RoleCheck { groups: indexes(script, strings), all: script.flag() }),
+        3 => Policy::RoleCheck(wire::RoleCheck {
+            groups: indexes(script, strings),
+            all: script.flag(),
+            ..Default::default()
+        }),
         4 => Policy::Respond(wire::Respond { answer: Some(answer(script, strings)) }),
         5 => {
             let rule = |script: &mut Script<'_>| validate::Rule {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -13,6 +13,7 @@ use postern_engine::{
     Answer, Ask, Headers, Inputs, Plan, Run, Turn, Verdict,
     agent::{CallError, Health},
     edits::Edits,
+    jwt::TokenCache,
 };
 
 use super::policies::{Policies, route_name};
@@ -32,12 +33,18 @@ pub(super) struct Decider {
     plan: Arc<Plan>,
     route: String,
     shared: Mutex<HashMap<String, (Vec<u8>, u32)>>,
+    tokens: Mutex<TokenCache>,
 }
 
 impl Decider {
     pub(super) fn new() -> Result<Self> {
         let plan = Policies::Three.plan(1, &FilterCode::new(Vec::new(), None))?;
-        Ok(Self { plan: Arc::new(Plan::load(&plan)?), route: route_name(0), shared: Mutex::default() })
+        Ok(Self {
+            plan: Arc::new(Plan::load(&plan)?),
+            route: route_name(0),
+            shared: Mutex::default(),
+            tokens: Mutex::default(),
+        })
     }
 
     /// Decides on a request by its headers, names in lower case.
@@ -55,6 +62,10 @@ impl Decider {
                 Turn::Done(decision) => return carry_out(decision.verdict),
             }
         }
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, TokenCache> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(&self, ask: Ask, headers: &mut Option<Headers>) -> Answer {
@@ -83,6 +94,12 @@ impl Decider {
                 Answer::Stored(current)
             }
             Ask::Call(_) => Answer::Called(Err(CallError::Unreachable)),
+            Ask::Recall(key) => Answer::Recalled(self.tokens().recall(&key)),
+            Ask::Remember(entry) => {
+                self.tokens().remember(entry);
+                Answer::Remembered
+            }
+            Ask::Verify(_) => Answer::Verified(None),
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Claims as values: what is said of the caller, found by name or path.
+
+use std::sync::Arc;
+
+use crate::{
+    cel::{Key, Map, Value},
+    json::{self, Limits, Number, Object},
+    text::json::quote,
+};
+
+/// What a token's claims may cost.
+pub(super) const LIMITS: Limits = Limits { depth: 16, values: 2048 };
+
+const SECOND: u64 = 1_000_000_000;
+/// What a value with its name takes, more or less, beside its text.
+const ENTRY: usize = 96;
+
+/// Where a claim is: the claim of exactly this name, or else, from dot to dot, a member of a member.
+#[derive(Debug, Clone)]
+pub(crate) struct ClaimPath {
+    whole: Key,
+    first: Key,
+    rest: Vec<Key>,
+}
+
+impl ClaimPath {
+    pub(crate) fn new(path: &str) -> Self {
+        let mut parts = path.split('.').map(Key::from);
+        Self { whole: path.into(), first: parts.next().unwrap_or_else(|| "".into()), rest: parts.collect() }
+    }
+
+    /// What the claim says; `None` if it is not there, or null.
+    pub(crate) fn find<'a>(&self, claims: &'a Map) -> Option<&'a Value> {
+        let nested = || {
+            self.rest.iter().try_fold(claims.get(&self.first)?, |value, name| match value {
+                Value::Map(members) => members.get(name),
+                _ => None,
+            })
+        };
+        claims.get(&self.whole).or_else(nested).filter(|value| !matches!(value, Value::Null))
+    }
+}
+
+/// JSON as expressions see it.
+pub(super) fn convert(object: Object<'_>) -> Map {
+    object.into_iter().map(|(name, value)| (Key::String(name.into()), convert_value(value))).collect()
+}
+
+fn convert_value(value: json::Value<'_>) -> Value {
+    match value {
+        json::Value::Null => Value::Null,
+        json::Value::Bool(truth) => Value::Bool(truth),
+        json::Value::Number(Number::Int(number)) => Value::Int(number),
+        json::Value::Number(Number::Uint(number)) => Value::Uint(number),
+        json::Value::Number(Number::Double(number)) => Value::Double(number),
+        json::Value::String(text) => Value::String(text.into()),
+        json::Value::Array(items) => Value::List(items.into_iter().map(convert_value).collect()),
+        json::Value::Object(members) => Value::from(convert(members)),
+    }
+}
+
+/// About how much memory the claims take.
+pub(super) fn weight(claims: &Map) -> usize {
+    claims.iter().map(|(_, value)| weight_of(value)).fold(ENTRY, usize::saturating_add)
+}
+
+fn weight_of(value: &Value) -> usize {
+    let within = match value {
+        Value::String(text) => text.len(),
+        Value::List(items) => items.iter().map(weight_of).fold(0, usize::saturating_add),
+        Value::Map(members) => weight(members),
+        _ => 0,
+    };
+    within.saturating_add(ENTRY)
+}
+
+/// A NumericDate (RFC 7519, section 2) in nanoseconds since 1970. What lies before is 0, what lies past is the end of time.
+pub(super) fn time(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(seconds) => Some(u64::try_from(*seconds).unwrap_or_default().saturating_mul(SECOND)),
+        Value::Uint(seconds) => Some(seconds.saturating_mul(SECOND)),
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+        Value::Double(seconds) => Some((seconds * 1e9) as u64),
+        _ => None,
+    }
+}
+
+/// Whether `aud` (RFC 7519, section 4.1.3: one or several) names one of these; `None` if it is not of its form.
+pub(super) fn names_one_of(audience: &Value, audiences: &[Arc<str>]) -> Option<bool> {
+    match audience {
+        Value::String(text) => Some(audiences.contains(text)),
+        Value::List(items) => items.iter().try_fold(false, |found, item| match item {
+            Value::String(text) => Some(found || audiences.contains(text)),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+/// A claim as a header's value: text as it is, numbers and truth values as JSON writes them, lists and maps as JSON.
+/// `None` if it has what no header may carry.
+pub(crate) fn header_text(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.to_string(),
+        other => {
+            let mut text = String::new();
+            write_json(other, &mut text);
+            text
+        }
+    };
+    text.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control()).then_some(text)
+}
+
+fn write_json(value: &Value, text: &mut String) {
+    match value {
+        Value::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
+        Value::Int(number) => text.push_str(&number.to_string()),
+        Value::Uint(number) => text.push_str(&number.to_string()),
+        Value::Double(number) => text.push_str(&number.to_string()),
+        Value::String(string) => text.push_str(&quote(string)),
+        Value::List(items) => write_members(items.iter().map(|item| (None, item)), ['[', ']'], text),
+        Value::Map(members) => {
+            write_members(members.iter().map(|(name, value)| (Some(name), value)), ['{', '}'], text);
+        }
+        // Claims come from JSON, which has nothing else.
+        _ => text.push_str("null"),
+    }
+}
+
+fn write_members<'a>(
+    members: impl Iterator<Item = (Option<&'a Key>, &'a Value)>,
+    [open, close]: [char; 2],
+    text: &mut String,
+) {
+    text.push(open);
+    for (index, (name, value)) in members.enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        if let Some(Key::String(name)) = name {
+            text.push_str(&quote(name));
+            text.push(':');
+        }
+        write_json(value, text);
+    }
+    text.push(close);
+}

@@ -1,0 +1,235 @@
+//! Keys that signatures are checked with. A key lists its own algorithms, all of its material's family: what a token
+//! says can pick among them and do nothing else, so a public key is never a secret and a secret never a public key.
+
+use std::{fmt, sync::Arc};
+
+use ed25519_dalek::VerifyingKey as Ed25519Key;
+use hmac::{Hmac, KeyInit, Mac};
+use p256::ecdsa::signature::Verifier;
+use postern_proto::plan::v1::{self as wire, verification_key::Material as Wire};
+use rsa::{BoxedUint, Pkcs1v15Sign, Pss, RsaPublicKey, traits::PublicKeyParts, traits::SignatureScheme};
+use sha2::{Digest, Sha256, Sha384, Sha512, digest::const_oid::AssociatedOid};
+
+use super::{algorithm::Algorithm, der};
+use crate::{plan::LoadError, strings::Strings};
+
+/// RFC 7518, sections 3.3 and 3.5, ask for 2048 bits or more; past the greatest, one check costs too much.
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
+/// RFC 7518, section 3.2: as long as the hash.
+const LEAST_SECRET: usize = 32;
+const MOST_SECRET: usize = 1024;
+
+/// A key that checks signatures.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// `kid`.
+    id: Option<Arc<str>>,
+    algorithms: Vec<Algorithm>,
+    material: Material,
+}
+
+#[derive(Debug)]
+enum Material {
+    Rsa(Box<Public<RsaPublicKey>>),
+    P256(Box<Public<p256::ecdsa::VerifyingKey>>),
+    P384(Box<Public<p384::ecdsa::VerifyingKey>>),
+    Ed25519(Box<Ed25519Key>),
+    Secret(Secret),
+}
+
+/// A public key that a host may be able to use as well.
+#[derive(Debug)]
+struct Public<K> {
+    key: K,
+    /// The DER SubjectPublicKeyInfo.
+    info: Arc<[u8]>,
+}
+
+struct Secret(Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+/// A signature for the host to check, which may do it natively.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignatureCheck {
+    /// The hash function.
+    pub hash: Hash,
+    /// A DER SubjectPublicKeyInfo, whose kind (RSA with PKCS #1 v1.5 padding, or ECDSA) is the signature's.
+    pub key: Arc<[u8]>,
+    /// The signature; ECDSA's in DER.
+    pub signature: Vec<u8>,
+    /// What was signed.
+    pub text: Vec<u8>,
+}
+
+/// It has no more of a token than its size: logs must not carry one.
+impl fmt::Debug for SignatureCheck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hash, text, .. } = self;
+        formatter.debug_struct("SignatureCheck").field("hash", hash).field("text", &text.len()).finish_non_exhaustive()
+    }
+}
+
+/// A hash function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hash {
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
+impl Hash {
+    /// What OpenSSL and Envoy call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha256",
+            Self::Sha384 => "sha384",
+            Self::Sha512 => "sha512",
+        }
+    }
+}
+
+impl Key {
+    pub(super) fn load(wire: &wire::VerificationKey, strings: &Strings) -> Result<Self, LoadError> {
+        let id = strings.get(wire.id)?;
+        let material = Material::load(wire.material.as_ref().ok_or(LoadError::Missing("material"))?)?;
+        let algorithm = |number: &i32| {
+            let algorithm = Algorithm::from_wire(*number).ok_or(LoadError::Key("its algorithm does not exist"))?;
+            let fits = material.allows(algorithm);
+            fits.then_some(algorithm).ok_or(LoadError::Key("its algorithm is not one of its material"))
+        };
+        let algorithms: Vec<_> = wire.algorithms.iter().map(algorithm).collect::<Result<_, _>>()?;
+        if algorithms.is_empty() {
+            return Err(LoadError::Missing("algorithms"));
+        }
+        Ok(Self { id: Some(id).filter(|id| !id.is_empty()), algorithms, material })
+    }
+
+    /// Whether a token that names this algorithm, and this key if it names one, may be checked with it.
+    pub(super) fn fits(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
+        self.algorithms.contains(&algorithm) && (id.is_none() || self.id.as_deref() == id)
+    }
+
+    /// Whether the signature is good. What is not this key's to check is not.
+    pub(super) fn verify(&self, algorithm: Algorithm, text: &[u8], signature: &[u8]) -> bool {
+        match (&self.material, algorithm) {
+            (Material::Rsa(public), Algorithm::Rs256) => public.pkcs1::<Sha256>(text, signature),
+            (Material::Rsa(public), Algorithm::Rs384) => public.pkcs1::<Sha384>(text, signature),
+            (Material::Rsa(public), Algorithm::Rs512) => public.pkcs1::<Sha512>(text, signature),
+            (Material::Rsa(public), Algorithm::Ps256) => public.pss(text, signature),
+            (Material::P256(public), Algorithm::Es256) => p256::ecdsa::Signature::from_slice(signature)
+                .is_ok_and(|signature| public.key.verify(text, &signature).is_ok()),
+            (Material::P384(public), Algorithm::Es384) => p384::ecdsa::Signature::from_slice(signature)
+                .is_ok_and(|signature| public.key.verify(text, &signature).is_ok()),
+            (Material::Ed25519(key), Algorithm::EdDsa) => ed25519_dalek::Signature::from_slice(signature)
+                .is_ok_and(|signature| key.verify_strict(text, &signature).is_ok()),
+            (Material::Secret(secret), Algorithm::Hs256) => secret.verify(text, signature),
+            _ => false,
+        }
+    }
+
+    /// The same for a host: `None` if it is not known to check such a signature faster, or the signature cannot be good.
+    pub(super) fn check(&self, algorithm: Algorithm, text: &[u8], signature: &[u8]) -> Option<SignatureCheck> {
+        let (hash, key, signature) = match (&self.material, algorithm) {
+            (Material::Rsa(public), Algorithm::Rs256) => (Hash::Sha256, &public.info, signature.to_vec()),
+            (Material::Rsa(public), Algorithm::Rs384) => (Hash::Sha384, &public.info, signature.to_vec()),
+            (Material::Rsa(public), Algorithm::Rs512) => (Hash::Sha512, &public.info, signature.to_vec()),
+            (Material::P256(public), Algorithm::Es256) => {
+                let signature = p256::ecdsa::Signature::from_slice(signature).ok()?;
+                (Hash::Sha256, &public.info, signature.to_der().as_bytes().to_vec())
+            }
+            (Material::P384(public), Algorithm::Es384) => {
+                let signature = p384::ecdsa::Signature::from_slice(signature).ok()?;
+                (Hash::Sha384, &public.info, signature.to_der().as_bytes().to_vec())
+            }
+            _ => return None,
+        };
+        Some(SignatureCheck { hash, key: Arc::clone(key), signature, text: text.to_vec() })
+    }
+}
+
+impl Material {
+    fn load(wire: &Wire) -> Result<Self, LoadError> {
+        match wire {
+            Wire::Rsa(info) => rsa(info)
+                .map(Box::new)
+                .map(Self::Rsa)
+                .ok_or(LoadError::Key("it is not an RSA key of 2048 to 8192 bits")),
+            Wire::P256(point) => {
+                let key =
+                    uncompressed(point, 65).and_then(|point| p256::ecdsa::VerifyingKey::from_sec1_bytes(point).ok());
+                let key = key.ok_or(LoadError::Key("it is not a point on P-256"))?;
+                Ok(Self::P256(Box::new(Public { key, info: der::p256_info(point).into() })))
+            }
+            Wire::P384(point) => {
+                let key =
+                    uncompressed(point, 97).and_then(|point| p384::ecdsa::VerifyingKey::from_sec1_bytes(point).ok());
+                let key = key.ok_or(LoadError::Key("it is not a point on P-384"))?;
+                Ok(Self::P384(Box::new(Public { key, info: der::p384_info(point).into() })))
+            }
+            Wire::Ed25519(bytes) => {
+                let key = bytes.as_slice().try_into().ok().and_then(|bytes| Ed25519Key::from_bytes(bytes).ok());
+                let key = key.filter(|key| !key.is_weak()).ok_or(LoadError::Key("it is not an Ed25519 key"))?;
+                Ok(Self::Ed25519(Box::new(key)))
+            }
+            Wire::Secret(secret) if (LEAST_SECRET..=MOST_SECRET).contains(&secret.len()) => {
+                Ok(Self::Secret(Secret(secret.clone())))
+            }
+            Wire::Secret(_) => Err(LoadError::Key("it is not a secret of 32 to 1024 bytes")),
+        }
+    }
+
+    fn allows(&self, algorithm: Algorithm) -> bool {
+        use Algorithm as A;
+        match self {
+            Self::Rsa(_) => matches!(algorithm, A::Rs256 | A::Rs384 | A::Rs512 | A::Ps256),
+            Self::P256(_) => algorithm == A::Es256,
+            Self::P384(_) => algorithm == A::Es384,
+            Self::Ed25519(_) => algorithm == A::EdDsa,
+            Self::Secret(_) => algorithm == A::Hs256,
+        }
+    }
+}
+
+impl Public<RsaPublicKey> {
+    fn pkcs1<D: Digest + AssociatedOid>(&self, text: &[u8], signature: &[u8]) -> bool {
+        let scheme = Pkcs1v15Sign::new::<D>();
+        signature.len() == self.key.size() && scheme.verify(&self.key, &D::digest(text), signature).is_ok()
+    }
+
+    /// RFC 7518, section 3.5: the salt is as long as the hash.
+    fn pss(&self, text: &[u8], signature: &[u8]) -> bool {
+        let scheme = Pss::<Sha256>::new();
+        signature.len() == self.key.size() && scheme.verify(&self.key, &Sha256::digest(text), signature).is_ok()
+    }
+}
+
+impl Secret {
+    /// Compares in constant time.
+    fn verify(&self, text: &[u8], signature: &[u8]) -> bool {
+        let code = Hmac::<Sha256>::new_from_slice(&self.0).map(|code| code.chain_update(text));
+        code.is_ok_and(|code| code.verify_slice(signature).is_ok())
+    }
+}
+
+fn rsa(info: &[u8]) -> Option<Public<RsaPublicKey>> {
+    let (modulus, exponent) = der::rsa_key(info)?;
+    let odd = |integer: &[u8]| integer.last().is_some_and(|byte| byte & 1 == 1);
+    if !odd(modulus) || !odd(exponent) || exponent == [1] || modulus.len() > *RSA_BITS.end() / 8 {
+        return None;
+    }
+    let (modulus, exponent) = (BoxedUint::from_be_slice_vartime(modulus), BoxedUint::from_be_slice_vartime(exponent));
+    let key = RsaPublicKey::new_with_size_limits(modulus, exponent, RSA_BITS).ok()?;
+    Some(Public { key, info: info.into() })
+}
+
+fn uncompressed(point: &[u8], size: usize) -> Option<&[u8]> {
+    (point.len() == size && point.first() == Some(&4)).then_some(point)
+}

@@ -1,0 +1,23 @@
+//! JSON Web Tokens (RFC 7519) in their compact form: reading one strictly, checking what it says, checking its
+//! signature, and remembering the ones that were good. [`crate::policy`] has the step that is made of this.
+//!
+//! Nothing in a token chooses how it is checked: it names an algorithm and a key, and the key decides whether they fit.
+
+mod algorithm;
+mod cache;
+mod claims;
+mod der;
+mod issuer;
+mod key;
+mod token;
+mod verifier;
+
+pub use self::{
+    cache::{Entry, TokenCache, TokenKey, Verified},
+    key::{Hash, SignatureCheck},
+};
+pub(crate) use self::{
+    claims::{ClaimPath, header_text},
+    issuer::Issuer,
+    verifier::{Pending, Progress, Rules, Trouble, Verifier},
+};

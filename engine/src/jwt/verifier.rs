@@ -1,0 +1,285 @@
+//! What makes a token good for a step: whose it is, for whom, when, what it must say, and its signature last, which
+//! costs the most. Signatures that a host may check faster are handed out, and taken back answered or not.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    SignatureCheck,
+    algorithm::Algorithm,
+    cache::{Entry, TokenKey, Verified},
+    claims::{self, ClaimPath, header_text},
+    issuer::Issuer,
+    token::{Token, Unreadable},
+};
+use crate::{
+    cel::{Key, Map, Value},
+    plan::LoadError,
+};
+
+/// What a token must be.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// Whose tokens count; at least one.
+    pub(crate) issuers: Vec<Arc<Issuer>>,
+    /// One of them must be meant, beside what the issuer asks for; empty if that is enough.
+    pub(crate) audiences: Vec<Arc<str>>,
+    /// Whether a token without `exp` is good.
+    pub(crate) unexpiring: bool,
+    /// How far clocks may be apart, in nanoseconds.
+    pub(crate) leeway: u64,
+    /// How long after `iat` a token is good, in nanoseconds.
+    pub(crate) max_age: Option<u64>,
+    /// The claims that must be there.
+    pub(crate) required: Vec<Arc<str>>,
+    /// The claims that become headers.
+    pub(crate) headers: Vec<Arc<str>>,
+    /// The claim that names the consumer.
+    pub(crate) consumer: Option<Arc<str>>,
+}
+
+/// The rules, ready to be applied.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    issuers: Vec<Arc<Issuer>>,
+    audiences: Vec<Arc<str>>,
+    unexpiring: bool,
+    leeway: u64,
+    max_age: Option<u64>,
+    required: Vec<ClaimPath>,
+    headers: Vec<ClaimPath>,
+    consumer: Option<ClaimPath>,
+    /// A digest of all of the above: what was found under it holds for nothing else.
+    scope: [u8; 32],
+}
+
+/// A token of which all but the signature is found good.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    key: TokenKey,
+    signed: usize,
+    signature: Vec<u8>,
+    algorithm: Algorithm,
+    issuer: Arc<Issuer>,
+    /// The places of the keys that are left to try.
+    candidates: VecDeque<usize>,
+    verified: Arc<Verified>,
+}
+
+/// How far the check of a signature came.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Good,
+    Bad,
+    /// The host may check this faster.
+    Ask(SignatureCheck),
+}
+
+/// Why a token is not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It is no good, for this reason.
+    Refused(&'static str),
+    /// Its issuer's keys are not known.
+    KeysUnavailable,
+}
+
+use Trouble::Refused;
+
+impl From<Unreadable> for Trouble {
+    fn from(unreadable: Unreadable) -> Self {
+        match unreadable {
+            Unreadable::Malformed => Refused("token_malformed"),
+            Unreadable::Algorithm => Refused("algorithm_refused"),
+        }
+    }
+}
+
+impl Verifier {
+    pub(crate) fn new(rules: Rules) -> Result<Self, LoadError> {
+        if rules.issuers.is_empty() {
+            return Err(LoadError::Missing("issuers"));
+        }
+        for (index, issuer) in rules.issuers.iter().enumerate() {
+            if rules.issuers.iter().take(index).any(|other| other.issuer == issuer.issuer) {
+                return Err(LoadError::Repeated { what: "issuer", name: Arc::clone(&issuer.issuer) });
+            }
+        }
+        let paths = |names: &[Arc<str>]| names.iter().map(|name| ClaimPath::new(name)).collect();
+        Ok(Self {
+            scope: scope(&rules),
+            required: paths(&rules.required),
+            headers: paths(&rules.headers),
+            consumer: rules.consumer.as_deref().map(ClaimPath::new),
+            issuers: rules.issuers,
+            audiences: rules.audiences,
+            unexpiring: rules.unexpiring,
+            leeway: rules.leeway,
+            max_age: rules.max_age,
+        })
+    }
+
+    /// What a good token of this text would be remembered under.
+    pub(crate) fn key(&self, token: &[u8]) -> TokenKey {
+        TokenKey { scope: self.scope, token: token.into() }
+    }
+
+    /// Everything but the signature.
+    pub(crate) fn examine(&self, key: TokenKey, now: u64) -> Result<Pending, Trouble> {
+        let Token { algorithm, key_id, claims, signed, signature } = Token::read(&key.token)?;
+        let issuer = self.issuer(&claims)?;
+        self.check_audience(&claims, issuer)?;
+        let (from, until) = self.window(&claims)?;
+        if now < from {
+            return Err(Refused("token_premature"));
+        }
+        if now >= until {
+            return Err(Refused("token_expired"));
+        }
+        if self.required.iter().any(|path| path.find(&claims).is_none()) {
+            return Err(Refused("claim_missing"));
+        }
+        let (headers, consumer) = (self.header_values(&claims)?, self.consumer(&claims)?);
+        if issuer.keys_unavailable {
+            return Err(Trouble::KeysUnavailable);
+        }
+        let candidates = issuer.candidates(algorithm, key_id.as_deref());
+        if candidates.is_empty() {
+            return Err(Refused("key_unknown"));
+        }
+        let verified = Arc::new(Verified { claims: Arc::new(claims), headers, consumer, from, until });
+        Ok(Pending { key, signed, signature, algorithm, issuer: Arc::clone(issuer), candidates, verified })
+    }
+
+    fn issuer(&self, claims: &Map) -> Result<&Arc<Issuer>, Trouble> {
+        let Some(Value::String(name)) = claims.get(&Key::from("iss")) else {
+            return Err(Refused("issuer_unknown"));
+        };
+        self.issuers.iter().find(|issuer| issuer.issuer == *name).ok_or(Refused("issuer_unknown"))
+    }
+
+    fn check_audience(&self, claims: &Map, issuer: &Issuer) -> Result<(), Trouble> {
+        let audience = claims.get(&Key::from("aud"));
+        for wanted in [&self.audiences, &issuer.audiences] {
+            let named = match audience {
+                None => false,
+                Some(audience) => claims::names_one_of(audience, wanted).ok_or(Refused("token_malformed"))?,
+            };
+            if !named && !wanted.is_empty() {
+                return Err(Refused("audience_wrong"));
+            }
+        }
+        Ok(())
+    }
+
+    /// From when to when the token is good, with the leeway.
+    fn window(&self, claims: &Map) -> Result<(u64, u64), Trouble> {
+        let time = |name: &str| match claims.get(&Key::from(name)) {
+            None => Ok(None),
+            Some(value) => claims::time(value).map(Some).ok_or(Refused("token_malformed")),
+        };
+        let (expiry, not_before, issued) = (time("exp")?, time("nbf")?, time("iat")?);
+        if expiry.is_none() && !self.unexpiring {
+            return Err(Refused("claim_missing"));
+        }
+        let age_limit = match (self.max_age, issued) {
+            (None, _) => None,
+            (Some(_), None) => return Err(Refused("claim_missing")),
+            (Some(max_age), Some(issued)) => Some(issued.saturating_add(max_age)),
+        };
+        let from = not_before.unwrap_or_default().max(issued.unwrap_or_default()).saturating_sub(self.leeway);
+        let until = expiry.unwrap_or(u64::MAX).min(age_limit.unwrap_or(u64::MAX)).saturating_add(self.leeway);
+        Ok((from, until))
+    }
+
+    fn header_values(&self, claims: &Map) -> Result<Vec<Option<Arc<str>>>, Trouble> {
+        let value = |path: &ClaimPath| match path.find(claims) {
+            None => Ok(None),
+            Some(value) => header_text(value).map(|text| Some(text.into())).ok_or(Refused("claim_unfit")),
+        };
+        self.headers.iter().map(value).collect()
+    }
+
+    fn consumer(&self, claims: &Map) -> Result<Option<Arc<str>>, Trouble> {
+        match self.consumer.as_ref().and_then(|path| path.find(claims)) {
+            None => Ok(None),
+            Some(Value::String(name)) => Ok(Some(Arc::clone(name))),
+            Some(_) => Err(Refused("claim_unfit")),
+        }
+    }
+}
+
+impl Pending {
+    /// Checks the signature as far as possible. `answer` is the host's word on what was asked last; `Some(None)` if it
+    /// could not say.
+    pub(crate) fn advance(&mut self, mut answer: Option<Option<bool>>) -> Progress {
+        while let Some(place) = self.candidates.front() {
+            let Some(key) = self.issuer.key(*place) else { return Progress::Bad };
+            let text = self.key.token.get(..self.signed).unwrap_or_default();
+            let good = match answer.take() {
+                Some(Some(good)) => good,
+                Some(None) => key.verify(self.algorithm, text, &self.signature),
+                None => match key.check(self.algorithm, text, &self.signature) {
+                    Some(check) => return Progress::Ask(check),
+                    None => key.verify(self.algorithm, text, &self.signature),
+                },
+            };
+            if good {
+                return Progress::Good;
+            }
+            self.candidates.pop_front();
+        }
+        Progress::Bad
+    }
+
+    /// What is to be remembered once the signature is good.
+    pub(crate) fn entry(&self) -> Entry {
+        let weight = self.key.token.len().saturating_add(claims::weight(&self.verified.claims));
+        Entry { key: self.key.clone(), verified: Arc::clone(&self.verified), weight }
+    }
+
+    /// What the token says, once its signature is good.
+    pub(crate) fn into_verified(self) -> Arc<Verified> {
+        self.verified
+    }
+}
+
+fn scope(rules: &Rules) -> [u8; 32] {
+    let mut print = Fingerprint::default();
+    print.number(rules.issuers.len() as u64);
+    rules.issuers.iter().for_each(|issuer| print.add(issuer.fingerprint));
+    print.add_all(&rules.audiences);
+    print.number(u64::from(rules.unexpiring));
+    print.number(rules.leeway);
+    print.number(rules.max_age.map_or(0, |age| age.saturating_add(1)));
+    print.add_all(&rules.required);
+    print.add_all(&rules.headers);
+    print.add_all(rules.consumer.as_slice());
+    print.finish()
+}
+
+/// A digest over values, each with its size, so that no two lists of values read alike.
+#[derive(Default)]
+pub(super) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    pub(super) fn add(&mut self, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        self.number(value.len() as u64);
+        self.0.update(value);
+    }
+
+    pub(super) fn add_all(&mut self, values: &[Arc<str>]) {
+        self.number(values.len() as u64);
+        values.iter().for_each(|value| self.add(value.as_bytes()));
+    }
+
+    pub(super) fn number(&mut self, number: u64) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    pub(super) fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}

@@ -1,0 +1,319 @@
+//! `jwtValidation`: admits a request that carries a JSON Web Token of an issuer, and tells what it says to later steps
+//! (`jwt.claims`), to the upstream (headers) and, if asked to, which consumer it belongs to.
+
+use std::{borrow::Cow, sync::Arc};
+
+use postern_proto::plan::v1::{self as wire, jwt_validation::Source as Wire};
+
+use super::{Context, Flow, failure, source::Source};
+use crate::{
+    ask::{Answer, Ask},
+    event::Phase,
+    jwt::{Issuer, Progress, Rules, Trouble, Verified, Verifier},
+    plan::LoadError,
+    schema::{Ending, Field, Kind, Object, PolicySchema},
+    strings::{Strings, find},
+    text::cookie,
+    verdict::{Denial, Response},
+};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "jwtValidation",
+    about: "Admits a request that carries a JSON Web Token (JWS, compact form) which an issuer signed.",
+    phases: &[Phase::Request],
+    params: Object {
+        fields: &[
+            Field::optional(
+                "issuers",
+                Kind::List { item: &Kind::Name, at_least: 1 },
+                "The `Issuer` resources whose tokens count. Where there is only one, it need not be named.",
+            ),
+            Field::optional(
+                "audiences",
+                Kind::List { item: &Kind::Text, at_least: 1 },
+                "A token must be for one of these, beside what its issuer asks for.",
+            ),
+            Field::optional("header", Kind::HeaderName, "The request header that carries the token.")
+                .or("authorization"),
+            Field::optional("query", Kind::Text, "The query parameter that carries the token instead."),
+            Field::optional("cookie", Kind::HeaderName, "The cookie that carries the token instead."),
+            Field::optional(
+                "scheme",
+                Kind::HeaderName,
+                "The word before the token in the header; `Bearer` in `authorization`, none in another header.",
+            ),
+            Field::optional("forward", Kind::Boolean, "Whether the upstream gets the token; always with `query`.")
+                .or("true"),
+            Field::optional(
+                "allowMissing",
+                Kind::Boolean,
+                "Whether a request without a token passes, with no claims. A token that is not good is refused still.",
+            )
+            .or("false"),
+            Field::optional("requireExpiry", Kind::Boolean, "Whether a token must have `exp`.").or("true"),
+            Field::optional(
+                "leeway",
+                Kind::Duration,
+                "How far clocks may be apart, at most 10m; not at all by default.",
+            ),
+            Field::optional("maxAge", Kind::Duration, "How long after `iat` a token is good, whatever `exp` says."),
+            Field::optional(
+                "requiredClaims",
+                Kind::List { item: &Kind::Text, at_least: 1 },
+                "Claims that must be there, by name or by path (`realm_access.roles`).",
+            ),
+            Field::optional(
+                "claimsToHeaders",
+                Kind::Map { key: &Kind::Text, value: &Kind::HeaderName },
+                "From claims to the headers that the upstream finds them in. What the caller sends there is removed.",
+            ),
+            Field::optional(
+                "consumer",
+                Kind::Text,
+                "The claim that names the `Consumer` which the caller is, if there is one of that name.",
+            ),
+            Field::optional("maxTokenSize", Kind::Size, "The longest token, at most 64KiB.").or("8KiB"),
+            Field::optional("realm", Kind::HeaderValue, "What `WWW-Authenticate` calls what is protected.").or("api"),
+        ],
+        exactly_one_of: &[],
+    },
+    endings: &[
+        Ending { status: "401", reason: "token_missing", when: "no token, or one of another scheme" },
+        Ending { status: "400", reason: "token_repeated", when: "more than one token" },
+        Ending { status: "401", reason: "token_too_large", when: "the token is longer than `maxTokenSize`" },
+        Ending {
+            status: "401",
+            reason: "token_malformed",
+            when: "it is not a JWT in compact form, or says what no JWT may",
+        },
+        Ending { status: "401", reason: "algorithm_refused", when: "its algorithm is unknown, or `none`" },
+        Ending { status: "401", reason: "issuer_unknown", when: "its `iss` is none of the issuers" },
+        Ending { status: "401", reason: "audience_wrong", when: "its `aud` has none of the audiences" },
+        Ending { status: "401", reason: "token_expired", when: "`exp` or `maxAge` is past" },
+        Ending { status: "401", reason: "token_premature", when: "`nbf` or `iat` is yet to come" },
+        Ending { status: "401", reason: "claim_missing", when: "a required claim is missing, `exp` among them" },
+        Ending {
+            status: "401",
+            reason: "claim_unfit",
+            when: "a claim cannot be the header or consumer that it should be",
+        },
+        Ending { status: "401", reason: "key_unknown", when: "the issuer has no key of this `kid` for this algorithm" },
+        Ending { status: "401", reason: "signature_wrong", when: "the signature is not the issuer's" },
+        Ending {
+            status: "503",
+            reason: "keys_unavailable",
+            when: "the issuer's keys could not be fetched (a failure)",
+        },
+    ],
+    example: "\
+- policy: jwtValidation
+  params:
+    issuers: [accounts]
+    audiences: [https://api.example.com]
+    claimsToHeaders: { sub: x-user-id }
+- policy: roleCheck
+  params: { scopes: ['orders:read'] }
+",
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct JwtValidation {
+    source: Source,
+    /// The scheme before a token in a header.
+    scheme: Option<Arc<str>>,
+    remove: bool,
+    optional: bool,
+    max_size: usize,
+    /// The headers that claims become, in the order in which the verifier has them.
+    headers: Vec<Arc<str>>,
+    verifier: Verifier,
+    /// What `WWW-Authenticate` says to a caller without a token.
+    challenge: String,
+}
+
+impl JwtValidation {
+    pub(crate) fn load(
+        wire: &wire::JwtValidation,
+        strings: &Strings,
+        issuers: &[Arc<Issuer>],
+    ) -> Result<Self, LoadError> {
+        let source = match wire.source.as_ref().ok_or(LoadError::Missing("source"))? {
+            Wire::Header(name) => Source::Header(strings.header_name(*name)?),
+            Wire::Query(name) => Source::Query(strings.get(*name)?),
+            Wire::Cookie(name) => Source::Cookie(strings.get(*name)?),
+        };
+        if wire.remove && matches!(source, Source::Query(_)) {
+            // A path that a filter edits makes Envoy choose the route anew, past this chain.
+            return Err(LoadError::Unfit { what: "source of a token to remove", text: "query".into() });
+        }
+        let realm = strings.header_value(wire.realm)?;
+        if realm.contains(['"', '\\']) {
+            return Err(LoadError::Unfit { what: "realm", text: realm });
+        }
+        let headers = wire.claim_headers.iter().map(|header| strings.header_name(header.header));
+        Ok(Self {
+            source,
+            scheme: Some(strings.get(wire.scheme)?).filter(|scheme| !scheme.is_empty()),
+            remove: wire.remove,
+            optional: wire.optional,
+            max_size: usize::try_from(wire.max_size).unwrap_or(usize::MAX),
+            headers: headers.collect::<Result<_, _>>()?,
+            verifier: Verifier::new(rules(wire, strings, issuers)?)?,
+            challenge: format!("Bearer realm=\"{realm}\""),
+        })
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
+        match answer {
+            None => self.begin(context),
+            Some(Answer::Recalled(known)) => match known.filter(|known| known.is_good_at(context.inputs.now)) {
+                Some(known) => self.admit(context, &known),
+                None => self.examine(context),
+            },
+            Some(Answer::Verified(word)) => self.check_signature(context, Some(word)),
+            Some(Answer::Remembered) => match context.memory.token.take() {
+                Some(pending) => self.admit(context, &pending.into_verified()),
+                None => Flow::Fail(failure("token_lost")),
+            },
+            Some(_) => Flow::Fail(failure("token_lost")),
+        }
+    }
+
+    /// Asks whether the token is known. Whatever becomes of it, no caller says by itself what only a token may say.
+    fn begin(&self, context: &mut Context<'_>) -> Flow {
+        let found = self.token(context).map(|token| token.map(|token| self.verifier.key(&token)));
+        for header in &self.headers {
+            context.edits.remove(context.step, header);
+        }
+        match found {
+            Ok(Some(key)) => Flow::Ask(Ask::Recall(key)),
+            Ok(None) if self.optional => Flow::Continue,
+            Ok(None) => Flow::Deny(self.unauthorized("token_missing", "")),
+            Err("token_repeated") => Flow::Deny(self.repeated()),
+            Err(reason) => Flow::Deny(self.refused(reason)),
+        }
+    }
+
+    /// The one token that the request carries.
+    fn token<'a>(&self, context: &'a Context<'_>) -> Result<Option<Cow<'a, [u8]>>, &'static str> {
+        let mut values = self.source.values(context);
+        let Some(value) = values.pop() else { return Ok(None) };
+        if !values.is_empty() {
+            return Err("token_repeated");
+        }
+        let token = match (&self.scheme, value) {
+            (Some(scheme), Cow::Borrowed(value)) => after_scheme(value, scheme).map(Cow::Borrowed),
+            (Some(scheme), Cow::Owned(value)) => after_scheme(&value, scheme).map(|token| Cow::Owned(token.to_vec())),
+            (None, value) => Some(value),
+        };
+        match token.filter(|token| !token.is_empty()) {
+            Some(token) if token.len() > self.max_size => Err("token_too_large"),
+            token => Ok(token),
+        }
+    }
+
+    fn examine(&self, context: &mut Context<'_>) -> Flow {
+        // It was there when the step began, and nothing has run since.
+        let Ok(Some(token)) = self.token(context) else { return Flow::Fail(failure("token_lost")) };
+        match self.verifier.examine(self.verifier.key(&token), context.inputs.now) {
+            Ok(pending) => {
+                context.memory.token = Some(Box::new(pending));
+                self.check_signature(context, None)
+            }
+            Err(Trouble::Refused(reason)) => Flow::Deny(self.refused(reason)),
+            Err(Trouble::KeysUnavailable) => Flow::Fail(keys_unavailable()),
+        }
+    }
+
+    fn check_signature(&self, context: &mut Context<'_>, word: Option<Option<bool>>) -> Flow {
+        let Some(pending) = &mut context.memory.token else { return Flow::Fail(failure("token_lost")) };
+        match pending.advance(word) {
+            Progress::Good => Flow::Ask(Ask::Remember(pending.entry())),
+            Progress::Bad => Flow::Deny(self.refused("signature_wrong")),
+            Progress::Ask(check) => Flow::Ask(Ask::Verify(check)),
+        }
+    }
+
+    fn admit(&self, context: &mut Context<'_>, token: &Verified) -> Flow {
+        context.facts.claims = Some(Arc::clone(&token.claims));
+        if self.remove {
+            self.remove_token(context);
+        }
+        for (header, value) in self.headers.iter().zip(&token.headers) {
+            match value {
+                Some(value) => context.edits.set(context.step, header, value),
+                None => context.edits.remove(context.step, header),
+            }
+        }
+        if let Some(consumer) = token.consumer.as_ref().and_then(|name| context.plan.consumers().by_name(name)) {
+            context.facts.consumer = Some(Arc::clone(consumer));
+        }
+        Flow::Continue
+    }
+
+    fn remove_token(&self, context: &mut Context<'_>) {
+        match &self.source {
+            Source::Header(name) => context.edits.remove(context.step, name),
+            Source::Cookie(name) => {
+                let headers = context.request_header("cookie").into_iter();
+                let others = headers.filter_map(|header| cookie::without(header, name));
+                // RFC 6265, section 4.1.1, has cookies in ASCII.
+                let others: Vec<Arc<str>> = others.map(|other| String::from_utf8_lossy(&other).into()).collect();
+                let header = "cookie".into();
+                context.edits.remove(context.step, &header);
+                others.iter().for_each(|other| context.edits.add(context.step, &header, other));
+            }
+            // Refused when it was loaded.
+            Source::Query(_) => {}
+        }
+    }
+
+    /// RFC 6750, section 3.1. One answer for every cause: it does not help a caller to forge a better one.
+    fn refused(&self, reason: &'static str) -> Denial {
+        self.unauthorized(reason, ", error=\"invalid_token\"")
+    }
+
+    fn unauthorized(&self, reason: &'static str, error: &str) -> Denial {
+        let challenge = [self.challenge.as_str(), error].concat();
+        let response = Response::problem(401, "a valid token is required").with_header("www-authenticate", &challenge);
+        Denial { reason, response }
+    }
+
+    fn repeated(&self) -> Denial {
+        let challenge = [self.challenge.as_str(), ", error=\"invalid_request\""].concat();
+        let response = Response::problem(400, "more than one token").with_header("www-authenticate", &challenge);
+        Denial { reason: "token_repeated", response }
+    }
+}
+
+fn rules(wire: &wire::JwtValidation, strings: &Strings, issuers: &[Arc<Issuer>]) -> Result<Rules, LoadError> {
+    let all = |indexes: &[u32]| indexes.iter().map(|index| strings.get(*index)).collect::<Result<Vec<_>, _>>();
+    let headers: Vec<_> = wire.claim_headers.iter().map(|header| header.claim).collect();
+    let issuer = |index: &u32| find(issuers, "issuer", *index).cloned();
+    Ok(Rules {
+        issuers: wire.issuers.iter().map(issuer).collect::<Result<_, _>>()?,
+        audiences: all(&wire.audiences)?,
+        unexpiring: wire.unexpiring,
+        leeway: u64::from(wire.leeway_ms).saturating_mul(MILLISECOND),
+        max_age: Some(wire.max_age_ms.saturating_mul(MILLISECOND)).filter(|age| *age > 0),
+        required: all(&wire.required_claims)?,
+        headers: all(&headers)?,
+        consumer: Some(strings.get(wire.consumer_claim)?).filter(|claim| !claim.is_empty()),
+    })
+}
+
+/// What follows a scheme, whose case does not matter, and one or more spaces (RFC 9110, section 11.4).
+fn after_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
+    let (found, rest) = value.split_at_checked(scheme.len())?;
+    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+    (found.eq_ignore_ascii_case(scheme.as_bytes()) && spaces > 0).then(|| rest.get(spaces..).unwrap_or_default())
+}
+
+fn keys_unavailable() -> Denial {
+    let response = Response::problem(503, "the token cannot be checked now").with_header("retry-after", "5");
+    Denial { reason: "keys_unavailable", response }
+}

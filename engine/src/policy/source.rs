@@ -1,0 +1,32 @@
+//! Where a request carries a credential: a header, a parameter of the query or a cookie.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::Context;
+use crate::text::{cookie, query, split_path};
+
+/// The place of a credential.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Header(Arc<str>),
+    Query(Arc<str>),
+    Cookie(Arc<str>),
+}
+
+impl Source {
+    /// Every value that the request has there, as earlier steps left it.
+    pub(crate) fn values<'a>(&self, context: &'a Context<'_>) -> Vec<Cow<'a, [u8]>> {
+        match self {
+            Self::Header(name) => context.request_header(name).into_iter().map(Cow::Borrowed).collect(),
+            Self::Query(name) => {
+                let paths = context.request_header(":path");
+                let query = paths.first().and_then(|path| split_path(path).1).unwrap_or_default();
+                query::values(query, name).collect()
+            }
+            Self::Cookie(name) => {
+                let headers = context.request_header("cookie");
+                headers.into_iter().flat_map(|header| cookie::values(header, name)).map(Cow::Borrowed).collect()
+            }
+        }
+    }
+}
