@@ -12,7 +12,7 @@ const RESOURCES: &str = "
 apiVersion: postern/v1
 kind: Consumer
 metadata: { name: alice }
-spec: { apiKeys: [{ key: alice-key }], groups: [admins] }
+spec: { apiKeys: [{ key: alice-key }], hmac: [{ keyId: alice, secret: a-secret-of-alice }], groups: [admins] }
 ";
 
 #[test]

@@ -20,6 +20,7 @@ pub mod event;
 pub mod json;
 pub mod json_schema;
 pub mod jwt;
+pub mod message_signature;
 pub mod plan;
 pub mod policy;
 pub mod run;

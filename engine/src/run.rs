@@ -165,7 +165,12 @@ impl Run {
             };
             match flow {
                 Flow::Continue => self.leave(),
-                Flow::Ask(ask) => return Turn::Ask(ask),
+                Flow::Ask(ask) => {
+                    if let Ask::Inputs(needs) = &ask {
+                        self.asked = *needs;
+                    }
+                    return Turn::Ask(ask);
+                }
                 Flow::Deny(denial) => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
                 Flow::Respond(response) => {
                     return Turn::Done(

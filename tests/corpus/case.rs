@@ -1,6 +1,11 @@
 //! What a case file says, and how it becomes resources.
 
-use std::{collections::BTreeMap, fs, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use postern::{model, pipeline, snapshot::FilterCode};
 use postern_engine::Plan;
@@ -85,11 +90,20 @@ pub struct RequestSpec {
     pub body: Option<Bytes>,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
+    /// The time, in seconds since 1970; the real one by default.
+    pub now: Option<u64>,
+}
+
+impl RequestSpec {
+    /// What the clock says while the request is decided.
+    pub fn time(&self) -> Duration {
+        self.now.map_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap(), Duration::from_secs)
+    }
 }
 
 impl Default for RequestSpec {
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None }
+        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None, now: None }
     }
 }
 

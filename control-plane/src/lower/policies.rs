@@ -29,6 +29,7 @@ impl Lowering {
         match step.policy.as_str() {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
             "headers" => Ok(self.headers(params(step)?)),
+            "hmacAuth" => Ok(self.hmac_auth(place, step, &params(step)?)),
             "jsonSchema" => Ok(self.json_schema(place, &params(step)?)),
             "jwtValidation" => self.jwt_validation(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),

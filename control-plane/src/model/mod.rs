@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Deserialize;
 
 pub use self::{
-    consumer::{ApiKey, BasicAuth, Consumer},
+    consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     issuer::{Issuer, KeySource},

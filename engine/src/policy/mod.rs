@@ -3,6 +3,7 @@
 mod agent;
 mod api_key_auth;
 mod headers;
+mod hmac_auth;
 mod json_schema;
 mod jwt_validation;
 mod rate_limit;
@@ -36,6 +37,7 @@ use crate::{
 pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     headers::SCHEMA,
+    hmac_auth::SCHEMA,
     json_schema::SCHEMA,
     jwt_validation::SCHEMA,
     rate_limit::SCHEMA,
@@ -89,6 +91,10 @@ pub(crate) struct Memory {
     pub(crate) group: usize,
     pub(crate) tries: u32,
     pub(crate) numbers: [u64; 2],
+    /// Who has signed the request, while it is not certain yet that it may pass.
+    pub(crate) consumer: Option<Arc<Consumer>>,
+    /// Whether the signature is one of the body too.
+    pub(crate) covers_digest: bool,
     /// The token that is being checked.
     pub(crate) token: Option<Box<Pending>>,
 }
@@ -130,6 +136,7 @@ pub(crate) enum Policy {
     Agent(agent::AgentPolicy),
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     Headers(headers::Headers),
+    HmacAuth(hmac_auth::HmacAuth),
     JsonSchema(json_schema::JsonSchema),
     JwtValidation(Box<jwt_validation::JwtValidation>),
     RateLimit(rate_limit::RateLimit),
@@ -150,6 +157,7 @@ impl Policy {
             Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
+            Wire::HmacAuth(wire) => hmac_auth::HmacAuth::load(wire, strings).map(Self::HmacAuth),
             Wire::JsonSchema(wire) => json_schema::JsonSchema::load(wire, strings).map(Self::JsonSchema),
             Wire::JwtValidation(wire) => jwt_validation::JwtValidation::load(wire, strings, issuers)
                 .map(|policy| Self::JwtValidation(Box::new(policy))),
@@ -169,6 +177,7 @@ impl Policy {
             Self::Agent(_) => &[Phase::Request, Phase::Response],
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
+            Self::HmacAuth(_) => hmac_auth::SCHEMA.phases,
             Self::JsonSchema(_) => json_schema::SCHEMA.phases,
             Self::JwtValidation(_) => jwt_validation::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
@@ -185,6 +194,7 @@ impl Policy {
             Self::Agent(_) => agent::needs(phase),
             Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::HmacAuth(_) => hmac_auth::HmacAuth::needs(),
             Self::JsonSchema(_) => json_schema::JsonSchema::needs(),
             Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
             Self::RateLimit(policy) => policy.needs(),
@@ -193,11 +203,12 @@ impl Policy {
         }
     }
 
-    /// The one shared value that it uses, if it is known beforehand.
-    pub(crate) fn shared_key(&self) -> Option<String> {
+    /// The shared values that it uses, if they are known beforehand.
+    pub(crate) fn shared_keys(&self) -> Vec<String> {
         match self {
-            Self::RateLimit(policy) => policy.shared_key(),
-            _ => None,
+            Self::HmacAuth(policy) => policy.shared_keys(),
+            Self::RateLimit(policy) => policy.shared_key().into_iter().collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -214,6 +225,7 @@ impl Policy {
             Self::Agent(_) => agent::run(context, answer),
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
+            Self::HmacAuth(policy) => policy.run(context, answer),
             Self::JsonSchema(policy) => policy.run(context),
             Self::JwtValidation(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),
