@@ -90,20 +90,21 @@ pub struct RequestSpec {
     pub body: Option<Bytes>,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
-    /// The time, in seconds since 1970; the real one by default.
-    pub now: Option<u64>,
+    /// When it comes, in seconds since 1970; now if left out. Not on Envoy, whose clock cannot be set.
+    pub at: Option<u64>,
 }
 
 impl RequestSpec {
-    /// What the clock says while the request is decided.
+    /// When it comes, since 1970.
     pub fn time(&self) -> Duration {
-        self.now.map_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap(), Duration::from_secs)
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        self.at.map_or_else(now, Duration::from_secs)
     }
 }
 
 impl Default for RequestSpec {
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None, now: None }
+        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None, at: None }
     }
 }
 

@@ -105,7 +105,8 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
             Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
-                (inputs.now, inputs.body) = (exchange.request.time().as_nanos().try_into().unwrap(), body);
+                let now = exchange.request.time().as_nanos().try_into().unwrap();
+                (inputs.now, inputs.body) = (now, body);
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {

@@ -119,13 +119,13 @@ def case(note, params=None, method="GET", path="/a/b?x=1&y=%20z", headers=(), bo
     if tamper:
         tamper(request)
     if now:
-        request["now"] = now
+        request["at"] = now
     step = {"policy": "hmacAuth", "params": {"requireDate": False, **(params or {})}}
     if shadow:
         step["mode"] = "shadow"
     made = {"note": note, "chain": chain or {"request": [step]}}
     if sequence:
-        made["sequence"] = [{"request": {**request, **({"now": at} if at else {})}, "want": expected} for at, expected in sequence]
+        made["sequence"] = [{"request": {**request, **({"at": at} if at else {})}, "want": expected} for at, expected in sequence]
     else:
         made["request"] = request
         made["want"] = want or ALLOW
