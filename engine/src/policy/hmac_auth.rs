@@ -154,7 +154,7 @@ impl HmacAuth {
                 Err(reason) => deny(reason),
                 Ok(()) if self.require_digest => {
                     context.memory.tries = ASKED;
-                    Flow::Ask(Ask::Inputs(Needs { body: true, ..Needs::default() }))
+                    Flow::Want(Needs { body: true, ..Needs::default() })
                 }
                 Ok(()) => self.remember(context),
             },

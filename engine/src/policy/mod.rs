@@ -58,6 +58,8 @@ pub(crate) enum Flow {
     Continue,
     /// It must know something first; it is run again with the answer.
     Ask(Ask),
+    /// It must know this of the message too; it is run again with it.
+    Want(Needs),
     Deny(Denial),
     Respond(Response),
     /// It could not decide. The denial is what the caller gets if a failure means a denial.
