@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     eval::Eval,
     pipeline::compile,
+    reference,
     serve::{Hub, Sockets, follow, serve},
     snapshot::FilterCode,
     source,
@@ -39,6 +40,9 @@ enum Command {
         /// The directory with `.yaml` files
         directory: PathBuf,
     },
+    /// Write the reference of policies, docs/policies.md, to the standard output
+    #[command(hide = true)]
+    Reference,
 }
 
 #[derive(Debug, Args)]
@@ -79,6 +83,10 @@ impl Cli {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Validate { directory } => validate(&directory),
+            Command::Reference => {
+                print!("{}", reference::policies());
+                Ok(())
+            }
         };
         match result {
             Ok(()) => ExitCode::SUCCESS,

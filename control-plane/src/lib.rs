@@ -19,6 +19,7 @@ pub mod keys;
 pub mod lower;
 pub mod model;
 pub mod pipeline;
+pub mod reference;
 pub mod revision;
 pub mod serve;
 pub mod snapshot;

@@ -17,6 +17,7 @@ pub const LONGEST_SALT: usize = 64;
 pub(crate) struct Consumers {
     by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
     by_username: FxHashMap<Arc<str>, (Arc<Consumer>, Password)>,
+    by_hmac_key: FxHashMap<Arc<str>, HmacKey>,
     by_name: FxHashMap<Arc<str>, Arc<Consumer>>,
     /// The rounds of the costliest password.
     most_rounds: u32,
@@ -27,6 +28,28 @@ pub(crate) struct Consumers {
 pub(crate) struct Consumer {
     pub(crate) name: Arc<str>,
     pub(crate) groups: Vec<Arc<str>>,
+}
+
+/// A secret that requests are signed with, and whose it is. It has no `Debug` that shows it.
+pub(crate) struct HmacKey {
+    consumer: Arc<Consumer>,
+    secret: Vec<u8>,
+}
+
+impl HmacKey {
+    pub(crate) fn consumer(&self) -> &Arc<Consumer> {
+        &self.consumer
+    }
+
+    pub(crate) fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+}
+
+impl std::fmt::Debug for HmacKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "HmacKey({} bytes)", self.secret.len())
+    }
 }
 
 impl Consumers {
@@ -53,6 +76,13 @@ impl Consumers {
                 return Err(LoadError::Repeated { what: "API key of consumer", name });
             }
         }
+        for wire in &wire.hmac {
+            let id = strings.get(wire.id)?;
+            let key = HmacKey { consumer: Arc::clone(&consumer), secret: wire.secret.clone() };
+            if self.by_hmac_key.insert(Arc::clone(&id), key).is_some() {
+                return Err(LoadError::Repeated { what: "HMAC key", name: id });
+            }
+        }
         if let Some(wire) = &wire.basic_auth {
             let username = strings.get(wire.username)?;
             self.most_rounds = self.most_rounds.max(wire.iterations);
@@ -72,6 +102,11 @@ impl Consumers {
     /// The consumer of this name.
     pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<Consumer>> {
         self.by_name.get(name)
+    }
+
+    /// The HMAC key of this name.
+    pub(crate) fn by_hmac_key(&self, id: &str) -> Option<&HmacKey> {
+        self.by_hmac_key.get(id)
     }
 
     /// The consumer of this user name, if this is its password. It takes as long to find that it is not as to find that

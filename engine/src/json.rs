@@ -3,21 +3,22 @@
 
 use std::borrow::Cow;
 
-/// A JSON value. Text that needs no decoding stays where it was read.
+/// A JSON value. Text that needs no decoding stays where it was read. Its numbers are `N`: [`Number`], or their very text
+/// for readers that lose nothing ([`parse_exact`]).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value<'a> {
+pub enum Value<'a, N = Number> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A number.
-    Number(Number),
+    Number(N),
     /// A string.
     String(Cow<'a, str>),
     /// An array.
-    Array(Vec<Value<'a>>),
+    Array(Vec<Value<'a, N>>),
     /// An object.
-    Object(Object<'a>),
+    Object(Object<'a, N>),
 }
 
 /// A number: an integer where it is written as one and fits, the nearest double where not.
@@ -32,8 +33,40 @@ pub enum Number {
 }
 
 /// The members of an object, in the order of their names, each name once.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Object<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object<'a, N = Number>(Vec<(Cow<'a, str>, Value<'a, N>)>);
+
+impl<N> Default for Object<'_, N> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// What a number becomes.
+trait FromNumber<'a>: Sized {
+    /// `integer` says whether it is written without fraction and exponent. `None`: it is out of range.
+    fn from_number(text: &'a str, integer: bool) -> Option<Self>;
+}
+
+impl FromNumber<'_> for Number {
+    fn from_number(text: &str, integer: bool) -> Option<Self> {
+        if integer {
+            if let Ok(number) = text.parse() {
+                return Some(Self::Int(number));
+            }
+            if let Ok(number) = text.parse() {
+                return Some(Self::Uint(number));
+            }
+        }
+        text.parse().ok().filter(|number: &f64| number.is_finite()).map(Self::Double)
+    }
+}
+
+impl<'a> FromNumber<'a> for &'a str {
+    fn from_number(text: &'a str, _integer: bool) -> Option<Self> {
+        Some(text)
+    }
+}
 
 /// What a document may cost.
 #[derive(Debug, Clone, Copy)]
@@ -77,15 +110,15 @@ pub enum ErrorKind {
     TooMany,
 }
 
-impl<'a> Object<'a> {
+impl<'a, N> Object<'a, N> {
     /// The value of this member.
-    pub fn get(&self, name: &str) -> Option<&Value<'a>> {
+    pub fn get(&self, name: &str) -> Option<&Value<'a, N>> {
         let at = self.0.binary_search_by(|(candidate, _)| candidate.as_ref().cmp(name)).ok()?;
         self.0.get(at).map(|(_, value)| value)
     }
 
     /// Every member, in the order of names.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value<'a>)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value<'a, N>)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
 
@@ -100,8 +133,8 @@ impl<'a> Object<'a> {
     }
 }
 
-impl<'a> IntoIterator for Object<'a> {
-    type Item = (Cow<'a, str>, Value<'a>);
+impl<'a, N> IntoIterator for Object<'a, N> {
+    type Item = (Cow<'a, str>, Value<'a, N>);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
     fn into_iter(self) -> Self::IntoIter {
@@ -109,7 +142,7 @@ impl<'a> IntoIterator for Object<'a> {
     }
 }
 
-impl Value<'_> {
+impl<N> Value<'_, N> {
     /// The text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -134,6 +167,15 @@ impl Number {
 
 /// Reads a text that is one JSON value and nothing else.
 pub fn parse(text: &[u8], limits: Limits) -> Result<Value<'_>, Error> {
+    read(text, limits)
+}
+
+/// The same with numbers as they are written, however large or long.
+pub fn parse_exact(text: &[u8], limits: Limits) -> Result<Value<'_, &str>, Error> {
+    read(text, limits)
+}
+
+fn read<'a, N: FromNumber<'a>>(text: &'a [u8], limits: Limits) -> Result<Value<'a, N>, Error> {
     let text = str::from_utf8(text).map_err(|error| Error { kind: ErrorKind::NotUtf8, at: error.valid_up_to() })?;
     let mut reader = Reader { text, at: 0, values: limits.values };
     let value = reader.value(limits.depth)?;
@@ -187,7 +229,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value<'a>, Error> {
+    fn value<N: FromNumber<'a>>(&mut self, depth: usize) -> Result<Value<'a, N>, Error> {
         self.count()?;
         match self.next_byte() {
             Some(b'{') => self.object(self.deeper(depth)?).map(Value::Object),
@@ -205,7 +247,7 @@ impl<'a> Reader<'a> {
         depth.checked_sub(1).ok_or(self.error(ErrorKind::TooDeep))
     }
 
-    fn word(&mut self, word: &str, value: Value<'a>) -> Result<Value<'a>, Error> {
+    fn word<N>(&mut self, word: &str, value: Value<'a, N>) -> Result<Value<'a, N>, Error> {
         if !self.text.as_bytes().get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes())) {
             return Err(self.error(ErrorKind::Syntax));
         }
@@ -213,7 +255,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn array(&mut self, depth: usize) -> Result<Vec<Value<'a>>, Error> {
+    fn array<N: FromNumber<'a>>(&mut self, depth: usize) -> Result<Vec<Value<'a, N>>, Error> {
         self.skip(1);
         let mut items = Vec::new();
         if self.next_byte() == Some(b']') {
@@ -228,7 +270,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Object<'a>, Error> {
+    fn object<N: FromNumber<'a>>(&mut self, depth: usize) -> Result<Object<'a, N>, Error> {
         self.skip(1);
         let mut members = Vec::new();
         if self.next_byte() == Some(b'}') {
@@ -262,7 +304,7 @@ impl<'a> Reader<'a> {
         Ok(byte == Some(end))
     }
 
-    fn number(&mut self) -> Result<Number, Error> {
+    fn number<N: FromNumber<'a>>(&mut self) -> Result<N, Error> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.skip(1);
@@ -286,7 +328,7 @@ impl<'a> Reader<'a> {
             self.digits()?;
         }
         let text = self.text.get(start..self.at).unwrap_or_default();
-        read_number(text, integer).ok_or(Error { kind: ErrorKind::NumberRange, at: start })
+        N::from_number(text, integer).ok_or(Error { kind: ErrorKind::NumberRange, at: start })
     }
 
     fn digits(&mut self) -> Result<(), Error> {
@@ -373,18 +415,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn read_number(text: &str, integer: bool) -> Option<Number> {
-    if integer {
-        if let Ok(number) = text.parse() {
-            return Some(Number::Int(number));
-        }
-        if let Ok(number) = text.parse() {
-            return Some(Number::Uint(number));
-        }
-    }
-    text.parse().ok().filter(|number: &f64| number.is_finite()).map(Number::Double)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,6 +474,14 @@ mod tests {
         }
         check_refused(b"1e999", ErrorKind::NumberRange);
         check_refused(b"-1e999", ErrorKind::NumberRange);
+    }
+
+    #[test]
+    fn keeps_the_text_of_numbers_for_who_asks() {
+        for written in ["0", "-0", "1.0", "1e999", "18446744073709551617", "0.1000000000000000000001"] {
+            assert_eq!(parse_exact(written.as_bytes(), LIMITS), Ok(Value::Number(written)));
+        }
+        assert!(parse_exact(b"01", LIMITS).is_err());
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Plan {
     /// first compare-and-swap is exact.
     pub fn shared_keys(&self) -> impl Iterator<Item = String> {
         let steps = self.chains.iter().flat_map(|chain| &chain.request.steps);
-        steps.filter_map(|step| step.policy.shared_key())
+        steps.flat_map(|step| step.policy.shared_keys())
     }
 
     /// The name and chain of a route. A route that the plan does not know has none: its requests pass.

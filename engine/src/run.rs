@@ -43,6 +43,8 @@ pub struct Run {
     memory: Memory,
     answer: Option<Answer>,
     asked: Needs,
+    /// What the step under way needs beyond what every run of it does.
+    wanted: Needs,
     notes: Vec<Note>,
 }
 
@@ -82,6 +84,7 @@ impl Run {
             memory: Memory::default(),
             answer: None,
             asked: Needs::default(),
+            wanted: Needs::default(),
             notes: Vec::new(),
         }
     }
@@ -166,6 +169,7 @@ impl Run {
             match flow {
                 Flow::Continue => self.leave(),
                 Flow::Ask(ask) => return Turn::Ask(ask),
+                Flow::Want(needs) => self.wanted = self.wanted.union(needs),
                 Flow::Deny(denial) => return Turn::Done(self.deny_by(step, denial)),
                 Flow::Respond(response) => {
                     return Turn::Done(
@@ -224,7 +228,7 @@ impl Run {
             self.answer = None;
             return Flow::Deny(body_too_large());
         }
-        let missing = step.needs.without(self.given);
+        let missing = step.needs.union(self.wanted).without(self.given);
         if !missing.is_empty() {
             self.asked = missing;
             return Flow::Ask(Ask::Inputs(missing));
@@ -259,7 +263,7 @@ impl Run {
         let flow = self.run_step(plan, step, steps);
         (self.edits, self.facts) = before;
         match flow {
-            Flow::Ask(ask) => return Flow::Ask(ask),
+            Flow::Ask(_) | Flow::Want(_) => return flow,
             Flow::Continue => {}
             Flow::Deny(denial) | Flow::Fail(denial) => self.note(NoteKind::Shadow, step, denial.reason),
             Flow::Respond(_) => self.note(NoteKind::Shadow, step, "respond"),
@@ -280,6 +284,7 @@ impl Run {
     fn leave(&mut self) {
         self.at = self.at.saturating_add(self.memory.group.max(1));
         self.memory = Memory::default();
+        self.wanted = Needs::default();
     }
 
     fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {

@@ -101,6 +101,8 @@ pub enum Kind {
     Duration,
     /// A CEL expression over what is known of a request, and of its response in a response chain.
     Expression,
+    /// A JSON Schema: a mapping, or `true` or `false`. What it may say is checked when the policy is lowered.
+    JsonSchema,
     /// A JSON Web Key set (RFC 7517): a mapping, or its JSON in a string.
     JwkSet,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.

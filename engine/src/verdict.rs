@@ -152,6 +152,7 @@ const fn title(status: u16) -> &'static str {
         401 => "Unauthorized",
         403 => "Forbidden",
         413 => "Content Too Large",
+        415 => "Unsupported Media Type",
         422 => "Unprocessable Content",
         429 => "Too Many Requests",
         500 => "Internal Server Error",

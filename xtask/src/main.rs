@@ -4,6 +4,7 @@
 
 mod apt;
 mod bench;
+mod docs;
 mod envoy;
 mod filter;
 mod fuzz;
@@ -70,6 +71,8 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
     },
+    /// Write docs/policies.md from the schemas of the policies
+    Docs,
     /// Build everything and run all tests, on a real Envoy too; fuzz every target for a moment
     ///
     /// The last line on stdout is `N passed, M failed, K skipped`. The exit code is not zero when a test failed, and
@@ -95,6 +98,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Envoy => print_envoy(&paths),
         Task::Demo { once, rest } => setup::demo(&paths, once, &rest),
         Task::Bench(bench) => bench::bench(&paths, &bench),
+        Task::Docs => docs::docs(&paths),
         Task::Fuzz { targets, seconds } => fuzz::fuzz(&paths, &targets, seconds),
         Task::Test { filters } => test::test(&paths, &filters),
     }

@@ -2,8 +2,10 @@
 //! there once.
 
 mod basic_auth;
+mod hmac_auth;
 mod interned;
 mod issuers;
+mod json_schema;
 mod jwt_validation;
 mod policies;
 
@@ -85,13 +87,14 @@ impl Lowering {
         let name = self.string(&consumer.name);
         let api_key_sha256 = consumer.spec.api_keys.iter().map(|key| key.sha256.to_vec()).collect();
         let groups = consumer.spec.groups.iter().map(|group| self.string(group)).collect();
+        let hmac = consumer.spec.hmac.iter().map(|key| self.hmac_key(key)).collect();
         let basic_auth = consumer.spec.basic_auth.as_ref().map(|credential| PasswordCredential {
             username: self.string(&credential.username),
             salt: credential.password.salt.clone(),
             iterations: credential.password.iterations,
             hash: credential.password.hash.to_vec(),
         });
-        self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth });
+        self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth, hmac });
     }
 
     fn settings(&mut self, settings: &model::Settings) {

@@ -30,6 +30,8 @@ impl Lowering {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
             "basicAuth" => self.basic_auth(&params(step)?),
             "headers" => Ok(self.headers(params(step)?)),
+            "hmacAuth" => Ok(self.hmac_auth(place, step, &params(step)?)),
+            "jsonSchema" => Ok(self.json_schema(place, &params(step)?)),
             "jwtValidation" => self.jwt_validation(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),

@@ -69,6 +69,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Object(schema) => object(node, schema, path, report),
         Kind::List { item, at_least } => list(node, item, *at_least, path, report),
         Kind::Map { key, value } => map(node, key, value, path, report),
+        Kind::JsonSchema => json_schema(node, path, report),
         Kind::JwkSet => key_set(node, path, report),
         // Only the mapping around it knows the policy: see `fields`.
         Kind::Params => {}
@@ -114,6 +115,13 @@ fn size(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
 fn boolean(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Bool(_)) {
         wrong_type(node, "`true` or `false`", path, report);
+    }
+}
+
+/// What the schema says is the lowering's matter, which reports it at its field.
+fn json_schema(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    if !matches!(node.value, Value::Map(_) | Value::Bool(_)) {
+        wrong_type(node, "a JSON Schema (a mapping)", path, report);
     }
 }
 

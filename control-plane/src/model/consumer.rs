@@ -1,6 +1,9 @@
 //! `Consumer`: a named caller and its credentials, of which only digests leave this file.
 
-use postern_engine::schema::{Field, Kind, Object};
+use postern_engine::{
+    message_signature::decode_secret,
+    schema::{Field, Kind, Object},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -36,6 +39,11 @@ const SPEC: Object = Object {
         ),
         Field::optional("basicAuth", Kind::Object(&BASIC_AUTH), "The user name and password for `basicAuth`."),
         Field::optional(
+            "hmac",
+            Kind::List { item: &Kind::Object(&HMAC_KEY), at_least: 1 },
+            "The keys for `hmacAuth`, each of which is enough.",
+        ),
+        Field::optional(
             "groups",
             Kind::List { item: &Kind::Name, at_least: 0 },
             "The groups that the caller belongs to.",
@@ -61,6 +69,19 @@ const BASIC_AUTH: Object = Object {
     exactly_one_of: &["passwordHash", "password"],
 };
 
+const HMAC_KEY: Object = Object {
+    fields: &[
+        Field::required("keyId", Kind::Text, "What a signature calls the key (`keyid`), of this consumer alone."),
+        Field::optional(
+            "secret",
+            Kind::Text,
+            "The secret, of at least 16 bytes. It is kept as it is, and shown nowhere.",
+        ),
+        Field::optional("secretBase64", Kind::Text, "The same in base64, for a secret that is not text."),
+    ],
+    exactly_one_of: &["secret", "secretBase64"],
+};
+
 const PASSWORD_HASH: &str =
     "The hash of the password: `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, at most 10000 rounds.";
 
@@ -73,6 +94,9 @@ pub struct Consumer {
     pub api_keys: Vec<ApiKey>,
     /// The user name and password.
     pub basic_auth: Option<BasicAuth>,
+    /// The keys that it signs requests with.
+    #[serde(default)]
+    pub hmac: Vec<HmacKey>,
     /// The groups that it belongs to.
     #[serde(default)]
     pub groups: Vec<String>,
@@ -139,11 +163,84 @@ impl TryFrom<WrittenBasicAuth> for BasicAuth {
     }
 }
 
+/// A key that requests are signed with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenHmacKey", rename_all = "camelCase")]
+pub struct HmacKey {
+    /// What a signature calls it.
+    pub key_id: String,
+    /// The secret.
+    pub secret: Secret,
+}
+
+/// A secret that must be known as it is. It is shown by no `Debug`, and written down only as its digest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub(crate) Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(Sha256::digest(&self.0)))
+    }
+}
+
+/// What a user may write. It has no `Debug`: it holds the secret.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenHmacKey {
+    key_id: String,
+    secret: Option<String>,
+    secret_base64: Option<String>,
+}
+
+impl TryFrom<WrittenHmacKey> for HmacKey {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenHmacKey) -> Result<Self, Self::Error> {
+        let secret = match (written.secret, written.secret_base64) {
+            (Some(secret), None) => secret.into_bytes(),
+            (None, Some(text)) => decode_secret(&text).ok_or(NOT_BASE64)?,
+            _ => return Err("expected one secret"),
+        };
+        Ok(Self { key_id: written.key_id, secret: Secret(secret) })
+    }
+}
+
+const NOT_BASE64: &str = "expected base64 with its padding";
+/// The fewest bytes of a secret: no dictionary has one of these.
+const SHORTEST_SECRET: usize = 16;
+
+fn hmac_rules(items: &[Node], path: &Path<'_>, report: &mut Report<'_>) {
+    for (index, item) in items.iter().enumerate() {
+        let path = path.item(index);
+        let text = |name| item.get(name).and_then(|node| Some((node.at, node.text()?)));
+        if let Some((at, id)) = text("keyId") {
+            let fits = !id.is_empty() && id.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+            let message = (!fits).then_some("expected at least 1 character, and ASCII only");
+            report_some(at, &path.field("keyId"), message, report);
+        }
+        let short = |size: usize| (size < SHORTEST_SECRET).then_some("expected at least 16 bytes");
+        if let Some((at, secret)) = text("secret") {
+            report_some(at, &path.field("secret"), short(secret.len()), report);
+        }
+        if let Some((at, secret)) = text("secretBase64") {
+            let message = decode_secret(secret).map_or(Some(NOT_BASE64), |secret| short(secret.len()));
+            report_some(at, &path.field("secretBase64"), message, report);
+        }
+    }
+}
+
 impl Spec for Consumer {
     const SCHEMA: &'static KindSchema = &SCHEMA;
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         api_key_rules(spec.get("apiKeys").map_or(&[][..], Node::items), &path.field("apiKeys"), report);
+        hmac_rules(spec.get("hmac").map_or(&[][..], Node::items), &path.field("hmac"), report);
         if let Some(basic_auth) = spec.get("basicAuth") {
             basic_auth_rules(basic_auth, &path.field("basicAuth"), report);
         }
@@ -251,6 +348,32 @@ mod tests {
     }
 
     #[test]
+    fn keeps_secrets_of_signatures_out_of_sight() {
+        let bundle = read_spec(
+            "{hmac: [{keyId: a, secret: s3cret-s3cret-s3cret}, {keyId: b, secretBase64: czNjcmV0LXMzY3JldC1zM2NyZXQ=}]}",
+        )
+        .unwrap();
+        let keys = &bundle.consumers[0].spec.hmac;
+        assert_eq!((keys[0].key_id.as_str(), &keys[0].secret), ("a", &keys[1].secret));
+        assert!(!format!("{bundle:?}").contains("s3cret"));
+        assert!(!serde_json::to_string(keys).unwrap().contains("s3cret"));
+    }
+
+    #[test]
+    fn refuses_secrets_that_are_short_or_not_base64() {
+        let place = "Consumer `alice`: spec.hmac[0]";
+        check("{hmac: [{keyId: a, secret: short}]}", &[&format!("c:4:34: {place}.secret: expected at least 16 bytes")]);
+        check(
+            "{hmac: [{keyId: '', secretBase64: c2hvcnQ}]}",
+            &[
+                &format!("c:4:23: {place}.keyId: expected at least 1 character, and ASCII only"),
+                &format!("c:4:41: {place}.secretBase64: expected base64 with its padding"),
+            ],
+        );
+        check("{hmac: [{keyId: a}]}", &[&format!("c:4:15: {place}: expected exactly one of `secret`, `secretBase64`")]);
+    }
+
+    #[test]
     fn may_have_no_credential() {
         check("{groups: [a]}", &[]);
     }
@@ -335,6 +458,12 @@ mod tests {
             "{basicAuth: {username: a, passwordHash: s3cret}}",
             r#"{basicAuth: {username: a, password: "s3cret\0"}}"#,
             "{basicAuth: s3cret}",
+            "{hmac: [{keyId: a, secret: s3cret}]}",
+            "{hmac: [{keyId: a, secretBase64: 's3cret'}]}",
+            "{hmac: [{keyId: a, secret: s3cret, secretBase64: s3cret}]}",
+            "{hmac: [{keyId: a, secret: [s3cret]}]}",
+            "{hmac: [{secret: s3cret-that-is-long-enough}]}",
+            "{hmac: s3cret}",
             "s3cret",
         ] {
             let errors = read_spec(spec).unwrap_err();

@@ -42,6 +42,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(listener_addresses(bundle));
     found.extend(services_of_routes(bundle, services));
     found.extend(api_keys(bundle));
+    found.extend(hmac_keys(bundle));
     found.extend(usernames(bundle));
     found.extend(targets(bundle));
     found
@@ -111,6 +112,14 @@ fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
         keys.map(|(index, key)| (key.sha256, consumer.diagnose(&format!("spec.apiKeys[{index}]"), "")))
     });
     collisions(claims.collect(), |_, first| format!("this API key is already that of {}", owner(first)))
+}
+
+fn hmac_keys(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = bundle.consumers.iter().flat_map(|consumer| {
+        let keys = consumer.spec.hmac.iter().enumerate();
+        keys.map(|(index, key)| (key.key_id.as_str(), consumer.diagnose(&format!("spec.hmac[{index}].keyId"), "")))
+    });
+    collisions(claims.collect(), |id, first| format!("HMAC key {} is already that of {}", quote(id), owner(first)))
 }
 
 fn usernames(bundle: &Bundle) -> Vec<Diagnostic> {

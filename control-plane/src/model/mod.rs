@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Deserialize;
 
 pub use self::{
-    consumer::{ApiKey, BasicAuth, Consumer},
+    consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     issuer::{Issuer, KeySource},
@@ -44,7 +44,11 @@ pub use self::{
     settings::{Answer, Settings},
 };
 use self::{diagnostic::Report, origin::Origin, reading::Reading};
-pub(crate) use self::{diagnostic::quote, nearest::suggestion};
+pub(crate) use self::{
+    diagnostic::quote,
+    nearest::suggestion,
+    path::{push_field, push_item},
+};
 
 /// A file with any number of documents.
 #[derive(Clone)]

@@ -38,7 +38,7 @@ impl Path<'_> {
 }
 
 /// The path with a field appended.
-pub(super) fn push_field(mut path: String, name: &str) -> String {
+pub(crate) fn push_field(mut path: String, name: &str) -> String {
     if is_simple(name) {
         path.push_str(if path.is_empty() { "" } else { "." });
         path.push_str(name);
@@ -49,7 +49,7 @@ pub(super) fn push_field(mut path: String, name: &str) -> String {
 }
 
 /// The path with an item appended.
-pub(super) fn push_item(path: String, index: usize) -> String {
+pub(crate) fn push_item(path: String, index: usize) -> String {
     format!("{path}[{index}]")
 }
 

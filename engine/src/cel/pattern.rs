@@ -57,12 +57,12 @@ impl Pattern {
     }
 
     /// How many steps it takes to search a text of this size.
-    pub(super) fn cost(&self, size: usize) -> usize {
+    pub(crate) fn cost(&self, size: usize) -> usize {
         self.cost.saturating_mul(size)
     }
 
     /// Whether the pattern matches some part of a text.
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 }

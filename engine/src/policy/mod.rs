@@ -4,6 +4,8 @@ mod agent;
 mod api_key_auth;
 mod basic_auth;
 mod headers;
+mod hmac_auth;
+mod json_schema;
 mod jwt_validation;
 mod rate_limit;
 mod respond;
@@ -37,6 +39,8 @@ pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     basic_auth::SCHEMA,
     headers::SCHEMA,
+    hmac_auth::SCHEMA,
+    json_schema::SCHEMA,
     jwt_validation::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
@@ -56,6 +60,8 @@ pub(crate) enum Flow {
     Continue,
     /// It must know something first; it is run again with the answer.
     Ask(Ask),
+    /// It must know this of the message too; it is run again with it.
+    Want(Needs),
     Deny(Denial),
     Respond(Response),
     /// It could not decide. The denial is what the caller gets if a failure means a denial.
@@ -89,6 +95,10 @@ pub(crate) struct Memory {
     pub(crate) group: usize,
     pub(crate) tries: u32,
     pub(crate) numbers: [u64; 2],
+    /// Who has signed the request, while it is not certain yet that it may pass.
+    pub(crate) consumer: Option<Arc<Consumer>>,
+    /// Whether the signature is one of the body too.
+    pub(crate) covers_digest: bool,
     /// The token that is being checked.
     pub(crate) token: Option<Box<Pending>>,
 }
@@ -131,6 +141,8 @@ pub(crate) enum Policy {
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     BasicAuth(basic_auth::BasicAuth),
     Headers(headers::Headers),
+    HmacAuth(hmac_auth::HmacAuth),
+    JsonSchema(json_schema::JsonSchema),
     JwtValidation(Box<jwt_validation::JwtValidation>),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
@@ -151,6 +163,8 @@ impl Policy {
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             Wire::BasicAuth(wire) => basic_auth::BasicAuth::load(wire, strings).map(Self::BasicAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
+            Wire::HmacAuth(wire) => hmac_auth::HmacAuth::load(wire, strings).map(Self::HmacAuth),
+            Wire::JsonSchema(wire) => json_schema::JsonSchema::load(wire, strings).map(Self::JsonSchema),
             Wire::JwtValidation(wire) => jwt_validation::JwtValidation::load(wire, strings, issuers)
                 .map(|policy| Self::JwtValidation(Box::new(policy))),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
@@ -170,6 +184,8 @@ impl Policy {
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
             Self::BasicAuth(_) => basic_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
+            Self::HmacAuth(_) => hmac_auth::SCHEMA.phases,
+            Self::JsonSchema(_) => json_schema::SCHEMA.phases,
             Self::JwtValidation(_) => jwt_validation::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
@@ -185,6 +201,8 @@ impl Policy {
             Self::Agent(_) => agent::needs(phase),
             Self::ApiKeyAuth(_) | Self::BasicAuth(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::HmacAuth(_) => hmac_auth::HmacAuth::needs(),
+            Self::JsonSchema(_) => json_schema::JsonSchema::needs(),
             Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
@@ -192,11 +210,12 @@ impl Policy {
         }
     }
 
-    /// The one shared value that it uses, if it is known beforehand.
-    pub(crate) fn shared_key(&self) -> Option<String> {
+    /// The shared values that it uses, if they are known beforehand.
+    pub(crate) fn shared_keys(&self) -> Vec<String> {
         match self {
-            Self::RateLimit(policy) => policy.shared_key(),
-            _ => None,
+            Self::HmacAuth(policy) => policy.shared_keys(),
+            Self::RateLimit(policy) => policy.shared_key().into_iter().collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -214,6 +233,8 @@ impl Policy {
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::BasicAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
+            Self::HmacAuth(policy) => policy.run(context, answer),
+            Self::JsonSchema(policy) => policy.run(context),
             Self::JwtValidation(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),

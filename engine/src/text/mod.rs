@@ -1,6 +1,8 @@
-//! Small formats that requests are written in: query strings, cookies, and JSON strings in answers. Bytes in, bytes out.
+//! Small formats that requests are written in: query strings, cookies, dates, structured fields, and JSON strings in answers. Bytes in, bytes out.
 
 pub(crate) mod cookie;
+pub(crate) mod date;
+pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod query;
 

@@ -259,6 +259,9 @@ fn consumer(script: &mut Script<'_>, strings: usize) -> wire::Consumer {
             iterations: u32::from(script.byte() % 4),
             hash: digest(script),
         }),
+        hmac: (0..script.below(3))
+            .map(|_| wire::HmacKey { id: script.index(strings), secret: script.chunk().to_vec() })
+            .collect(),
     }
 }
 

@@ -1,0 +1,161 @@
+//! `jsonSchema`: admits a request whose body fits a JSON Schema, and says where it does not.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use super::{Context, Flow};
+use crate::{
+    event::{Needs, Phase},
+    json_schema::{Outcome, Schemas, Violation},
+    plan::LoadError,
+    schema::{Ending, Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    text::json,
+    verdict::{Denial, Response},
+};
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "jsonSchema",
+    about: "Admits a request whose body is JSON that fits a schema of draft 2020-12, and tells the caller where it does not. \
+            Understood are: `type`, `enum`, `const`; `properties`, `required`, `additionalProperties`, `patternProperties`, \
+            `propertyNames`, `minProperties`, `maxProperties`, `dependentRequired`, `dependentSchemas`; `items`, `prefixItems`, \
+            `contains`, `minContains`, `maxContains`, `minItems`, `maxItems`, `uniqueItems`; `minLength`, `maxLength`, `pattern`; \
+            `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf` (exact on decimals); `allOf`, `anyOf`, \
+            `oneOf`, `not`, `if`, `then`, `else`; `$defs` and `$ref` to a place in the same schema; and `format`, which is \
+            enforced, with `date-time`, `date`, `uuid`, `ipv4`, `ipv6`. `title`, `description`, `default`, `examples`, \
+            `deprecated`, `readOnly`, `writeOnly`, `$comment`, and at the root `$schema` and `$id`, are allowed and mean nothing. \
+            Anything else is an error when the policy is admitted. A name that is twice in one object is not JSON here, and a \
+            body may nest 64 deep.",
+    phases: &[Phase::Request],
+    params: Object {
+        fields: &[
+            Field::required("schema", Kind::JsonSchema, "The schema, in YAML or JSON."),
+            Field::optional(
+                "contentTypes",
+                Kind::List { item: &Kind::Text, at_least: 1 },
+                "The media types that are taken for JSON; `*` stands for any characters.",
+            )
+            .or("[application/json, application/*+json]"),
+            Field::optional("allowEmpty", Kind::Boolean, "Whether a request without a body is admitted.").or("false"),
+            Field::optional(
+                "status",
+                Kind::Integer { min: 400, max: 499 },
+                "The status of an answer to a body that does not fit.",
+            )
+            .or("400"),
+            Field::optional(
+                "maxErrors",
+                Kind::Integer { min: 0, max: 100 },
+                "How many errors the caller is told at the most; with 0, only that there are some.",
+            )
+            .or("10"),
+        ],
+        exactly_one_of: &[],
+    },
+    endings: &[
+        Ending {
+            status: "`status`",
+            reason: "schema_violated",
+            when: "the body does not fit; `errors` has a JSON pointer and a message for each error",
+        },
+        Ending {
+            status: "`status`",
+            reason: "body_too_complex",
+            when: "the body nests too deep or takes too long to check",
+        },
+        Ending { status: "400", reason: "body_missing", when: "there is no body, and `allowEmpty` is not set" },
+        Ending { status: "400", reason: "body_not_json", when: "the body is not JSON" },
+        Ending { status: "415", reason: "content_type_unsupported", when: "`Content-Type` is none of `contentTypes`" },
+        Ending { status: "415", reason: "content_encoded", when: "the body has a `Content-Encoding`" },
+    ],
+    example: "\
+- policy: jsonSchema
+  params:
+    schema:
+      type: object
+      required: [name]
+      additionalProperties: false
+      properties:
+        name: { type: string, minLength: 1, maxLength: 80 }
+        age: { type: integer, minimum: 0 }
+        friends: { type: array, items: { $ref: '#' } }
+",
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct JsonSchema {
+    schemas: Schemas,
+    content_types: Vec<Arc<str>>,
+    allow_empty: bool,
+    status: u16,
+    most_errors: usize,
+}
+
+impl JsonSchema {
+    pub(crate) fn load(wire: &wire::JsonSchema, strings: &Strings) -> Result<Self, LoadError> {
+        Ok(Self {
+            schemas: Schemas::load(&wire.schemas, strings)?,
+            content_types: wire.content_types.iter().map(|name| strings.get(*name)).collect::<Result<_, _>>()?,
+            allow_empty: wire.allow_empty,
+            status: strings.status(wire.status)?,
+            most_errors: usize::try_from(wire.most_errors).unwrap_or(0).min(100),
+        })
+    }
+
+    pub(crate) fn needs() -> Needs {
+        Needs { request_headers: true, body: true, ..Needs::default() }
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        let body = context.edits.body().unwrap_or(&context.inputs.body);
+        if body.is_empty() {
+            return match self.allow_empty {
+                true => Flow::Continue,
+                false => deny(400, "body_missing", "a body is required"),
+            };
+        }
+        if !self.is_json(&context.request_header("content-type")) {
+            return deny(415, "content_type_unsupported", "the body must be JSON, and `Content-Type` must say so");
+        }
+        if context.request_header("content-encoding").iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+            return deny(415, "content_encoded", "the body must not be compressed or otherwise encoded");
+        }
+        match self.schemas.check(body, self.most_errors) {
+            Outcome::Fits => Flow::Continue,
+            Outcome::NotJson => deny(400, "body_not_json", "the body is not valid JSON"),
+            Outcome::TooComplex => deny(self.status, "body_too_complex", "the body is too complex to be checked"),
+            Outcome::Violates(found) => Flow::Deny(self.violated(&found)),
+        }
+    }
+
+    /// Whether there is one media type, and one that counts as JSON.
+    fn is_json(&self, headers: &[&[u8]]) -> bool {
+        let [header] = headers else { return false };
+        let media_type = header.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let media_type = media_type.to_ascii_lowercase();
+        self.content_types.iter().any(|pattern| match pattern.split_once('*') {
+            None => media_type == pattern.as_bytes(),
+            Some((start, end)) => {
+                let rest = media_type.strip_prefix(start.as_bytes());
+                rest.and_then(|rest| rest.strip_suffix(end.as_bytes())).is_some()
+            }
+        })
+    }
+
+    fn violated(&self, found: &[Violation]) -> Denial {
+        let error = |Violation { pointer, message }: &Violation| {
+            format!(r#"{{"pointer":{},"message":{}}}"#, json::quote(pointer), json::quote(message))
+        };
+        let errors: Vec<_> = found.iter().map(error).collect();
+        let errors = if errors.is_empty() { String::new() } else { format!(r#","errors":[{}]"#, errors.join(",")) };
+        let response = Response::problem_with(self.status, "the body does not fit its schema", &errors);
+        Denial { reason: "schema_violated", response }
+    }
+}
+
+fn deny(status: u16, reason: &'static str, detail: &str) -> Flow {
+    Flow::Deny(Denial { reason, response: Response::problem(status, detail) })
+}
