@@ -259,6 +259,12 @@ pub enum LoadError {
         /// Its size.
         size: usize,
     },
+    /// A network that is not 5 or 17 bytes of address and prefix length, or that has bits set past its prefix.
+    #[error("{size} bytes that are no network")]
+    Network {
+        /// How many bytes.
+        size: usize,
+    },
     /// Where in the plan the error is.
     #[error("{place}: {error}")]
     Within {

@@ -24,6 +24,10 @@ pub fn run(file: &CaseFile, case: &Case) -> Vec<Outcome> {
 
 type Shared = HashMap<String, (Vec<u8>, u32)>;
 
+/// The caller, as Envoy sees it, and the address of Envoy's own node.
+pub const PEER: &str = "127.0.0.1:50000";
+const NODE: &str = "10.99.99.99";
+
 /// The request as Envoy shows it to a filter.
 pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
     let request = &exchange.request;
@@ -36,7 +40,12 @@ pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
     let length =
         request.body.as_ref().map(|body| ("content-length".to_owned(), body.get().len().to_string().into_bytes()));
     let own = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.get())).chain(length);
-    pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes())).chain(own).collect()
+    let (forwarded, own): (Vec<_>, Vec<_>) = own.partition(|(name, _)| name == "x-forwarded-for");
+    // Envoy appends the peer, or for a peer on the same machine its own address.
+    let forwarded =
+        forwarded.into_iter().map(|(_, value)| value).chain([NODE.into()]).collect::<Vec<_>>().join(&b","[..]);
+    let pseudo = pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));
+    pseudo.chain(own).chain([("x-forwarded-for".to_owned(), forwarded)]).collect()
 }
 
 /// The response as Envoy shows it to a filter.
@@ -107,8 +116,10 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {
-                    if let (Property::PeerUriSan, Some(source)) = (property, &exchange.request.source) {
-                        inputs.set(property, source.clone().into_bytes());
+                    match (property, &exchange.request.source) {
+                        (Property::PeerUriSan, Some(source)) => inputs.set(property, source.clone().into_bytes()),
+                        (Property::SourceAddress, _) => inputs.set(property, PEER.into()),
+                        _ => {}
                     }
                 }
                 Answer::Inputs(inputs)

@@ -10,7 +10,7 @@ use postern_tests::control_plane::from_environment;
 
 use crate::{
     case::{Case, CaseFile, Exchange},
-    engine::{request_headers, response_headers},
+    engine::{PEER, request_headers, response_headers},
     outcome::{Outcome, Pairs},
 };
 
@@ -39,7 +39,8 @@ impl Worker {
 
     fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Outcome {
         self.vm.set_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
-        let mut properties = Properties::new().with(&["xds", "route_name"], &case.route);
+        let mut properties =
+            Properties::new().with(&["xds", "route_name"], &case.route).with(&["source", "address"], PEER);
         if let Some(source) = &exchange.request.source {
             properties = properties.with(&["connection", "uri_san_peer_certificate"], source);
         }

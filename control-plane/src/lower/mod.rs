@@ -2,6 +2,7 @@
 //! there once.
 
 mod interned;
+mod ip_filter;
 mod policies;
 
 use std::collections::BTreeMap;

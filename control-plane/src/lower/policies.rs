@@ -29,6 +29,7 @@ impl Lowering {
         match step.policy.as_str() {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
             "headers" => Ok(self.headers(params(step)?)),
+            "ipFilter" => self.ip_filter(&params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

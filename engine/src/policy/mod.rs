@@ -3,6 +3,7 @@
 mod agent;
 mod api_key_auth;
 mod headers;
+mod ip_filter;
 mod rate_limit;
 mod respond;
 mod role_check;
@@ -31,6 +32,7 @@ use crate::{
 pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     headers::SCHEMA,
+    ip_filter::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -119,6 +121,7 @@ pub(crate) enum Policy {
     Agent(agent::AgentPolicy),
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     Headers(headers::Headers),
+    IpFilter(ip_filter::IpFilter),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -132,6 +135,7 @@ impl Policy {
             Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
+            Wire::IpFilter(wire) => ip_filter::IpFilter::load(wire, strings).map(Self::IpFilter),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -148,6 +152,7 @@ impl Policy {
             Self::Agent(_) => &[Phase::Request, Phase::Response],
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
+            Self::IpFilter(_) => ip_filter::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -162,6 +167,7 @@ impl Policy {
             Self::Agent(_) => agent::needs(phase),
             Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::IpFilter(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
@@ -189,6 +195,7 @@ impl Policy {
             Self::Agent(_) => agent::run(context, answer),
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
+            Self::IpFilter(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),

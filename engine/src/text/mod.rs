@@ -1,6 +1,7 @@
-//! Small formats that requests are written in: query strings, cookies, and JSON strings in answers. Bytes in, bytes out.
+//! Small formats that requests are written in: query strings, cookies, IP addresses, and JSON strings in answers. Bytes in, bytes out.
 
 pub(crate) mod cookie;
+pub(crate) mod ip;
 pub(crate) mod json;
 pub(crate) mod query;
 
