@@ -291,6 +291,11 @@ impl Run {
 
     fn decide(&mut self, verdict: Verdict, ended_by: Option<(Arc<str>, &'static str)>) -> Decision {
         let (step, reason) = ended_by.unzip();
+        let verdict = match verdict {
+            Verdict::Continue(edits) => Verdict::Continue(edits),
+            Verdict::Deny(response) => Verdict::Deny(response.with_missing(&self.facts.answers)),
+            Verdict::Respond(response) => Verdict::Respond(response.with_missing(&self.facts.answers)),
+        };
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
         Decision { verdict, step, reason, consumer, notes: std::mem::take(&mut self.notes) }
     }

@@ -30,6 +30,7 @@ impl Lowering {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
             "headers" => Ok(self.headers(params(step)?)),
             "ipFilter" => self.ip_filter(&params(step)?),
+            "cors" => self.cors(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

@@ -62,7 +62,7 @@ impl Pattern {
     }
 
     /// Whether the pattern matches some part of a text.
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 }

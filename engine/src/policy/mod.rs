@@ -2,6 +2,7 @@
 
 mod agent;
 mod api_key_auth;
+mod cors;
 mod headers;
 mod ip_filter;
 mod rate_limit;
@@ -33,6 +34,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     headers::SCHEMA,
     ip_filter::SCHEMA,
+    cors::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -69,6 +71,8 @@ pub(crate) struct Facts {
     pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
     /// What request steps want changed about the response.
     pub(crate) response: Edits,
+    /// Headers that our own answers to this request carry too, unless they have them already.
+    pub(crate) answers: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// What a step remembers between the turns that it takes.
@@ -122,6 +126,7 @@ pub(crate) enum Policy {
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     Headers(headers::Headers),
     IpFilter(ip_filter::IpFilter),
+    Cors(cors::Cors),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -136,6 +141,7 @@ impl Policy {
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
             Wire::IpFilter(wire) => ip_filter::IpFilter::load(wire, strings).map(Self::IpFilter),
+            Wire::Cors(wire) => cors::Cors::load(wire, strings).map(Self::Cors),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -153,6 +159,7 @@ impl Policy {
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
             Self::IpFilter(_) => ip_filter::SCHEMA.phases,
+            Self::Cors(_) => cors::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -165,7 +172,7 @@ impl Policy {
     pub(crate) fn needs(&self, phase: Phase) -> Needs {
         match self {
             Self::Agent(_) => agent::needs(phase),
-            Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
+            Self::ApiKeyAuth(_) | Self::Cors(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
             Self::IpFilter(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
@@ -196,6 +203,7 @@ impl Policy {
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
             Self::IpFilter(policy) => policy.run(context),
+            Self::Cors(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),

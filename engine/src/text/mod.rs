@@ -3,6 +3,7 @@
 pub(crate) mod cookie;
 pub(crate) mod ip;
 pub(crate) mod json;
+pub(crate) mod origin;
 pub(crate) mod query;
 
 /// Splits a path as Envoy has it (`:path`) into the path proper and the query, which may be missing.
