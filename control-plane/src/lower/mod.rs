@@ -5,6 +5,7 @@ mod cors;
 mod interned;
 mod ip_filter;
 mod policies;
+mod security_headers;
 
 use std::collections::BTreeMap;
 

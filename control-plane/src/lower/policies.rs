@@ -31,6 +31,7 @@ impl Lowering {
             "headers" => Ok(self.headers(params(step)?)),
             "ipFilter" => self.ip_filter(&params(step)?),
             "cors" => self.cors(place, &params(step)?),
+            "securityHeaders" => Ok(self.security_headers(place, &params(step)?)),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

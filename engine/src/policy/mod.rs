@@ -8,6 +8,7 @@ mod ip_filter;
 mod rate_limit;
 mod respond;
 mod role_check;
+mod security_headers;
 mod traffic_permission;
 mod validate;
 
@@ -35,6 +36,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     headers::SCHEMA,
     ip_filter::SCHEMA,
     cors::SCHEMA,
+    security_headers::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -127,6 +129,7 @@ pub(crate) enum Policy {
     Headers(headers::Headers),
     IpFilter(ip_filter::IpFilter),
     Cors(cors::Cors),
+    SecurityHeaders(security_headers::SecurityHeaders),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -142,6 +145,9 @@ impl Policy {
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
             Wire::IpFilter(wire) => ip_filter::IpFilter::load(wire, strings).map(Self::IpFilter),
             Wire::Cors(wire) => cors::Cors::load(wire, strings).map(Self::Cors),
+            Wire::SecurityHeaders(wire) => {
+                security_headers::SecurityHeaders::load(wire, strings).map(Self::SecurityHeaders)
+            }
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -160,6 +166,7 @@ impl Policy {
             Self::Headers(_) => headers::SCHEMA.phases,
             Self::IpFilter(_) => ip_filter::SCHEMA.phases,
             Self::Cors(_) => cors::SCHEMA.phases,
+            Self::SecurityHeaders(_) => security_headers::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -175,6 +182,7 @@ impl Policy {
             Self::ApiKeyAuth(_) | Self::Cors(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
             Self::IpFilter(policy) => policy.needs(),
+            Self::SecurityHeaders(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
@@ -204,6 +212,7 @@ impl Policy {
             Self::Headers(policy) => policy.run(context),
             Self::IpFilter(policy) => policy.run(context),
             Self::Cors(policy) => policy.run(context),
+            Self::SecurityHeaders(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),
