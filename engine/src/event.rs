@@ -149,6 +149,8 @@ pub struct Needs {
     pub now: bool,
     /// The whole body of the request.
     pub body: bool,
+    /// Random bytes.
+    pub random: bool,
     pub(crate) properties: u16,
 }
 
@@ -171,6 +173,7 @@ impl Needs {
             response_headers: self.response_headers || other.response_headers,
             now: self.now || other.now,
             body: self.body || other.body,
+            random: self.random || other.random,
             properties: self.properties | other.properties,
         }
     }
@@ -183,6 +186,7 @@ impl Needs {
             response_headers: self.response_headers && !given.response_headers,
             now: self.now && !given.now,
             body: self.body && !given.body,
+            random: self.random && !given.random,
             properties: self.properties & !given.properties,
         }
     }
@@ -210,6 +214,8 @@ pub struct Inputs {
     pub now: u64,
     /// The request's body.
     pub body: Vec<u8>,
+    /// Bytes that nobody can guess.
+    pub random: [u8; 16],
     properties: Vec<(Property, Vec<u8>)>,
 }
 
@@ -237,6 +243,9 @@ impl Inputs {
         }
         if given.body {
             self.body = other.body;
+        }
+        if given.random {
+            self.random = other.random;
         }
         self.properties.extend(other.properties);
     }

@@ -83,6 +83,11 @@ unsafe extern "C" {
     ) -> u32;
 }
 
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn random_get(buffer: *mut u8, size: usize) -> u32;
+}
+
 /// Memory that Envoy fills and [`receive`] takes back.
 pub(crate) fn allocate(size: usize) -> *mut u8 {
     Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
@@ -112,6 +117,14 @@ pub(crate) fn now() -> Result<u64, HostError> {
     // SAFETY: the place is valid for the call.
     let status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
     done("get_current_time_nanoseconds", status).map(|()| time)
+}
+
+/// Random bytes, from Envoy's own generator.
+pub(crate) fn random() -> Result<[u8; 16], HostError> {
+    let mut bytes = [0; 16];
+    // SAFETY: the place is valid for the call and as large as it says.
+    let status = unsafe { random_get(bytes.as_mut_ptr(), bytes.len()) };
+    done("random_get", status).map(|()| bytes)
 }
 
 /// A value that all workers share, and its version.

@@ -192,6 +192,9 @@ fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
     if needs.now {
         inputs.now = host::now()?;
     }
+    if needs.random {
+        inputs.random = host::random()?;
+    }
     if let (true, Body::Here) = (needs.body, body) {
         inputs.body = host::request_body()?;
     }

@@ -112,7 +112,7 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
             Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
-                (inputs.now, inputs.body) = (now(), body);
+                (inputs.now, inputs.body, inputs.random) = (now(), body, [7; 16]);
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {

@@ -39,6 +39,7 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
             "proxy_send_local_response",
             "proxy_set_property",
             "proxy_set_shared_data",
+            "random_get",
         ]
     );
     assert_eq!(

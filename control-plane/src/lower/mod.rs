@@ -5,6 +5,7 @@ mod cors;
 mod interned;
 mod ip_filter;
 mod policies;
+mod request_id;
 mod security_headers;
 
 use std::collections::BTreeMap;

@@ -32,6 +32,7 @@ impl Lowering {
             "ipFilter" => self.ip_filter(&params(step)?),
             "cors" => self.cors(place, &params(step)?),
             "securityHeaders" => Ok(self.security_headers(place, &params(step)?)),
+            "requestId" => Ok(self.request_id(&params(step)?)),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

@@ -6,6 +6,7 @@ mod cors;
 mod headers;
 mod ip_filter;
 mod rate_limit;
+mod request_id;
 mod respond;
 mod role_check;
 mod security_headers;
@@ -15,6 +16,7 @@ mod validate;
 use std::{collections::BTreeMap, sync::Arc};
 
 use postern_proto::plan::v1::{self as wire, step::Policy as Wire};
+use sha2::{Digest, Sha256};
 
 use crate::{
     agent::Health,
@@ -37,6 +39,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     ip_filter::SCHEMA,
     cors::SCHEMA,
     security_headers::SCHEMA,
+    request_id::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -115,6 +118,12 @@ impl Context<'_> {
         self.edits.values(&self.inputs.request_headers, name)
     }
 
+    /// Random bytes of this step's own: two steps of one chain must not decide or name things alike.
+    pub(crate) fn random(&self) -> [u8; 16] {
+        let digest = Sha256::new().chain_update(self.inputs.random).chain_update(self.step.to_le_bytes()).finalize();
+        digest.first_chunk().copied().unwrap_or_default()
+    }
+
     /// Who the caller proved to be.
     pub(crate) fn consumer(&self) -> Result<&Arc<Consumer>, crate::cel::AttributeError> {
         self.facts.consumer.as_ref().ok_or(crate::cel::AttributeError::Absent)
@@ -130,6 +139,7 @@ pub(crate) enum Policy {
     IpFilter(ip_filter::IpFilter),
     Cors(cors::Cors),
     SecurityHeaders(security_headers::SecurityHeaders),
+    RequestId(request_id::RequestId),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -148,6 +158,7 @@ impl Policy {
             Wire::SecurityHeaders(wire) => {
                 security_headers::SecurityHeaders::load(wire, strings).map(Self::SecurityHeaders)
             }
+            Wire::RequestId(wire) => request_id::RequestId::load(wire, strings).map(Self::RequestId),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -167,6 +178,7 @@ impl Policy {
             Self::IpFilter(_) => ip_filter::SCHEMA.phases,
             Self::Cors(_) => cors::SCHEMA.phases,
             Self::SecurityHeaders(_) => security_headers::SCHEMA.phases,
+            Self::RequestId(_) => request_id::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -183,6 +195,7 @@ impl Policy {
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
             Self::IpFilter(policy) => policy.needs(),
             Self::SecurityHeaders(policy) => policy.needs(),
+            Self::RequestId(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
@@ -213,6 +226,7 @@ impl Policy {
             Self::IpFilter(policy) => policy.run(context),
             Self::Cors(policy) => policy.run(context),
             Self::SecurityHeaders(policy) => policy.run(context),
+            Self::RequestId(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),

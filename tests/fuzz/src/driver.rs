@@ -81,6 +81,10 @@ fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
     if needs.now {
         inputs.now = script.number();
     }
+    if needs.random {
+        let bytes = script.bytes(16);
+        inputs.random.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+    }
     if needs.body {
         inputs.body = body.to_vec();
     }
