@@ -151,6 +151,8 @@ pub struct Needs {
     pub body: bool,
     /// Random bytes.
     pub random: bool,
+    /// Whether the request has a body.
+    pub has_body: bool,
     pub(crate) properties: u16,
 }
 
@@ -174,6 +176,7 @@ impl Needs {
             now: self.now || other.now,
             body: self.body || other.body,
             random: self.random || other.random,
+            has_body: self.has_body || other.has_body,
             properties: self.properties | other.properties,
         }
     }
@@ -187,6 +190,7 @@ impl Needs {
             now: self.now && !given.now,
             body: self.body && !given.body,
             random: self.random && !given.random,
+            has_body: self.has_body && !given.has_body,
             properties: self.properties & !given.properties,
         }
     }
@@ -216,6 +220,8 @@ pub struct Inputs {
     pub body: Vec<u8>,
     /// Bytes that nobody can guess.
     pub random: [u8; 16],
+    /// Whether the request has a body, or may have one.
+    pub has_body: bool,
     properties: Vec<(Property, Vec<u8>)>,
 }
 
@@ -243,6 +249,9 @@ impl Inputs {
         }
         if given.body {
             self.body = other.body;
+        }
+        if given.has_body {
+            self.has_body = other.has_body;
         }
         if given.random {
             self.random = other.random;

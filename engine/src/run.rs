@@ -10,8 +10,8 @@ use crate::{
     edits::Edits,
     event::{Inputs, Needs, Phase},
     plan::{Consumer, Plan},
-    policy::{self, Context, Facts, Flow, Memory},
-    verdict::{Decision, Denial, Note, NoteKind, Response, Verdict},
+    policy::{self, Context, Facts, Flow, Memory, request_size::body_too_large},
+    verdict::{Decision, Denial, Note, NoteKind, Verdict},
 };
 
 /// What a request taught, for the response to it.
@@ -92,7 +92,9 @@ impl Run {
 
     /// The largest body that the chain takes.
     pub fn body_limit(&self) -> usize {
-        self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit)
+        let limit = self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit);
+        let allowed = self.edits.allowance().and_then(|allowance| usize::try_from(allowance.most).ok());
+        allowed.map_or(limit, |allowed| limit.min(allowed))
     }
 
     /// Whether there is nothing to do about the response, once this run is done.
@@ -199,7 +201,8 @@ impl Run {
             self.asked = missing;
             return Turn::Ask(Ask::Inputs(missing));
         }
-        let edits = std::mem::take(&mut self.edits);
+        let mut edits = std::mem::take(&mut self.edits);
+        edits.belong_to(self.facts.consumer.as_ref().map(|consumer| &consumer.name));
         if !chain.keep.is_empty() {
             self.request_edits = edits.clone();
         }
@@ -299,11 +302,6 @@ impl Run {
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
         Decision { verdict, step, reason, consumer, notes: std::mem::take(&mut self.notes) }
     }
-}
-
-fn body_too_large() -> Denial {
-    let response = Response::problem(413, "the request body is larger than this route takes");
-    Denial { reason: "body_too_large", response }
 }
 
 /// What a chain in shadow mode decides: to let everything pass, and to say what it would have done.

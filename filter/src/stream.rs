@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postern_engine::{
     Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health},
-    edits::{Edit, Edits},
+    edits::{Allowance, Edit, Edits},
     run::Outlook,
 };
 
@@ -23,6 +23,16 @@ pub(crate) enum Action {
 pub(crate) struct Stream {
     plan: Option<Arc<Plan>>,
     progress: Progress,
+    /// How much of the body may pass, and how much has.
+    counted: Option<Box<Counted>>,
+}
+
+/// A body that is counted as it passes.
+#[derive(Debug)]
+struct Counted {
+    allowance: Allowance,
+    route: String,
+    passed: u64,
 }
 
 #[derive(Debug)]
@@ -57,7 +67,7 @@ enum Body {
 
 impl Stream {
     pub(crate) fn new(plan: Option<Arc<Plan>>) -> Self {
-        Self { plan, progress: Progress::Unguarded }
+        Self { plan, progress: Progress::Unguarded, counted: None }
     }
 
     pub(crate) fn on_request_headers(&mut self, end_of_stream: bool) -> Action {
@@ -72,7 +82,8 @@ impl Stream {
             Progress::Waiting(run) => *run,
             other => {
                 self.progress = other;
-                return Action::Continue;
+                let counted = self.count(size);
+                return self.conclude(counted);
             }
         };
         if size > run.body_limit() {
@@ -83,6 +94,24 @@ impl Stream {
         }
         let decided = self.drive(run, Map::RequestHeaders, Body::Here);
         self.conclude(decided)
+    }
+
+    /// Counts a part of a body that passes; too much of it ends the request, wherever its start is by now.
+    fn count(&mut self, size: usize) -> Result<Action, Failure> {
+        let Some(counted) = &mut self.counted else { return Ok(Action::Continue) };
+        counted.passed = counted.passed.saturating_add(u64::try_from(size).unwrap_or(u64::MAX));
+        if counted.passed <= counted.allowance.most {
+            return Ok(Action::Continue);
+        }
+        let decision = counted.allowance.exceeded();
+        if let Some(plan) = &self.plan {
+            host::set_property("postern", decision.account(plan.revision(), &counted.route).as_bytes())?;
+        }
+        self.counted = None;
+        match decision.verdict {
+            Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
+            Verdict::Continue(_) => Ok(Action::Continue),
+        }
     }
 
     pub(crate) fn on_response_headers(&mut self) -> Action {
@@ -153,6 +182,9 @@ impl Stream {
         match decision.verdict {
             Verdict::Continue(edits) => {
                 apply(&edits, map)?;
+                if let Some(allowance) = edits.allowance().cloned() {
+                    self.counted = Some(Box::new(Counted { allowance, route: run.route().to_owned(), passed: 0 }));
+                }
                 if !run.is_last() {
                     let route = run.route().to_owned();
                     self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.into_outlook() }));
@@ -192,6 +224,7 @@ fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
     if needs.now {
         inputs.now = host::now()?;
     }
+    inputs.has_body = !matches!(body, Body::None);
     if needs.random {
         inputs.random = host::random()?;
     }

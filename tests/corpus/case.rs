@@ -83,13 +83,15 @@ pub struct RequestSpec {
     pub path: String,
     pub headers: Vec<(String, Bytes)>,
     pub body: Option<Bytes>,
+    /// Whether the body goes without its length.
+    pub chunked: bool,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
 }
 
 impl Default for RequestSpec {
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None }
+        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, chunked: false, source: None }
     }
 }
 

@@ -37,8 +37,11 @@ pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
         (":method", request.method.clone()),
         (":scheme", "http".to_owned()),
     ];
-    let length =
-        request.body.as_ref().map(|body| ("content-length".to_owned(), body.get().len().to_string().into_bytes()));
+    let length = request
+        .body
+        .as_ref()
+        .filter(|_| !request.chunked)
+        .map(|body| ("content-length".to_owned(), body.get().len().to_string().into_bytes()));
     let own = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.get())).chain(length);
     let (forwarded, own): (Vec<_>, Vec<_>) = own.partition(|(name, _)| name == "x-forwarded-for");
     // Envoy appends the peer, or for a peer on the same machine its own address.
@@ -63,6 +66,7 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
         return Outcome::new(exchange, "", status, &response, Some(&request), b"");
     };
     let decision = drive(&mut run, exchange, &request, &response, shared);
+    let decision = counted(decision, exchange);
     let account = decision.account("r", &case.route);
     if let Some(answer) = answered(decision, &mut request) {
         return own_answer(exchange, &account, answer);
@@ -74,6 +78,18 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
         }
     }
     Outcome::new(exchange, &account, status, &response, Some(&request), b"")
+}
+
+/// What a host makes of a body that turns out to be larger than it may be.
+fn counted(decision: Decision, exchange: &Exchange) -> Decision {
+    let size = exchange.request.body.as_ref().map_or(0, |body| body.get().len() as u64);
+    match &decision.verdict {
+        Verdict::Continue(edits) => match edits.allowance() {
+            Some(allowance) if size > allowance.most => allowance.exceeded(),
+            _ => decision,
+        },
+        _ => decision,
+    }
 }
 
 fn own_answer(exchange: &Exchange, account: &str, answer: postern_engine::Response) -> Outcome {
@@ -112,7 +128,11 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
             Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
-                (inputs.now, inputs.body, inputs.random) = (now(), body, [7; 16]);
+                (inputs.now, inputs.random) = (now(), [7; 16]);
+                inputs.has_body = exchange.request.body.is_some();
+                if needs.body {
+                    inputs.body = body;
+                }
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {

@@ -77,7 +77,7 @@ impl Site {
         let told = json!({ "status": exchange.upstream.status, "headers": exchange.upstream.headers });
         request = request.header("x-upstream", told.to_string());
         if let Some(body) = &spec.body {
-            request = request.body(body.get());
+            request = if spec.chunked { request.chunked(body.get()) } else { request.body(body.get()) };
         }
         let seen = self.envoy().access_log_len();
         let answer = Client::new(self.address()).send(&request).unwrap();

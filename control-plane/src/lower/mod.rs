@@ -6,6 +6,7 @@ mod interned;
 mod ip_filter;
 mod policies;
 mod request_id;
+mod request_size;
 mod security_headers;
 
 use std::collections::BTreeMap;

@@ -33,6 +33,7 @@ impl Lowering {
             "cors" => self.cors(place, &params(step)?),
             "securityHeaders" => Ok(self.security_headers(place, &params(step)?)),
             "requestId" => Ok(self.request_id(&params(step)?)),
+            "requestSize" => Self::request_size(&params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

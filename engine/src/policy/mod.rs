@@ -7,6 +7,7 @@ mod headers;
 mod ip_filter;
 mod rate_limit;
 mod request_id;
+pub(crate) mod request_size;
 mod respond;
 mod role_check;
 mod security_headers;
@@ -40,6 +41,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     cors::SCHEMA,
     security_headers::SCHEMA,
     request_id::SCHEMA,
+    request_size::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -140,6 +142,7 @@ pub(crate) enum Policy {
     Cors(cors::Cors),
     SecurityHeaders(security_headers::SecurityHeaders),
     RequestId(request_id::RequestId),
+    RequestSize(request_size::RequestSize),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -159,6 +162,7 @@ impl Policy {
                 security_headers::SecurityHeaders::load(wire, strings).map(Self::SecurityHeaders)
             }
             Wire::RequestId(wire) => request_id::RequestId::load(wire, strings).map(Self::RequestId),
+            Wire::RequestSize(wire) => request_size::RequestSize::load(wire).map(Self::RequestSize),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -179,6 +183,7 @@ impl Policy {
             Self::Cors(_) => cors::SCHEMA.phases,
             Self::SecurityHeaders(_) => security_headers::SCHEMA.phases,
             Self::RequestId(_) => request_id::SCHEMA.phases,
+            Self::RequestSize(_) => request_size::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -196,6 +201,7 @@ impl Policy {
             Self::IpFilter(policy) => policy.needs(),
             Self::SecurityHeaders(policy) => policy.needs(),
             Self::RequestId(policy) => policy.needs(),
+            Self::RequestSize(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
@@ -227,6 +233,7 @@ impl Policy {
             Self::Cors(policy) => policy.run(context),
             Self::SecurityHeaders(policy) => policy.run(context),
             Self::RequestId(policy) => policy.run(context),
+            Self::RequestSize(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),

@@ -81,6 +81,7 @@ fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
     if needs.now {
         inputs.now = script.number();
     }
+    inputs.has_body = !body.is_empty();
     if needs.random {
         let bytes = script.bytes(16);
         inputs.random.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
