@@ -50,6 +50,8 @@ impl Allowance {
 pub struct Edits {
     headers: Vec<Edit>,
     body: Option<(Vec<u8>, usize)>,
+    path: Option<Arc<str>>,
+    host: Option<(Arc<str>, usize)>,
     allowance: Option<Allowance>,
     conflicts: u32,
 }
@@ -63,6 +65,29 @@ impl Edits {
     /// The body that the message gets instead of its own.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_ref().map(|(body, _)| body.as_slice())
+    }
+
+    /// The path that the upstream gets instead, without a query.
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// The host that the upstream gets instead.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(|(host, _)| &**host)
+    }
+
+    /// Gives the upstream another path. It goes on from the one before, so nothing is in conflict.
+    pub(crate) fn set_path(&mut self, path: &str) {
+        self.path = Some(path.into());
+    }
+
+    /// Gives the upstream another host.
+    pub(crate) fn set_host(&mut self, step: usize, host: &str) {
+        if self.host.as_ref().is_some_and(|(_, other)| *other != step) {
+            self.conflicts = self.conflicts.saturating_add(1);
+        }
+        self.host = Some((host.into(), step));
     }
 
     /// How much of the body may pass; all of it if nobody says.

@@ -243,6 +243,12 @@ fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
     if edits.body().is_some() {
         return Err(Failure::BodyEdit);
     }
+    // Routes turn these into the upstream's path and host; as headers they would make Envoy choose another route.
+    for (name, value) in [("postern_path", edits.path()), ("postern_host", edits.host())] {
+        if let Some(value) = value {
+            host::set_property(name, value.as_bytes())?;
+        }
+    }
     Ok(edits.headers().try_for_each(|edit| apply_header(edit, map))?)
 }
 

@@ -108,7 +108,22 @@ fn answered(decision: Decision, headers: &mut Pairs) -> Option<postern_engine::R
     }
 }
 
+/// Gives the upstream another path, with the query that came, or another host.
+pub fn rewrite(path: Option<&str>, host: Option<&str>, headers: &mut Pairs) {
+    for (name, value) in headers {
+        match (name.as_str(), path, host) {
+            (":path", Some(path), _) => {
+                let query = value.iter().position(|byte| *byte == b'?').map(|at| value.split_off(at));
+                *value = [path.as_bytes(), &query.unwrap_or_default()].concat();
+            }
+            (":authority", _, Some(host)) => *value = host.into(),
+            _ => {}
+        }
+    }
+}
+
 fn apply(edits: &Edits, headers: &mut Pairs) {
+    rewrite(edits.path(), edits.host(), headers);
     for edit in edits.headers() {
         if edit.replace {
             headers.retain(|(name, _)| **name != *edit.name);

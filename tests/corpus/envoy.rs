@@ -105,5 +105,7 @@ fn upstream_headers(body: &str) -> Option<Pairs> {
     let echo: Value = serde_json::from_str(body).ok()?;
     let pairs = echo.get("headers")?.as_array()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Some(pairs.iter().map(|pair| (text(&pair[0]), text(&pair[1]).into_bytes())).collect())
+    let pairs = pairs.iter().map(|pair| (text(&pair[0]), text(&pair[1]).into_bytes()));
+    let named = pairs.map(|(name, value)| (if name == "host" { ":authority".to_owned() } else { name }, value));
+    Some(named.chain([(":path".to_owned(), text(&echo["path"]).into_bytes())]).collect())
 }

@@ -10,7 +10,7 @@ use postern_tests::control_plane::from_environment;
 
 use crate::{
     case::{Case, CaseFile, Exchange},
-    engine::{PEER, request_headers, response_headers},
+    engine::{PEER, request_headers, response_headers, rewrite},
     outcome::{Outcome, Pairs},
 };
 
@@ -68,7 +68,10 @@ impl Worker {
                 Outcome::new(exchange, &account, status, &pairs(&answer.headers), None, &answer.body)
             }
             None => {
-                let (request, response) = (pairs(stream.request().headers()), pairs(stream.response().headers()));
+                let (mut request, response) = (pairs(stream.request().headers()), pairs(stream.response().headers()));
+                let [path, host] = ["postern_path", "postern_host"]
+                    .map(|name| stream.property(name).map(|value| String::from_utf8(value.to_vec()).unwrap()));
+                rewrite(path.as_deref(), host.as_deref(), &mut request);
                 Outcome::new(exchange, &account, exchange.upstream.status, &response, Some(&request), b"")
             }
         }

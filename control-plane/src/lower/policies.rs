@@ -34,6 +34,7 @@ impl Lowering {
             "securityHeaders" => Ok(self.security_headers(place, &params(step)?)),
             "requestId" => Ok(self.request_id(&params(step)?)),
             "requestSize" => Self::request_size(&params(step)?),
+            "rewrite" => self.rewrite(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => Ok(self.respond(&params(step)?)),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

@@ -120,7 +120,10 @@ impl Snapshot {
             ResourceType::Listener,
             bundle.gateways.iter().flat_map(|gateway| listener::listeners(gateway, bundle)).collect(),
         );
-        insert(ResourceType::RouteConfiguration, bundle.gateways.iter().map(route::route_configuration).collect());
+        insert(
+            ResourceType::RouteConfiguration,
+            bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
+        );
         Self { revision, resources, plan }
     }
 

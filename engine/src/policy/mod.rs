@@ -9,6 +9,7 @@ mod rate_limit;
 mod request_id;
 pub(crate) mod request_size;
 mod respond;
+mod rewrite;
 mod role_check;
 mod security_headers;
 mod traffic_permission;
@@ -42,6 +43,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     security_headers::SCHEMA,
     request_id::SCHEMA,
     request_size::SCHEMA,
+    rewrite::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -143,6 +145,7 @@ pub(crate) enum Policy {
     SecurityHeaders(security_headers::SecurityHeaders),
     RequestId(request_id::RequestId),
     RequestSize(request_size::RequestSize),
+    Rewrite(rewrite::Rewrite),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -163,6 +166,7 @@ impl Policy {
             }
             Wire::RequestId(wire) => request_id::RequestId::load(wire, strings).map(Self::RequestId),
             Wire::RequestSize(wire) => request_size::RequestSize::load(wire).map(Self::RequestSize),
+            Wire::Rewrite(wire) => rewrite::Rewrite::load(wire, strings).map(Self::Rewrite),
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -184,6 +188,7 @@ impl Policy {
             Self::SecurityHeaders(_) => security_headers::SCHEMA.phases,
             Self::RequestId(_) => request_id::SCHEMA.phases,
             Self::RequestSize(_) => request_size::SCHEMA.phases,
+            Self::Rewrite(_) => rewrite::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -196,7 +201,9 @@ impl Policy {
     pub(crate) fn needs(&self, phase: Phase) -> Needs {
         match self {
             Self::Agent(_) => agent::needs(phase),
-            Self::ApiKeyAuth(_) | Self::Cors(_) => Needs { request_headers: true, ..Needs::default() },
+            Self::ApiKeyAuth(_) | Self::Cors(_) | Self::Rewrite(_) => {
+                Needs { request_headers: true, ..Needs::default() }
+            }
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
             Self::IpFilter(policy) => policy.needs(),
             Self::SecurityHeaders(policy) => policy.needs(),
@@ -234,6 +241,7 @@ impl Policy {
             Self::SecurityHeaders(policy) => policy.run(context),
             Self::RequestId(policy) => policy.run(context),
             Self::RequestSize(policy) => policy.run(context),
+            Self::Rewrite(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(),
             Self::RoleCheck(policy) => policy.run(context),
