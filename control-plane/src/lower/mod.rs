@@ -7,6 +7,7 @@ mod ip_filter;
 mod policies;
 mod request_id;
 mod request_size;
+mod respond;
 mod rewrite;
 mod security_headers;
 

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use postern_proto::plan::v1::{
-    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, RoleCheck, TrafficPermission, Validate, api_key_auth::Source,
+    ApiKeyAuth, Headers, RateLimit, ReportLimit, RoleCheck, TrafficPermission, Validate, api_key_auth::Source,
     step::Policy, traffic_permission, validate,
 };
 use serde::Deserialize;
 
 use super::{Lowering, Place};
-use crate::model::{Answer, Step, unit};
+use crate::model::{Step, unit};
 
 const DEFAULT_MOST_KEYS: u32 = 65_536;
 
@@ -36,7 +36,7 @@ impl Lowering {
             "requestSize" => Self::request_size(&params(step)?),
             "rewrite" => self.rewrite(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
-            "respond" => Ok(self.respond(&params(step)?)),
+            "respond" => self.respond(place, &params(step)?),
             "roleCheck" => Ok(self.role_check(&params(step)?)),
             "trafficPermission" => self.traffic_permission(params(step)?),
             "validate" => Ok(self.validate(place, params(step)?)),
@@ -81,12 +81,6 @@ impl Lowering {
             limit: params.requests,
             report: report.into(),
         }))
-    }
-
-    fn respond(&mut self, params: &RespondParams) -> Policy {
-        let RespondParams { status, headers, body } = params;
-        let answer = Answer { status: status.unwrap_or(200), headers: headers.clone(), body: body.clone() };
-        Policy::Respond(Respond { answer: Some(self.answer(&answer)) })
     }
 
     fn role_check(&mut self, params: &RoleCheckParams) -> Policy {
@@ -149,15 +143,6 @@ struct RateLimitParams {
     key: Option<String>,
     max_keys: Option<u32>,
     report: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RespondParams {
-    status: Option<u16>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    body: String,
 }
 
 #[derive(Deserialize)]

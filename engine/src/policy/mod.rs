@@ -204,12 +204,13 @@ impl Policy {
             Self::ApiKeyAuth(_) | Self::Cors(_) | Self::Rewrite(_) => {
                 Needs { request_headers: true, ..Needs::default() }
             }
-            Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::Headers(_) | Self::RoleCheck(_) => Needs::default(),
             Self::IpFilter(policy) => policy.needs(),
             Self::SecurityHeaders(policy) => policy.needs(),
             Self::RequestId(policy) => policy.needs(),
             Self::RequestSize(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
+            Self::Respond(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
         }
@@ -243,7 +244,7 @@ impl Policy {
             Self::RequestSize(policy) => policy.run(context),
             Self::Rewrite(policy) => policy.run(context),
             Self::RateLimit(policy) => policy.run(context, answer),
-            Self::Respond(policy) => policy.run(),
+            Self::Respond(policy) => policy.run(context),
             Self::RoleCheck(policy) => policy.run(context),
             Self::TrafficPermission(policy) => policy.run(context),
             Self::Validate(policy) => policy.run(context),
