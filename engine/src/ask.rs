@@ -36,6 +36,11 @@ pub enum Ask {
     },
     /// An agent's word.
     Call(Call),
+    /// That some time passes. Nobody else may be held up by it.
+    Wait {
+        /// So much.
+        milliseconds: u32,
+    },
 }
 
 /// The answer to an [`Ask`].
@@ -56,4 +61,6 @@ pub enum Answer {
     Stored(bool),
     /// What the agent said.
     Called(Result<Reply, CallError>),
+    /// The time has passed.
+    Waited,
 }

@@ -97,6 +97,15 @@ impl Run {
         allowed.map_or(limit, |allowed| limit.min(allowed))
     }
 
+    /// Whether a step that has not run yet may want the body.
+    pub fn may_want_body(&self) -> bool {
+        let left = |chain: &Chain| {
+            let mut steps = chain.steps(self.phase).steps.iter().skip(self.at);
+            steps.any(|step| step.needs.body) || chain.keep.body
+        };
+        self.plan.chain(self.chain).is_some_and(left)
+    }
+
     /// Whether there is nothing to do about the response, once this run is done.
     pub fn is_last(&self) -> bool {
         self.facts.response.is_empty() && self.plan.chain(self.chain).is_none_or(|chain| chain.response.is_idle())
@@ -166,6 +175,8 @@ impl Run {
             };
             match flow {
                 Flow::Continue => self.leave(),
+                // What is not enforced keeps nobody waiting.
+                Flow::Ask(Ask::Wait { .. }) if chain.shadow || step.shadow => self.answer = Some(Answer::Waited),
                 Flow::Ask(ask) => return Turn::Ask(ask),
                 Flow::Deny(denial) => return Turn::Done(self.deny(Arc::clone(&step.name), denial)),
                 Flow::Respond(response) => {

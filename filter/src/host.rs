@@ -38,6 +38,7 @@ const REQUEST_BODY: u32 = 0;
 const EVERYTHING: usize = u32::MAX as usize;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
+const REQUEST_STREAM: u32 = 0;
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
@@ -71,6 +72,9 @@ unsafe extern "C" {
         value_size: usize,
     ) -> u32;
     fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -211,6 +215,24 @@ pub(crate) fn send_response(response: &Response) -> Result<(), HostError> {
         )
     };
     done(call, status)
+}
+
+/// Has `proxy_on_tick` called this often for the root of the context under way; 0 for never.
+pub(crate) fn set_tick_period(milliseconds: u32) -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("set_tick_period_milliseconds", unsafe { proxy_set_tick_period_milliseconds(milliseconds) })
+}
+
+/// Makes the calls that follow concern another context.
+pub(crate) fn act_for(context: u32) -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("set_effective_context", unsafe { proxy_set_effective_context(context) })
+}
+
+/// Lets a request that is paused go on.
+pub(crate) fn continue_request() -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("continue_stream", unsafe { proxy_continue_stream(REQUEST_STREAM) })
 }
 
 /// Sends `log` records to Envoy's log. Safe to call for every root context.

@@ -11,17 +11,22 @@ use postern_engine::{
 
 use crate::host::{self, HostError, Map};
 
+const MILLISECOND: u64 = 1_000_000;
+
 /// What Envoy is to do with the stream once a callback returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Continue = 0,
     Pause = 1,
+    /// Only for headers: what follows them waits at the caller, so that nothing is buffered.
+    Hold = 4,
 }
 
 /// A stream and the plan that it began under: an update in between does not change the rules of a request under way.
 #[derive(Debug)]
 pub(crate) struct Stream {
     plan: Option<Arc<Plan>>,
+    root: u32,
     progress: Progress,
     /// How much of the body may pass, and how much has.
     counted: Option<Box<Counted>>,
@@ -41,10 +46,21 @@ enum Progress {
     Unguarded,
     /// The request waits for its body.
     Waiting(Box<Run>),
+    /// The request waits for a time.
+    Delayed(Box<Delayed>),
     /// The request passed the chain of this route; its response goes through the same.
     Admitted(Box<Admitted>),
     /// We answered ourselves: the response that Envoy shows us now is our own.
     Answered,
+}
+
+/// A request that waits for a time.
+#[derive(Debug)]
+struct Delayed {
+    run: Run,
+    body: Body,
+    /// Nanoseconds since 1970.
+    until: u64,
 }
 
 /// What the response to an admitted request is decided by.
@@ -66,8 +82,8 @@ enum Body {
 }
 
 impl Stream {
-    pub(crate) fn new(plan: Option<Arc<Plan>>) -> Self {
-        Self { plan, progress: Progress::Unguarded, counted: None }
+    pub(crate) fn new(plan: Option<Arc<Plan>>, root: u32) -> Self {
+        Self { plan, root, progress: Progress::Unguarded, counted: None }
     }
 
     pub(crate) fn on_request_headers(&mut self, end_of_stream: bool) -> Action {
@@ -80,6 +96,13 @@ impl Stream {
     pub(crate) fn on_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
             Progress::Waiting(run) => *run,
+            Progress::Delayed(mut delayed) => {
+                if end_of_stream {
+                    delayed.body = Body::Here;
+                }
+                self.progress = Progress::Delayed(delayed);
+                return Action::Pause;
+            }
             other => {
                 self.progress = other;
                 let counted = self.count(size);
@@ -93,6 +116,33 @@ impl Stream {
             return Action::Pause;
         }
         let decided = self.drive(run, Map::RequestHeaders, Body::Here);
+        self.conclude(decided)
+    }
+
+    /// The context of its plan.
+    pub(crate) fn root(&self) -> u32 {
+        self.root
+    }
+
+    /// The time that the request waits for, if it does.
+    pub(crate) fn delayed_until(&self) -> Option<u64> {
+        match &self.progress {
+            Progress::Delayed(delayed) => Some(delayed.until),
+            _ => None,
+        }
+    }
+
+    /// The time has come. `Continue` says that the request may go on.
+    pub(crate) fn on_time(&mut self) -> Action {
+        let Delayed { mut run, body, .. } = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
+            Progress::Delayed(delayed) => *delayed,
+            other => {
+                self.progress = other;
+                return Action::Pause;
+            }
+        };
+        run.answer(Answer::Waited);
+        let decided = self.drive(run, Map::RequestHeaders, body);
         self.conclude(decided)
     }
 
@@ -167,6 +217,12 @@ impl Stream {
                 }
                 (Ask::Store { key, value, version }, _) => {
                     Answer::Stored(host::set_shared_data(&key, &value, version)?)
+                }
+                (Ask::Wait { milliseconds }, body) => {
+                    let until = host::now()?.saturating_add(u64::from(milliseconds).saturating_mul(MILLISECOND));
+                    let hold = matches!(body, Body::Coming) && !run.may_want_body();
+                    self.progress = Progress::Delayed(Box::new(Delayed { run, body, until }));
+                    return Ok(if hold { Action::Hold } else { Action::Pause });
                 }
                 // The plan was refused at load if it needs one; if not, nobody is there to ask.
                 (Ask::Call(_), _) => Answer::Called(Err(CallError::Unreachable)),

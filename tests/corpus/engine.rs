@@ -167,6 +167,7 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
                 shared.insert(key, (value, version + 1));
                 Answer::Stored(true)
             }
+            Ask::Wait { .. } => Answer::Waited,
             Ask::Call(call) => panic!("no agent is there to be asked: {call:?}"),
         };
         run.answer(answer);

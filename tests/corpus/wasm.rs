@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use postern::wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm};
@@ -52,6 +52,14 @@ impl Worker {
             if self.vm.stream(stream).unwrap().local_response().is_none() {
                 flow = self.vm.request_body(stream, chunk, last).unwrap();
             }
+        }
+        if self.vm.tick_period(self.root).is_some() {
+            assert_eq!(flow, Flow::Pause, "nobody waits in `{}`", case.note);
+            self.vm.set_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(600));
+            self.vm.tick(self.root).unwrap();
+            assert_eq!(self.vm.tick_period(self.root), None, "the timer of `{}` goes on", case.note);
+            let paused = self.vm.stream(stream).unwrap().request().is_paused();
+            flow = if paused { Flow::Pause } else { Flow::Continue };
         }
         let answered = self.vm.stream(stream).unwrap().local_response().is_some();
         if !answered {

@@ -2,6 +2,7 @@
 //! there once.
 
 mod cors;
+mod fault_injection;
 mod interned;
 mod ip_filter;
 mod policies;

@@ -35,6 +35,7 @@ impl Lowering {
             "requestId" => Ok(self.request_id(&params(step)?)),
             "requestSize" => Self::request_size(&params(step)?),
             "rewrite" => self.rewrite(place, &params(step)?),
+            "faultInjection" => self.fault_injection(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
             "respond" => self.respond(place, &params(step)?),
             "roleCheck" => Ok(self.role_check(&params(step)?)),

@@ -3,6 +3,7 @@
 mod agent;
 mod api_key_auth;
 mod cors;
+mod fault_injection;
 mod headers;
 mod ip_filter;
 mod rate_limit;
@@ -44,6 +45,7 @@ pub const SCHEMAS: &[PolicySchema] = &[
     request_id::SCHEMA,
     request_size::SCHEMA,
     rewrite::SCHEMA,
+    fault_injection::SCHEMA,
     rate_limit::SCHEMA,
     respond::SCHEMA,
     role_check::SCHEMA,
@@ -146,6 +148,7 @@ pub(crate) enum Policy {
     RequestId(request_id::RequestId),
     RequestSize(request_size::RequestSize),
     Rewrite(rewrite::Rewrite),
+    FaultInjection(fault_injection::FaultInjection),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -167,6 +170,9 @@ impl Policy {
             Wire::RequestId(wire) => request_id::RequestId::load(wire, strings).map(Self::RequestId),
             Wire::RequestSize(wire) => request_size::RequestSize::load(wire).map(Self::RequestSize),
             Wire::Rewrite(wire) => rewrite::Rewrite::load(wire, strings).map(Self::Rewrite),
+            Wire::FaultInjection(wire) => {
+                fault_injection::FaultInjection::load(wire, strings).map(Self::FaultInjection)
+            }
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -189,6 +195,7 @@ impl Policy {
             Self::RequestId(_) => request_id::SCHEMA.phases,
             Self::RequestSize(_) => request_size::SCHEMA.phases,
             Self::Rewrite(_) => rewrite::SCHEMA.phases,
+            Self::FaultInjection(_) => fault_injection::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -209,6 +216,7 @@ impl Policy {
             Self::SecurityHeaders(policy) => policy.needs(),
             Self::RequestId(policy) => policy.needs(),
             Self::RequestSize(policy) => policy.needs(),
+            Self::FaultInjection(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
             Self::Respond(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
@@ -243,6 +251,7 @@ impl Policy {
             Self::RequestId(policy) => policy.run(context),
             Self::RequestSize(policy) => policy.run(context),
             Self::Rewrite(policy) => policy.run(context),
+            Self::FaultInjection(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),
             Self::Respond(policy) => policy.run(context),
             Self::RoleCheck(policy) => policy.run(context),

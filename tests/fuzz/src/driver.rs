@@ -66,6 +66,7 @@ fn answer(ask: Ask, body: &[u8], script: &mut Script<'_>) -> Answer {
             Answer::Loaded { value: script.bytes(size).to_vec(), version: script.byte().into() }
         }
         Ask::Store { .. } => Answer::Stored(script.byte() % 4 != 1),
+        Ask::Wait { .. } => Answer::Waited,
         Ask::Call(_) => Answer::Called(reply(script)),
     }
 }

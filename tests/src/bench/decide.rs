@@ -82,6 +82,7 @@ impl Decider {
                 }
                 Answer::Stored(current)
             }
+            Ask::Wait { .. } => Answer::Waited,
             Ask::Call(_) => Answer::Called(Err(CallError::Unreachable)),
         }
     }
