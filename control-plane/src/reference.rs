@@ -121,6 +121,7 @@ fn words(kind: &Kind) -> String {
         Kind::Host => "host",
         Kind::Address => "IP address or DNS name",
         Kind::IpAddress => "IP address",
+        Kind::Cidr => "IP address or network, such as `10.0.0.0/8`",
         Kind::Sha256 => "SHA-256 in hexadecimal digits",
         Kind::Boolean => "`true` or `false`",
         Kind::Object(_) => "mapping",

@@ -328,6 +328,7 @@ impl Native {
                     self.shared.insert(key, (value, version + 1));
                     Answer::Stored(true)
                 }
+                Turn::Ask(Ask::Wait { .. }) => Answer::Waited,
                 Turn::Ask(Ask::Call(call)) => panic!("no agent is there to be asked: {call:?}"),
                 Turn::Ask(ask @ (Ask::Recall(_) | Ask::Remember(_) | Ask::Verify(_))) => {
                     panic!("no plan here has tokens: {ask:?}")

@@ -45,6 +45,11 @@ pub enum Ask {
     Remember(Entry),
     /// Whether a signature is good, if the host can tell faster than the engine, which is what `None` leaves it to.
     Verify(SignatureCheck),
+    /// That some time passes. Nobody else may be held up by it.
+    Wait {
+        /// So much.
+        milliseconds: u32,
+    },
 }
 
 /// The answer to an [`Ask`].
@@ -71,4 +76,6 @@ pub enum Answer {
     Remembered,
     /// Whether the signature is good; `None` if the host cannot tell.
     Verified(Option<bool>),
+    /// The time has passed.
+    Waited,
 }

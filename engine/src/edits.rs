@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::event::Headers;
+use crate::{
+    event::Headers,
+    policy::request_size,
+    verdict::{Decision, Verdict},
+};
 
 /// What is to become of one header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +21,38 @@ pub struct Edit {
     step: usize,
 }
 
+/// How much of a body may pass. The host counts, since nobody else sees all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowance {
+    /// So many bytes.
+    pub most: u64,
+    /// The step that says so.
+    pub(crate) step: Arc<str>,
+    pub(crate) consumer: Option<Arc<str>>,
+}
+
+impl Allowance {
+    /// What becomes of a request whose body turns out to be larger.
+    pub fn exceeded(&self) -> Decision {
+        let denial = request_size::body_too_large();
+        Decision {
+            verdict: Verdict::Deny(denial.response),
+            step: Some(Arc::clone(&self.step)),
+            reason: Some(denial.reason),
+            consumer: self.consumer.clone(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// At most one [`Edit`] a header: a later one wins over, or adds to, an earlier one. And at most one body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edits {
     headers: Vec<Edit>,
     body: Option<(Vec<u8>, usize)>,
+    path: Option<Arc<str>>,
+    host: Option<(Arc<str>, usize)>,
+    allowance: Option<Allowance>,
     conflicts: u32,
 }
 
@@ -34,6 +65,48 @@ impl Edits {
     /// The body that the message gets instead of its own.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_ref().map(|(body, _)| body.as_slice())
+    }
+
+    /// The path that the upstream gets instead, without a query.
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// The host that the upstream gets instead.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(|(host, _)| &**host)
+    }
+
+    /// Gives the upstream another path. It goes on from the one before, so nothing is in conflict.
+    pub(crate) fn set_path(&mut self, path: &str) {
+        self.path = Some(path.into());
+    }
+
+    /// Gives the upstream another host.
+    pub(crate) fn set_host(&mut self, step: usize, host: &str) {
+        if self.host.as_ref().is_some_and(|(_, other)| *other != step) {
+            self.conflicts = self.conflicts.saturating_add(1);
+        }
+        self.host = Some((host.into(), step));
+    }
+
+    /// How much of the body may pass; all of it if nobody says.
+    pub fn allowance(&self) -> Option<&Allowance> {
+        self.allowance.as_ref()
+    }
+
+    /// Lets no more than this pass of the body.
+    pub(crate) fn allow_body(&mut self, allowance: Allowance) {
+        if self.allowance.as_ref().is_none_or(|known| known.most > allowance.most) {
+            self.allowance = Some(allowance);
+        }
+    }
+
+    /// Notes whose request it is.
+    pub(crate) fn belong_to(&mut self, consumer: Option<&Arc<str>>) {
+        if let Some(allowance) = &mut self.allowance {
+            allowance.consumer = consumer.cloned();
+        }
     }
 
     /// Whether there is nothing to change.

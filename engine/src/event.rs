@@ -149,6 +149,10 @@ pub struct Needs {
     pub now: bool,
     /// The whole body of the request.
     pub body: bool,
+    /// Random bytes.
+    pub random: bool,
+    /// Whether the request has a body.
+    pub has_body: bool,
     pub(crate) properties: u16,
 }
 
@@ -171,6 +175,8 @@ impl Needs {
             response_headers: self.response_headers || other.response_headers,
             now: self.now || other.now,
             body: self.body || other.body,
+            random: self.random || other.random,
+            has_body: self.has_body || other.has_body,
             properties: self.properties | other.properties,
         }
     }
@@ -183,6 +189,8 @@ impl Needs {
             response_headers: self.response_headers && !given.response_headers,
             now: self.now && !given.now,
             body: self.body && !given.body,
+            random: self.random && !given.random,
+            has_body: self.has_body && !given.has_body,
             properties: self.properties & !given.properties,
         }
     }
@@ -210,6 +218,10 @@ pub struct Inputs {
     pub now: u64,
     /// The request's body.
     pub body: Vec<u8>,
+    /// Bytes that nobody can guess.
+    pub random: [u8; 16],
+    /// Whether the request has a body, or may have one.
+    pub has_body: bool,
     properties: Vec<(Property, Vec<u8>)>,
 }
 
@@ -237,6 +249,12 @@ impl Inputs {
         }
         if given.body {
             self.body = other.body;
+        }
+        if given.has_body {
+            self.has_body = other.has_body;
+        }
+        if given.random {
+            self.random = other.random;
         }
         self.properties.extend(other.properties);
     }

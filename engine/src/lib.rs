@@ -31,6 +31,11 @@ mod strings;
 mod text;
 pub mod verdict;
 
+/// Origins of browsers, and which of them a rule means.
+pub mod origin {
+    pub use crate::text::origin::{Origin, OriginRule};
+}
+
 pub use ask::{Answer, Ask, Turn};
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use plan::{LoadError, Plan};

@@ -229,6 +229,12 @@ pub enum LoadError {
     /// A key that signatures cannot be checked with.
     #[error("the key cannot be used: {0}")]
     Key(&'static str),
+    /// A network that is not 5 or 17 bytes of address and prefix length, or that has bits set past its prefix.
+    #[error("{size} bytes that are no network")]
+    Network {
+        /// How many bytes.
+        size: usize,
+    },
     /// Where in the plan the error is.
     #[error("{place}: {error}")]
     Within {

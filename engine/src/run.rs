@@ -11,8 +11,8 @@ use crate::{
     edits::Edits,
     event::{Inputs, Needs, Phase},
     plan::Plan,
-    policy::{self, Context, Facts, Flow, Memory},
-    verdict::{Decision, Denial, Note, NoteKind, Response, Verdict},
+    policy::{self, Context, Facts, Flow, Memory, request_size::body_too_large},
+    verdict::{Decision, Denial, Note, NoteKind, Verdict},
 };
 
 /// What a request taught, for the response to it.
@@ -96,7 +96,18 @@ impl Run {
 
     /// The largest body that the chain takes.
     pub fn body_limit(&self) -> usize {
-        self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit)
+        let limit = self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit);
+        let allowed = self.edits.allowance().and_then(|allowance| usize::try_from(allowance.most).ok());
+        allowed.map_or(limit, |allowed| limit.min(allowed))
+    }
+
+    /// Whether a step that has not run yet may want the body.
+    pub fn may_want_body(&self) -> bool {
+        let left = |chain: &Chain| {
+            let mut steps = chain.steps(self.phase).steps.iter().skip(self.at);
+            steps.any(|step| step.needs.body) || chain.keep.body
+        };
+        self.plan.chain(self.chain).is_some_and(left)
     }
 
     /// Whether there is nothing to do about the response, once this run is done.
@@ -168,6 +179,8 @@ impl Run {
             };
             match flow {
                 Flow::Continue => self.leave(),
+                // What is not enforced keeps nobody waiting.
+                Flow::Ask(Ask::Wait { .. }) if chain.shadow || step.shadow => self.answer = Some(Answer::Waited),
                 Flow::Ask(ask) => return Turn::Ask(ask),
                 Flow::Want(needs) => self.wanted = self.wanted.union(needs),
                 Flow::Deny(denial) => return Turn::Done(self.deny_by(step, denial)),
@@ -204,7 +217,8 @@ impl Run {
             self.asked = missing;
             return Turn::Ask(Ask::Inputs(missing));
         }
-        let edits = std::mem::take(&mut self.edits);
+        let mut edits = std::mem::take(&mut self.edits);
+        edits.belong_to(self.facts.consumer.as_ref().map(|consumer| &consumer.name));
         if !chain.keep.is_empty() {
             self.request_edits = edits.clone();
         }
@@ -307,14 +321,14 @@ impl Run {
 
     fn decide(&mut self, verdict: Verdict, ended_by: Option<(Arc<str>, &'static str)>) -> Decision {
         let (step, reason) = ended_by.unzip();
+        let verdict = match verdict {
+            Verdict::Continue(edits) => Verdict::Continue(edits),
+            Verdict::Deny(response) => Verdict::Deny(response.with_missing(&self.facts.answers)),
+            Verdict::Respond(response) => Verdict::Respond(response.with_missing(&self.facts.answers)),
+        };
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
         Decision { verdict, step, reason, consumer, notes: std::mem::take(&mut self.notes) }
     }
-}
-
-fn body_too_large() -> Denial {
-    let response = Response::problem(413, "the request body is larger than this route takes");
-    Denial { reason: "body_too_large", response }
 }
 
 /// What a chain in shadow mode decides: to let everything pass, and to say what it would have done.

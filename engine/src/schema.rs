@@ -66,6 +66,8 @@ pub enum Kind {
     Address,
     /// An IP address.
     IpAddress,
+    /// An IP address, or a network such as `10.0.0.0/8`.
+    Cidr,
     /// A SHA-256 digest in 64 hexadecimal digits.
     Sha256,
     /// A whole number.

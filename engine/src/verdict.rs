@@ -138,6 +138,17 @@ impl Response {
         Self { status, headers, body: body.into_bytes() }
     }
 
+    /// The same with those of these headers that it has not.
+    #[must_use]
+    pub(crate) fn with_missing(mut self, headers: &[(Arc<str>, Arc<str>)]) -> Self {
+        for (name, value) in headers {
+            if !self.headers.iter().any(|(known, _)| known == name) {
+                self.headers.push((Arc::clone(name), Arc::clone(value)));
+            }
+        }
+        self
+    }
+
     /// The same with one more header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
@@ -151,10 +162,13 @@ const fn title(status: u16) -> &'static str {
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
+        411 => "Length Required",
         413 => "Content Too Large",
+        414 => "URI Too Long",
         415 => "Unsupported Media Type",
         422 => "Unprocessable Content",
         429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         503 => "Service Unavailable",
         _ => "Refused",

@@ -49,6 +49,12 @@ extern "C" fn proxy_on_response_headers(stream: u32, _count: u32, _end_of_stream
     plugin::on_response_headers(stream) as u32
 }
 
+/// Called now and then for a root whose streams wait for a time.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_tick(root: u32) {
+    plugin::on_tick(root);
+}
+
 /// A context ends.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_delete(context: u32) {

@@ -38,6 +38,7 @@ const REQUEST_BODY: u32 = 0;
 const EVERYTHING: usize = u32::MAX as usize;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
+const REQUEST_STREAM: u32 = 0;
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
@@ -79,6 +80,9 @@ unsafe extern "C" {
         data: *mut *mut u8,
         size: *mut usize,
     ) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -89,6 +93,11 @@ unsafe extern "C" {
         headers_size: usize,
         grpc_status: i32,
     ) -> u32;
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn random_get(buffer: *mut u8, size: usize) -> u32;
 }
 
 /// Memory that Envoy fills and [`receive`] takes back.
@@ -120,6 +129,14 @@ pub(crate) fn now() -> Result<u64, HostError> {
     // SAFETY: the place is valid for the call.
     let status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
     done("get_current_time_nanoseconds", status).map(|()| time)
+}
+
+/// Random bytes, from Envoy's own generator.
+pub(crate) fn random() -> Result<[u8; 16], HostError> {
+    let mut bytes = [0; 16];
+    // SAFETY: the place is valid for the call and as large as it says.
+    let status = unsafe { random_get(bytes.as_mut_ptr(), bytes.len()) };
+    done("random_get", status).map(|()| bytes)
 }
 
 /// A value that all workers share, and its version.
@@ -214,6 +231,24 @@ pub(crate) fn call_foreign_function(name: &str, argument: &[u8]) -> Result<Optio
         // SAFETY: both slices live through the call, and `receive` hands over two valid places.
         unsafe { proxy_call_foreign_function(name.as_ptr(), name.len(), argument.as_ptr(), argument.len(), data, size) }
     })
+}
+
+/// Has `proxy_on_tick` called this often for the root of the context under way; 0 for never.
+pub(crate) fn set_tick_period(milliseconds: u32) -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("set_tick_period_milliseconds", unsafe { proxy_set_tick_period_milliseconds(milliseconds) })
+}
+
+/// Makes the calls that follow concern another context.
+pub(crate) fn act_for(context: u32) -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("set_effective_context", unsafe { proxy_set_effective_context(context) })
+}
+
+/// Lets a request that is paused go on.
+pub(crate) fn continue_request() -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("continue_stream", unsafe { proxy_continue_stream(REQUEST_STREAM) })
 }
 
 /// Sends `log` records to Envoy's log. Safe to call for every root context.

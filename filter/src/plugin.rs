@@ -20,7 +20,19 @@ struct Plugin {
     /// `None` until configured.
     roots: FxHashMap<u32, Option<Arc<Plan>>>,
     streams: FxHashMap<u32, Stream>,
+    /// The streams that wait for a time, with their roots.
+    delayed: Vec<Delayed>,
 }
+
+#[derive(Debug, Clone, Copy)]
+struct Delayed {
+    root: u32,
+    stream: u32,
+    until: u64,
+}
+
+/// How often those that wait are looked at, in milliseconds, as long as there are any.
+const TICK: u32 = 10;
 
 /// A context begins: a root without a parent, else a stream that keeps its root's plan to its end.
 pub(crate) fn create(context: u32, parent: u32) {
@@ -30,7 +42,7 @@ pub(crate) fn create(context: u32, parent: u32) {
             plugin.roots.insert(context, None);
         } else {
             let plan = plugin.roots.get(&parent).cloned().flatten();
-            plugin.streams.insert(context, Stream::new(plan));
+            plugin.streams.insert(context, Stream::new(plan, parent));
         }
     });
 }
@@ -94,9 +106,35 @@ pub(crate) fn on_response_headers(stream: u32) -> Action {
     with_stream(stream, Stream::on_response_headers)
 }
 
+/// Wakes the streams of a root whose time has come. Without a clock, that is all of them: nobody waits for ever.
+pub(crate) fn on_tick(root: u32) {
+    let now = host::now().unwrap_or(u64::MAX);
+    let due: Vec<Delayed> = PLUGIN.with_borrow_mut(|plugin| {
+        plugin.delayed.extract_if(.., |delayed| delayed.root == root && delayed.until <= now).collect()
+    });
+    for Delayed { stream, .. } in due {
+        if let Err(error) = wake(stream) {
+            log::error!("a delayed request is stuck: {error}");
+        }
+    }
+    let waiting = PLUGIN.with_borrow(|plugin| plugin.delayed.iter().any(|delayed| delayed.root == root));
+    if !waiting && let Err(error) = host::act_for(root).and_then(|()| host::set_tick_period(0)) {
+        log::error!("the timer cannot be stopped: {error}");
+    }
+}
+
+fn wake(stream: u32) -> Result<(), HostError> {
+    host::act_for(stream)?;
+    match with_stream(stream, Stream::on_time) {
+        Action::Continue => host::continue_request(),
+        Action::Pause | Action::Hold => Ok(()),
+    }
+}
+
 /// A context ends.
 pub(crate) fn delete(context: u32) {
     PLUGIN.with_borrow_mut(|plugin| {
+        plugin.delayed.retain(|delayed| delayed.stream != context);
         if plugin.streams.remove(&context).is_none() {
             plugin.roots.remove(&context);
         }
@@ -107,8 +145,20 @@ pub(crate) fn delete(context: u32) {
 /// never announced has no plan, and so is refused like any other without one.
 fn with_stream(id: u32, act: impl FnOnce(&mut Stream) -> Action) -> Action {
     let known = PLUGIN.with_borrow_mut(|plugin| plugin.streams.remove(&id));
-    let mut stream = known.unwrap_or_else(|| Stream::new(None));
+    let mut stream = known.unwrap_or_else(|| Stream::new(None, 0));
+    let waited = stream.delayed_until();
     let action = act(&mut stream);
-    PLUGIN.with_borrow_mut(|plugin| plugin.streams.insert(id, stream));
+    let delayed = stream.delayed_until().filter(|until| waited != Some(*until));
+    let delayed = delayed.map(|until| Delayed { root: stream.root(), stream: id, until });
+    PLUGIN.with_borrow_mut(|plugin| {
+        plugin.delayed.extend(delayed);
+        plugin.streams.insert(id, stream);
+    });
+    // Without a timer it would wait for ever: Envoy's time-outs end it, and it never reaches upstream.
+    if delayed.is_some()
+        && let Err(error) = host::set_tick_period(TICK)
+    {
+        log::error!("a delayed request is stuck: {error}");
+    }
     action
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postern_engine::{
     Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health},
-    edits::{Edit, Edits},
+    edits::{Allowance, Edit, Edits},
     run::Outlook,
 };
 
@@ -14,18 +14,33 @@ use crate::{
     signature, tokens,
 };
 
+const MILLISECOND: u64 = 1_000_000;
+
 /// What Envoy is to do with the stream once a callback returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Continue = 0,
     Pause = 1,
+    /// Only for headers: what follows them waits at the caller, so that nothing is buffered.
+    Hold = 4,
 }
 
 /// A stream and the plan that it began under: an update in between does not change the rules of a request under way.
 #[derive(Debug)]
 pub(crate) struct Stream {
     plan: Option<Arc<Plan>>,
+    root: u32,
     progress: Progress,
+    /// How much of the body may pass, and how much has.
+    counted: Option<Box<Counted>>,
+}
+
+/// A body that is counted as it passes.
+#[derive(Debug)]
+struct Counted {
+    allowance: Allowance,
+    route: String,
+    passed: u64,
 }
 
 #[derive(Debug)]
@@ -34,10 +49,21 @@ enum Progress {
     Unguarded,
     /// The request waits for its body.
     Waiting(Box<Run>),
+    /// The request waits for a time.
+    Delayed(Box<Delayed>),
     /// The request passed the chain of this route; its response goes through the same.
     Admitted(Box<Admitted>),
     /// We answered ourselves: the response that Envoy shows us now is our own.
     Answered,
+}
+
+/// A request that waits for a time.
+#[derive(Debug)]
+struct Delayed {
+    run: Run,
+    body: Body,
+    /// Nanoseconds since 1970.
+    until: u64,
 }
 
 /// What the response to an admitted request is decided by.
@@ -59,8 +85,8 @@ enum Body {
 }
 
 impl Stream {
-    pub(crate) fn new(plan: Option<Arc<Plan>>) -> Self {
-        Self { plan, progress: Progress::Unguarded }
+    pub(crate) fn new(plan: Option<Arc<Plan>>, root: u32) -> Self {
+        Self { plan, root, progress: Progress::Unguarded, counted: None }
     }
 
     pub(crate) fn on_request_headers(&mut self, end_of_stream: bool) -> Action {
@@ -73,9 +99,17 @@ impl Stream {
     pub(crate) fn on_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
             Progress::Waiting(run) => *run,
+            Progress::Delayed(mut delayed) => {
+                if end_of_stream {
+                    delayed.body = Body::Here;
+                }
+                self.progress = Progress::Delayed(delayed);
+                return Action::Pause;
+            }
             other => {
                 self.progress = other;
-                return Action::Continue;
+                let counted = self.count(size);
+                return self.conclude(counted);
             }
         };
         if size > run.body_limit() {
@@ -86,6 +120,51 @@ impl Stream {
         }
         let decided = self.drive(run, Map::RequestHeaders, Body::Here);
         self.conclude(decided)
+    }
+
+    /// The context of its plan.
+    pub(crate) fn root(&self) -> u32 {
+        self.root
+    }
+
+    /// The time that the request waits for, if it does.
+    pub(crate) fn delayed_until(&self) -> Option<u64> {
+        match &self.progress {
+            Progress::Delayed(delayed) => Some(delayed.until),
+            _ => None,
+        }
+    }
+
+    /// The time has come. `Continue` says that the request may go on.
+    pub(crate) fn on_time(&mut self) -> Action {
+        let Delayed { mut run, body, .. } = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
+            Progress::Delayed(delayed) => *delayed,
+            other => {
+                self.progress = other;
+                return Action::Pause;
+            }
+        };
+        run.answer(Answer::Waited);
+        let decided = self.drive(run, Map::RequestHeaders, body);
+        self.conclude(decided)
+    }
+
+    /// Counts a part of a body that passes; too much of it ends the request, wherever its start is by now.
+    fn count(&mut self, size: usize) -> Result<Action, Failure> {
+        let Some(counted) = &mut self.counted else { return Ok(Action::Continue) };
+        counted.passed = counted.passed.saturating_add(u64::try_from(size).unwrap_or(u64::MAX));
+        if counted.passed <= counted.allowance.most {
+            return Ok(Action::Continue);
+        }
+        let decision = counted.allowance.exceeded();
+        if let Some(plan) = &self.plan {
+            host::set_property("postern", decision.account(plan.revision(), &counted.route).as_bytes())?;
+        }
+        self.counted = None;
+        match decision.verdict {
+            Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
+            Verdict::Continue(_) => Ok(Action::Continue),
+        }
     }
 
     pub(crate) fn on_response_headers(&mut self) -> Action {
@@ -142,6 +221,12 @@ impl Stream {
                 (Ask::Store { key, value, version }, _) => {
                     Answer::Stored(host::set_shared_data(&key, &value, version)?)
                 }
+                (Ask::Wait { milliseconds }, body) => {
+                    let until = host::now()?.saturating_add(u64::from(milliseconds).saturating_mul(MILLISECOND));
+                    let hold = matches!(body, Body::Coming) && !run.may_want_body();
+                    self.progress = Progress::Delayed(Box::new(Delayed { run, body, until }));
+                    return Ok(if hold { Action::Hold } else { Action::Pause });
+                }
                 // The plan was refused at load if it needs one; if not, nobody is there to ask.
                 (Ask::Call(_), _) => Answer::Called(Err(CallError::Unreachable)),
                 (Ask::Recall(key), _) => Answer::Recalled(tokens::recall(&key)),
@@ -162,6 +247,9 @@ impl Stream {
         match decision.verdict {
             Verdict::Continue(edits) => {
                 apply(&edits, map)?;
+                if let Some(allowance) = edits.allowance().cloned() {
+                    self.counted = Some(Box::new(Counted { allowance, route: run.route().to_owned(), passed: 0 }));
+                }
                 if !run.is_last() {
                     let route = run.route().to_owned();
                     self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.into_outlook() }));
@@ -201,6 +289,10 @@ fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
     if needs.now {
         inputs.now = host::now()?;
     }
+    inputs.has_body = !matches!(body, Body::None);
+    if needs.random {
+        inputs.random = host::random()?;
+    }
     if let (true, Body::Here) = (needs.body, body) {
         inputs.body = host::request_body()?;
     }
@@ -215,6 +307,12 @@ fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
 fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
     if edits.body().is_some() {
         return Err(Failure::BodyEdit);
+    }
+    // Routes turn these into the upstream's path and host; as headers they would make Envoy choose another route.
+    for (name, value) in [("postern_path", edits.path()), ("postern_host", edits.host())] {
+        if let Some(value) = value {
+            host::set_property(name, value.as_bytes())?;
+        }
     }
     Ok(edits.headers().try_for_each(|edit| apply_header(edit, map))?)
 }

@@ -88,6 +88,8 @@ pub struct RequestSpec {
     pub path: String,
     pub headers: Vec<(String, Bytes)>,
     pub body: Option<Bytes>,
+    /// Whether the body goes without its length.
+    pub chunked: bool,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
     /// When it comes, in seconds since 1970; now if left out. Not on Envoy, whose clock cannot be set.
@@ -104,7 +106,15 @@ impl RequestSpec {
 
 impl Default for RequestSpec {
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None, at: None }
+        Self {
+            method: "GET".into(),
+            path: "/".into(),
+            headers: vec![],
+            body: None,
+            chunked: false,
+            source: None,
+            at: None,
+        }
     }
 }
 

@@ -26,6 +26,10 @@ struct Shared {
     tokens: TokenCache,
 }
 
+/// The caller, as Envoy sees it, and the address of Envoy's own node.
+pub const PEER: &str = "127.0.0.1:50000";
+const NODE: &str = "10.99.99.99";
+
 /// The request as Envoy shows it to a filter.
 pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
     let request = &exchange.request;
@@ -35,10 +39,18 @@ pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
         (":method", request.method.clone()),
         (":scheme", "http".to_owned()),
     ];
-    let length =
-        request.body.as_ref().map(|body| ("content-length".to_owned(), body.get().len().to_string().into_bytes()));
+    let length = request
+        .body
+        .as_ref()
+        .filter(|_| !request.chunked)
+        .map(|body| ("content-length".to_owned(), body.get().len().to_string().into_bytes()));
     let own = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.get())).chain(length);
-    pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes())).chain(own).collect()
+    let (forwarded, own): (Vec<_>, Vec<_>) = own.partition(|(name, _)| name == "x-forwarded-for");
+    // Envoy appends the peer, or for a peer on the same machine its own address.
+    let forwarded =
+        forwarded.into_iter().map(|(_, value)| value).chain([NODE.into()]).collect::<Vec<_>>().join(&b","[..]);
+    let pseudo = pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));
+    pseudo.chain(own).chain([("x-forwarded-for".to_owned(), forwarded)]).collect()
 }
 
 /// The response as Envoy shows it to a filter.
@@ -56,6 +68,7 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
         return Outcome::new(exchange, "", status, &response, Some(&request), b"");
     };
     let decision = drive(&mut run, exchange, &request, &response, shared);
+    let decision = counted(decision, exchange);
     let account = decision.account("r", &case.route);
     if let Some(answer) = answered(decision, &mut request) {
         return own_answer(exchange, &account, answer);
@@ -67,6 +80,18 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
         }
     }
     Outcome::new(exchange, &account, status, &response, Some(&request), b"")
+}
+
+/// What a host makes of a body that turns out to be larger than it may be.
+fn counted(decision: Decision, exchange: &Exchange) -> Decision {
+    let size = exchange.request.body.as_ref().map_or(0, |body| body.get().len() as u64);
+    match &decision.verdict {
+        Verdict::Continue(edits) => match edits.allowance() {
+            Some(allowance) if size > allowance.most => allowance.exceeded(),
+            _ => decision,
+        },
+        _ => decision,
+    }
 }
 
 fn own_answer(exchange: &Exchange, account: &str, answer: postern_engine::Response) -> Outcome {
@@ -85,7 +110,22 @@ fn answered(decision: Decision, headers: &mut Pairs) -> Option<postern_engine::R
     }
 }
 
+/// Gives the upstream another path, with the query that came, or another host.
+pub fn rewrite(path: Option<&str>, host: Option<&str>, headers: &mut Pairs) {
+    for (name, value) in headers {
+        match (name.as_str(), path, host) {
+            (":path", Some(path), _) => {
+                let query = value.iter().position(|byte| *byte == b'?').map(|at| value.split_off(at));
+                *value = [path.as_bytes(), &query.unwrap_or_default()].concat();
+            }
+            (":authority", _, Some(host)) => *value = host.into(),
+            _ => {}
+        }
+    }
+}
+
 fn apply(edits: &Edits, headers: &mut Pairs) {
+    rewrite(edits.path(), edits.host(), headers);
     for edit in edits.headers() {
         if edit.replace {
             headers.retain(|(name, _)| **name != *edit.name);
@@ -105,13 +145,19 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
             Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
-                let now = exchange.request.time().as_nanos().try_into().unwrap();
-                (inputs.now, inputs.body) = (now, body);
+                inputs.now = exchange.request.time().as_nanos().try_into().unwrap();
+                inputs.random = [7; 16];
+                inputs.has_body = exchange.request.body.is_some();
+                if needs.body {
+                    inputs.body = body;
+                }
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {
-                    if let (Property::PeerUriSan, Some(source)) = (property, &exchange.request.source) {
-                        inputs.set(property, source.clone().into_bytes());
+                    match (property, &exchange.request.source) {
+                        (Property::PeerUriSan, Some(source)) => inputs.set(property, source.clone().into_bytes()),
+                        (Property::SourceAddress, _) => inputs.set(property, PEER.into()),
+                        _ => {}
                     }
                 }
                 Answer::Inputs(inputs)
@@ -124,6 +170,7 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
                 shared.values.insert(key, (value, version + 1));
                 Answer::Stored(true)
             }
+            Ask::Wait { .. } => Answer::Waited,
             Ask::Call(call) => panic!("no agent is there to be asked: {call:?}"),
             Ask::Recall(key) => Answer::Recalled(shared.tokens.recall(&key)),
             Ask::Remember(entry) => {

@@ -78,7 +78,7 @@ impl Site {
         let told = json!({ "status": exchange.upstream.status, "headers": exchange.upstream.headers });
         request = request.header("x-upstream", told.to_string());
         if let Some(body) = &spec.body {
-            request = request.body(body.get());
+            request = if spec.chunked { request.chunked(body.get()) } else { request.body(body.get()) };
         }
         let seen = self.envoy().access_log_len();
         let answer = Client::new(self.address()).send(&request).unwrap();
@@ -106,5 +106,7 @@ fn upstream_headers(body: &str) -> Option<Pairs> {
     let echo: Value = serde_json::from_str(body).ok()?;
     let pairs = echo.get("headers")?.as_array()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Some(pairs.iter().map(|pair| (text(&pair[0]), text(&pair[1]).into_bytes())).collect())
+    let pairs = pairs.iter().map(|pair| (text(&pair[0]), text(&pair[1]).into_bytes()));
+    let named = pairs.map(|(name, value)| (if name == "host" { ":authority".to_owned() } else { name }, value));
+    Some(named.chain([(":path".to_owned(), text(&echo["path"]).into_bytes())]).collect())
 }

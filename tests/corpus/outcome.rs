@@ -60,9 +60,26 @@ fn without_place(account: &str) -> String {
 }
 
 fn select(headers: &Pairs, names: &BTreeSet<String>) -> BTreeMap<String, Vec<String>> {
-    let mut selected = BTreeMap::<_, Vec<_>>::new();
+    let mut selected = BTreeMap::<String, Vec<String>>::new();
     for (name, value) in headers.iter().filter(|(name, _)| names.contains(name)) {
-        selected.entry(name.clone()).or_default().push(String::from_utf8_lossy(value).into_owned());
+        selected.entry(name.clone()).or_default().push(shown(&String::from_utf8_lossy(value)));
     }
-    selected
+    // Some headers Envoy keeps as one line with commas.
+    selected.into_iter().map(|(name, values)| (name, vec![values.join(",")])).collect()
+}
+
+/// A random id is another on every run: what is shown is its kind.
+fn shown(value: &str) -> String {
+    let parts: Vec<&str> = value.split('-').collect();
+    let hex = value.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'));
+    match parts.as_slice() {
+        [a, b, version, variant, e] if hex && [a.len(), b.len(), variant.len(), e.len()] == [8, 4, 4, 12] => {
+            match (version.len(), version.as_bytes().first(), variant.as_bytes().first()) {
+                (4, Some(b'4'), Some(b'8'..=b'b')) => "(uuidv4)".to_owned(),
+                (4, Some(b'7'), Some(b'8'..=b'b')) => "(uuidv7)".to_owned(),
+                _ => value.to_owned(),
+            }
+        }
+        _ => value.to_owned(),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use postern::wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm};
@@ -10,7 +10,7 @@ use postern_tests::control_plane::from_environment;
 
 use crate::{
     case::{Case, CaseFile, Exchange},
-    engine::{request_headers, response_headers},
+    engine::{PEER, request_headers, response_headers, rewrite},
     outcome::{Outcome, Pairs},
 };
 
@@ -39,7 +39,8 @@ impl Worker {
 
     fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Outcome {
         self.vm.set_time(exchange.request.time());
-        let mut properties = Properties::new().with(&["xds", "route_name"], &case.route);
+        let mut properties =
+            Properties::new().with(&["xds", "route_name"], &case.route).with(&["source", "address"], PEER);
         if let Some(source) = &exchange.request.source {
             properties = properties.with(&["connection", "uri_san_peer_certificate"], source);
         }
@@ -51,6 +52,14 @@ impl Worker {
             if self.vm.stream(stream).unwrap().local_response().is_none() {
                 flow = self.vm.request_body(stream, chunk, last).unwrap();
             }
+        }
+        if self.vm.tick_period(self.root).is_some() {
+            assert_eq!(flow, Flow::Pause, "nobody waits in `{}`", case.note);
+            self.vm.set_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(600));
+            self.vm.tick(self.root).unwrap();
+            assert_eq!(self.vm.tick_period(self.root), None, "the timer of `{}` goes on", case.note);
+            let paused = self.vm.stream(stream).unwrap().request().is_paused();
+            flow = if paused { Flow::Pause } else { Flow::Continue };
         }
         let answered = self.vm.stream(stream).unwrap().local_response().is_some();
         if !answered {
@@ -67,7 +76,10 @@ impl Worker {
                 Outcome::new(exchange, &account, status, &pairs(&answer.headers), None, &answer.body)
             }
             None => {
-                let (request, response) = (pairs(stream.request().headers()), pairs(stream.response().headers()));
+                let (mut request, response) = (pairs(stream.request().headers()), pairs(stream.response().headers()));
+                let [path, host] = ["postern_path", "postern_host"]
+                    .map(|name| stream.property(name).map(|value| String::from_utf8(value.to_vec()).unwrap()));
+                rewrite(path.as_deref(), host.as_deref(), &mut request);
                 Outcome::new(exchange, &account, exchange.upstream.status, &response, Some(&request), b"")
             }
         }

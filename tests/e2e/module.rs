@@ -29,6 +29,7 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
         [
             "proxy_add_header_map_value",
             "proxy_call_foreign_function",
+            "proxy_continue_stream",
             "proxy_get_buffer_bytes",
             "proxy_get_current_time_nanoseconds",
             "proxy_get_header_map_pairs",
@@ -38,8 +39,11 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
             "proxy_remove_header_map_value",
             "proxy_replace_header_map_value",
             "proxy_send_local_response",
+            "proxy_set_effective_context",
             "proxy_set_property",
             "proxy_set_shared_data",
+            "proxy_set_tick_period_milliseconds",
+            "random_get",
         ]
     );
     assert_eq!(
@@ -54,6 +58,7 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
             "proxy_on_request_headers",
             "proxy_on_request_trailers",
             "proxy_on_response_headers",
+            "proxy_on_tick",
         ]
     );
 }

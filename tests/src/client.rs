@@ -20,6 +20,7 @@ pub struct Request {
     host: String,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     body: Option<Vec<u8>>,
+    chunked: bool,
 }
 
 impl Request {
@@ -36,6 +37,7 @@ impl Request {
             host: "localhost".to_owned(),
             headers: Vec::new(),
             body: None,
+            chunked: false,
         }
     }
 
@@ -53,6 +55,12 @@ impl Request {
         self
     }
 
+    /// The same with a body in chunks, of which nothing tells the length.
+    #[must_use]
+    pub fn chunked(self, body: impl Into<Vec<u8>>) -> Self {
+        Self { chunked: true, ..self.body(body) }
+    }
+
     /// The same with one more header.
     #[must_use]
     pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
@@ -63,14 +71,25 @@ impl Request {
     fn encode(&self) -> Vec<u8> {
         let host = self.host.as_bytes();
         let mut bytes = [self.method.as_bytes(), b" ", &self.path, b" HTTP/1.1\r\nhost: ", host, b"\r\n"].concat();
-        if let Some(body) = &self.body {
-            bytes.extend(format!("content-length: {}\r\n", body.len()).into_bytes());
+        match &self.body {
+            Some(_) if self.chunked => bytes.extend(b"transfer-encoding: chunked\r\n"),
+            Some(body) => bytes.extend(format!("content-length: {}\r\n", body.len()).into_bytes()),
+            None => {}
         }
         for (name, value) in &self.headers {
             bytes.extend([name.as_slice(), b": ", value, b"\r\n"].concat());
         }
         bytes.extend(b"\r\n");
-        bytes.extend(self.body.iter().flatten());
+        let body = self.body.as_deref().unwrap_or_default();
+        if !self.chunked {
+            bytes.extend(body);
+            return bytes;
+        }
+        let (first, second) = body.split_at(body.len() / 2);
+        for chunk in [first, second].into_iter().filter(|chunk| !chunk.is_empty()) {
+            bytes.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+        }
+        bytes.extend(b"0\r\n\r\n");
         bytes
     }
 }

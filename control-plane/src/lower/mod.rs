@@ -2,12 +2,20 @@
 //! there once.
 
 mod basic_auth;
+mod cors;
+mod fault_injection;
 mod hmac_auth;
 mod interned;
+mod ip_filter;
 mod issuers;
 mod json_schema;
 mod jwt_validation;
 mod policies;
+mod request_id;
+mod request_size;
+mod respond;
+mod rewrite;
+mod security_headers;
 
 use std::collections::BTreeMap;
 

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use postern_proto::plan::v1::{
-    ApiKeyAuth, Headers, RateLimit, ReportLimit, Respond, TrafficPermission, Validate, api_key_auth::Source,
-    step::Policy, traffic_permission, validate,
+    ApiKeyAuth, Headers, RateLimit, ReportLimit, TrafficPermission, Validate, api_key_auth::Source, step::Policy,
+    traffic_permission, validate,
 };
 use serde::Deserialize;
 
 use super::{Lowering, Place};
-use crate::model::{Answer, Step, unit};
+use crate::model::{Step, unit};
 
 const DEFAULT_MOST_KEYS: u32 = 65_536;
 
@@ -29,13 +29,20 @@ impl Lowering {
         match step.policy.as_str() {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
             "basicAuth" => self.basic_auth(&params(step)?),
+            "cors" => self.cors(place, &params(step)?),
+            "faultInjection" => self.fault_injection(place, &params(step)?),
             "headers" => Ok(self.headers(params(step)?)),
             "hmacAuth" => Ok(self.hmac_auth(place, step, &params(step)?)),
+            "ipFilter" => self.ip_filter(&params(step)?),
             "jsonSchema" => Ok(self.json_schema(place, &params(step)?)),
             "jwtValidation" => self.jwt_validation(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),
-            "respond" => Ok(self.respond(&params(step)?)),
+            "requestId" => Ok(self.request_id(&params(step)?)),
+            "requestSize" => Self::request_size(&params(step)?),
+            "respond" => self.respond(place, &params(step)?),
+            "rewrite" => self.rewrite(place, &params(step)?),
             "roleCheck" => self.role_check(&params(step)?),
+            "securityHeaders" => Ok(self.security_headers(place, &params(step)?)),
             "trafficPermission" => self.traffic_permission(params(step)?),
             "validate" => Ok(self.validate(place, params(step)?)),
             other => Err(LowerError::Policy(other.to_owned())),
@@ -79,12 +86,6 @@ impl Lowering {
             limit: params.requests,
             report: report.into(),
         }))
-    }
-
-    fn respond(&mut self, params: &RespondParams) -> Policy {
-        let RespondParams { status, headers, body } = params;
-        let answer = Answer { status: status.unwrap_or(200), headers: headers.clone(), body: body.clone() };
-        Policy::Respond(Respond { answer: Some(self.answer(&answer)) })
     }
 
     fn traffic_permission(&mut self, params: TrafficPermissionParams) -> Result<Policy, LowerError> {
@@ -142,15 +143,6 @@ struct RateLimitParams {
     key: Option<String>,
     max_keys: Option<u32>,
     report: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RespondParams {
-    status: Option<u16>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    body: String,
 }
 
 #[derive(Deserialize)]

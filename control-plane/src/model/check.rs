@@ -58,6 +58,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Host => text(node, format::host, path, report),
         Kind::Address => text(node, format::address, path, report),
         Kind::IpAddress => text(node, format::ip_address, path, report),
+        Kind::Cidr => text(node, format::cidr, path, report),
         Kind::Sha256 => text(node, format::sha256, path, report),
         Kind::Size => size(node, path, report),
         Kind::Duration => text(node, format::duration, path, report),

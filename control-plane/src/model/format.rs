@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{
+    cidr::Cidr,
     diagnostic::quote,
     nearest::{one_of, suggestion},
     unit,
@@ -79,6 +80,19 @@ pub(super) fn address(text: &str) -> Outcome {
 
 pub(super) fn ip_address(text: &str) -> Outcome {
     expect(text.parse::<IpAddr>().is_ok(), "an IP address", text)
+}
+
+/// A network with bits set past its prefix is most often a slip: the right form is told.
+pub(super) fn cidr(text: &str) -> Outcome {
+    let Some(cidr) = Cidr::parse(text) else {
+        return expect(false, "an IP address or a network such as `10.0.0.0/8`", text);
+    };
+    match cidr.without_host_bits() {
+        right if right == cidr => Ok(()),
+        right => {
+            Err(format!("{} has bits set past its prefix: did you mean {}?", quote(text), quote(&right.to_string())))
+        }
+    }
 }
 
 /// The message does not repeat the value: a user may have put the secret itself there.
@@ -191,6 +205,37 @@ mod tests {
             &["", "a:80", "10.0.0.1:80", "[::1]", "300.0.0.1", "*"],
         );
         check(ip_address, &["10.0.0.1", "::1"], &["", "localhost", "10.0.0.1:80", "10.0.0"]);
+    }
+
+    #[test]
+    fn knows_networks() {
+        check(
+            cidr,
+            &[
+                "10.0.0.1",
+                "10.0.0.0/8",
+                "0.0.0.0/0",
+                "10.0.0.1/32",
+                "::1",
+                "2001:db8::/32",
+                "::/0",
+                "::ffff:10.0.0.0/104",
+            ],
+            &[
+                "",
+                "10.0.0.0/33",
+                "10.0.0.0/",
+                "/8",
+                "10.0.0.0/+8",
+                "10.0.0.0/08",
+                "10.0/8",
+                "::/129",
+                "a/8",
+                "10.0.0.1/8",
+            ],
+        );
+        let said = "`10.1.2.3/8` has bits set past its prefix: did you mean `10.0.0.0/8`?";
+        assert_eq!(cidr("10.1.2.3/8"), Err(said.to_owned()));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod build;
 mod check;
+pub mod cidr;
 mod consumer;
 mod diagnostic;
 mod format;

@@ -19,18 +19,34 @@ use envoy_types::pb::{
 use prost::Name;
 
 use super::{FILTER_NAME, Resource, access_log, any, cluster::socket_address, filter::from_the_control_plane};
-use crate::model::{self, Gateway};
+use crate::model::{self, Bundle, Gateway, Step};
+
+const REQUEST_ID: &str = "x-request-id";
 
 /// One listener for each that the gateway names.
-pub(super) fn listeners(gateway: &model::Resource<Gateway>) -> Vec<Resource> {
-    gateway.spec.listeners.iter().map(|listener| resource(&gateway.name, listener)).collect()
+pub(super) fn listeners(gateway: &model::Resource<Gateway>, bundle: &Bundle) -> Vec<Resource> {
+    let trusted = trusts_request_ids(gateway, bundle);
+    gateway.spec.listeners.iter().map(|listener| resource(&gateway.name, listener, trusted)).collect()
 }
 
-fn resource(gateway: &str, listener: &model::Listener) -> Resource {
+/// Whether a route of the gateway takes `x-request-id` from callers: Envoy must not replace it before.
+fn trusts_request_ids(gateway: &model::Resource<Gateway>, bundle: &Bundle) -> bool {
+    let routes: Vec<_> = gateway.spec.routes.iter().map(|route| &route.name).collect();
+    let trusts = |step: &Step| {
+        let header = step.params.get("header").and_then(|header| header.as_str()).unwrap_or(REQUEST_ID);
+        step.policy == "requestId"
+            && step.params.get("trustIncoming").is_some_and(|trust| trust.as_bool() == Some(true))
+            && header.eq_ignore_ascii_case(REQUEST_ID)
+    };
+    let policies = bundle.route_policies.iter().filter(|policy| routes.contains(&&policy.spec.target_ref.name));
+    policies.flat_map(|policy| &policy.spec.request).any(trusts)
+}
+
+fn resource(gateway: &str, listener: &model::Listener, trusts_request_ids: bool) -> Resource {
     let name = format!("{gateway}/{}", listener.name);
     let manager = Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
-        config_type: Some(ConfigType::TypedConfig(any(&connection_manager(gateway)))),
+        config_type: Some(ConfigType::TypedConfig(any(&connection_manager(gateway, trusts_request_ids)))),
     };
     let chain = FilterChain { filters: vec![manager], ..Default::default() };
     let message = Listener {
@@ -42,7 +58,7 @@ fn resource(gateway: &str, listener: &model::Listener) -> Resource {
     Resource::new(&name, &message)
 }
 
-fn connection_manager(gateway: &str) -> HttpConnectionManager {
+fn connection_manager(gateway: &str, trusts_request_ids: bool) -> HttpConnectionManager {
     let routes = Rds { config_source: Some(from_the_control_plane()), route_config_name: gateway.to_owned() };
     HttpConnectionManager {
         stat_prefix: gateway.to_owned(),
@@ -54,6 +70,7 @@ fn connection_manager(gateway: &str) -> HttpConnectionManager {
         // … and a path must not look different to the router than to the upstream.
         normalize_path: Some(BoolValue { value: true }),
         merge_slashes: true,
+        preserve_external_request_id: trusts_request_ids,
         ..Default::default()
     }
 }

@@ -116,8 +116,14 @@ impl Snapshot {
         insert(ResourceType::Endpoints, endpoints.collect());
         insert(ResourceType::Cluster, clusters);
         insert(ResourceType::ExtensionConfig, vec![filter::extension_config(&plan, code)]);
-        insert(ResourceType::Listener, bundle.gateways.iter().flat_map(listener::listeners).collect());
-        insert(ResourceType::RouteConfiguration, bundle.gateways.iter().map(route::route_configuration).collect());
+        insert(
+            ResourceType::Listener,
+            bundle.gateways.iter().flat_map(|gateway| listener::listeners(gateway, bundle)).collect(),
+        );
+        insert(
+            ResourceType::RouteConfiguration,
+            bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
+        );
         Self { revision, resources, plan }
     }
 

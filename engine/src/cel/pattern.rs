@@ -6,6 +6,8 @@
 //! `(?i)` with other letters than ASCII for the same reason. What is left is that `\s` has the vertical tab, which RE2
 //! leaves out.
 
+use std::ops::Range;
+
 use regex_lite::{Regex, RegexBuilder};
 
 /// The kilobytes that a compiled pattern may have if it is part of an expression.
@@ -59,6 +61,18 @@ impl Pattern {
     /// How many steps it takes to search a text of this size.
     pub(crate) fn cost(&self, size: usize) -> usize {
         self.cost.saturating_mul(size)
+    }
+
+    /// How many groups it has; the first is all of it.
+    pub fn groups(&self) -> usize {
+        self.regex.captures_len()
+    }
+
+    /// The place of the first match, and its groups; one that took no part is empty.
+    pub(crate) fn captures<'t>(&self, text: &'t str) -> Option<(Range<usize>, Vec<&'t str>)> {
+        let found = self.regex.captures(text)?;
+        let groups = found.iter().map(|group| group.map_or("", |group| group.as_str())).collect();
+        Some((found.get(0)?.range(), groups))
     }
 
     /// Whether the pattern matches some part of a text.

@@ -3,13 +3,20 @@
 mod agent;
 mod api_key_auth;
 mod basic_auth;
+mod cors;
+mod fault_injection;
 mod headers;
 mod hmac_auth;
+mod ip_filter;
 mod json_schema;
 mod jwt_validation;
 mod rate_limit;
+mod request_id;
+pub(crate) mod request_size;
 mod respond;
+mod rewrite;
 mod role_check;
+mod security_headers;
 mod source;
 mod traffic_permission;
 mod validate;
@@ -17,6 +24,7 @@ mod validate;
 use std::{collections::BTreeMap, sync::Arc};
 
 use postern_proto::plan::v1::{self as wire, step::Policy as Wire};
+use sha2::{Digest, Sha256};
 
 use crate::{
     agent::Health,
@@ -38,13 +46,20 @@ use crate::{
 pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
     basic_auth::SCHEMA,
+    cors::SCHEMA,
+    fault_injection::SCHEMA,
     headers::SCHEMA,
     hmac_auth::SCHEMA,
+    ip_filter::SCHEMA,
     json_schema::SCHEMA,
     jwt_validation::SCHEMA,
     rate_limit::SCHEMA,
+    request_id::SCHEMA,
+    request_size::SCHEMA,
     respond::SCHEMA,
+    rewrite::SCHEMA,
     role_check::SCHEMA,
+    security_headers::SCHEMA,
     traffic_permission::SCHEMA,
     validate::SCHEMA,
 ];
@@ -82,6 +97,8 @@ pub(crate) struct Facts {
     pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
     /// What request steps want changed about the response.
     pub(crate) response: Edits,
+    /// Headers that our own answers to this request carry too, unless they have them already.
+    pub(crate) answers: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// What a step remembers between the turns that it takes.
@@ -128,6 +145,12 @@ impl Context<'_> {
         self.edits.values(&self.inputs.request_headers, name)
     }
 
+    /// Random bytes of this step's own: two steps of one chain must not decide or name things alike.
+    pub(crate) fn random(&self) -> [u8; 16] {
+        let digest = Sha256::new().chain_update(self.inputs.random).chain_update(self.step.to_le_bytes()).finalize();
+        digest.first_chunk().copied().unwrap_or_default()
+    }
+
     /// Who the caller proved to be.
     pub(crate) fn consumer(&self) -> Result<&Arc<Consumer>, crate::cel::AttributeError> {
         self.facts.consumer.as_ref().ok_or(crate::cel::AttributeError::Absent)
@@ -144,6 +167,13 @@ pub(crate) enum Policy {
     HmacAuth(hmac_auth::HmacAuth),
     JsonSchema(json_schema::JsonSchema),
     JwtValidation(Box<jwt_validation::JwtValidation>),
+    IpFilter(ip_filter::IpFilter),
+    Cors(cors::Cors),
+    SecurityHeaders(security_headers::SecurityHeaders),
+    RequestId(request_id::RequestId),
+    RequestSize(request_size::RequestSize),
+    Rewrite(rewrite::Rewrite),
+    FaultInjection(fault_injection::FaultInjection),
     RateLimit(rate_limit::RateLimit),
     Respond(respond::Respond),
     RoleCheck(role_check::RoleCheck),
@@ -167,6 +197,17 @@ impl Policy {
             Wire::JsonSchema(wire) => json_schema::JsonSchema::load(wire, strings).map(Self::JsonSchema),
             Wire::JwtValidation(wire) => jwt_validation::JwtValidation::load(wire, strings, issuers)
                 .map(|policy| Self::JwtValidation(Box::new(policy))),
+            Wire::IpFilter(wire) => ip_filter::IpFilter::load(wire, strings).map(Self::IpFilter),
+            Wire::Cors(wire) => cors::Cors::load(wire, strings).map(Self::Cors),
+            Wire::SecurityHeaders(wire) => {
+                security_headers::SecurityHeaders::load(wire, strings).map(Self::SecurityHeaders)
+            }
+            Wire::RequestId(wire) => request_id::RequestId::load(wire, strings).map(Self::RequestId),
+            Wire::RequestSize(wire) => request_size::RequestSize::load(wire).map(Self::RequestSize),
+            Wire::Rewrite(wire) => rewrite::Rewrite::load(wire, strings).map(Self::Rewrite),
+            Wire::FaultInjection(wire) => {
+                fault_injection::FaultInjection::load(wire, strings).map(Self::FaultInjection)
+            }
             Wire::RateLimit(wire) => rate_limit::RateLimit::load(wire, strings).map(Self::RateLimit),
             Wire::Respond(wire) => respond::Respond::load(wire, strings).map(Self::Respond),
             Wire::RoleCheck(wire) => role_check::RoleCheck::load(wire, strings).map(Self::RoleCheck),
@@ -187,6 +228,13 @@ impl Policy {
             Self::HmacAuth(_) => hmac_auth::SCHEMA.phases,
             Self::JsonSchema(_) => json_schema::SCHEMA.phases,
             Self::JwtValidation(_) => jwt_validation::SCHEMA.phases,
+            Self::IpFilter(_) => ip_filter::SCHEMA.phases,
+            Self::Cors(_) => cors::SCHEMA.phases,
+            Self::SecurityHeaders(_) => security_headers::SCHEMA.phases,
+            Self::RequestId(_) => request_id::SCHEMA.phases,
+            Self::RequestSize(_) => request_size::SCHEMA.phases,
+            Self::Rewrite(_) => rewrite::SCHEMA.phases,
+            Self::FaultInjection(_) => fault_injection::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
             Self::Respond(_) => respond::SCHEMA.phases,
             Self::RoleCheck(_) => role_check::SCHEMA.phases,
@@ -199,12 +247,20 @@ impl Policy {
     pub(crate) fn needs(&self, phase: Phase) -> Needs {
         match self {
             Self::Agent(_) => agent::needs(phase),
-            Self::ApiKeyAuth(_) | Self::BasicAuth(_) => Needs { request_headers: true, ..Needs::default() },
-            Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::ApiKeyAuth(_) | Self::BasicAuth(_) | Self::Cors(_) | Self::Rewrite(_) => {
+                Needs { request_headers: true, ..Needs::default() }
+            }
+            Self::Headers(_) | Self::RoleCheck(_) => Needs::default(),
             Self::HmacAuth(_) => hmac_auth::HmacAuth::needs(),
             Self::JsonSchema(_) => json_schema::JsonSchema::needs(),
             Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
+            Self::IpFilter(policy) => policy.needs(),
+            Self::SecurityHeaders(policy) => policy.needs(),
+            Self::RequestId(policy) => policy.needs(),
+            Self::RequestSize(policy) => policy.needs(),
+            Self::FaultInjection(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
+            Self::Respond(policy) => policy.needs(),
             Self::TrafficPermission(_) => traffic_permission::needs(),
             Self::Validate(policy) => policy.needs(),
         }
@@ -236,8 +292,15 @@ impl Policy {
             Self::HmacAuth(policy) => policy.run(context, answer),
             Self::JsonSchema(policy) => policy.run(context),
             Self::JwtValidation(policy) => policy.run(context, answer),
+            Self::IpFilter(policy) => policy.run(context),
+            Self::Cors(policy) => policy.run(context),
+            Self::SecurityHeaders(policy) => policy.run(context),
+            Self::RequestId(policy) => policy.run(context),
+            Self::RequestSize(policy) => policy.run(context),
+            Self::Rewrite(policy) => policy.run(context),
+            Self::FaultInjection(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),
-            Self::Respond(policy) => policy.run(),
+            Self::Respond(policy) => policy.run(context),
             Self::RoleCheck(policy) => policy.run(context),
             Self::TrafficPermission(policy) => policy.run(context),
             Self::Validate(policy) => policy.run(context),

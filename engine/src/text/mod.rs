@@ -1,9 +1,11 @@
-//! Small formats that requests are written in: query strings, cookies, dates, structured fields, and JSON strings in answers. Bytes in, bytes out.
+//! Small formats that requests are written in: query strings, cookies, dates, structured fields, IP addresses, and JSON strings in answers. Bytes in, bytes out.
 
 pub(crate) mod cookie;
 pub(crate) mod date;
 pub(crate) mod fields;
+pub(crate) mod ip;
 pub(crate) mod json;
+pub(crate) mod origin;
 pub(crate) mod query;
 
 /// Splits a path as Envoy has it (`:path`) into the path proper and the query, which may be missing.

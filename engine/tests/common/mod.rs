@@ -175,6 +175,7 @@ impl Driver {
                 self.shared.insert(key, (value, current + 1));
                 Answer::Stored(true)
             }
+            Ask::Wait { .. } => Answer::Waited,
             Ask::Call(call) => {
                 self.calls.push(call);
                 Answer::Called(self.replies.remove(0))

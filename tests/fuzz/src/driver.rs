@@ -66,6 +66,7 @@ fn answer(ask: Ask, body: &[u8], script: &mut Script<'_>) -> Answer {
             Answer::Loaded { value: script.bytes(size).to_vec(), version: script.byte().into() }
         }
         Ask::Store { .. } => Answer::Stored(script.byte() % 4 != 1),
+        Ask::Wait { .. } => Answer::Waited,
         Ask::Call(_) => Answer::Called(reply(script)),
         Ask::Recall(_) => Answer::Recalled(None),
         Ask::Remember(_) => Answer::Remembered,
@@ -83,6 +84,11 @@ fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
     }
     if needs.now {
         inputs.now = script.number();
+    }
+    inputs.has_body = !body.is_empty();
+    if needs.random {
+        let bytes = script.bytes(16);
+        inputs.random.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
     }
     if needs.body {
         inputs.body = body.to_vec();

@@ -119,7 +119,10 @@ fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
         limit(writer, 3, 3),
         validate(writer, &[1]),
         wire::Step { when: 2, ..writer.set_step("headers", "x-user", "someone") },
-        wire::Step { when: 2, ..writer.step("respond", Policy::Respond(wire::Respond { answer: Some(answer) })) },
+        wire::Step {
+            when: 2,
+            ..writer.step("respond", Policy::Respond(wire::Respond { answer: Some(answer), ..Default::default() }))
+        },
     ]
 }
 
@@ -219,7 +222,7 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             all: script.flag(),
             ..Default::default()
         }),
-        4 => Policy::Respond(wire::Respond { answer: Some(answer(script, strings)) }),
+        4 => Policy::Respond(wire::Respond { answer: Some(answer(script, strings)), ..Default::default() }),
         5 => {
             let rule = |script: &mut Script<'_>| validate::Rule {
                 expression: script.index(expressions + 1),

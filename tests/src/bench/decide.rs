@@ -93,6 +93,7 @@ impl Decider {
                 }
                 Answer::Stored(current)
             }
+            Ask::Wait { .. } => Answer::Waited,
             Ask::Call(_) => Answer::Called(Err(CallError::Unreachable)),
             Ask::Recall(key) => Answer::Recalled(self.tokens().recall(&key)),
             Ask::Remember(entry) => {

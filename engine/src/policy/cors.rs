@@ -1,0 +1,246 @@
+//! `cors`: cross-origin requests of browsers, as the Fetch standard has them.
+//!
+//! A preflight is answered here and never reaches the upstream. Every other request goes on, and its response gets the
+//! headers that let a browser show it to the page, in place of whatever the upstream says about it. So do the answers
+//! of later steps: a page must be able to read that its token has expired.
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use super::{Context, Flow};
+use crate::{
+    cel::Pattern,
+    event::Phase,
+    plan::LoadError,
+    schema::{Ending, Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    text::origin::{Origin, OriginRule},
+    verdict::{Denial, Response},
+};
+
+const ALLOW_ORIGIN: &str = "access-control-allow-origin";
+const ALLOW_CREDENTIALS: &str = "access-control-allow-credentials";
+const ALLOW_METHODS: &str = "access-control-allow-methods";
+const ALLOW_HEADERS: &str = "access-control-allow-headers";
+const EXPOSE_HEADERS: &str = "access-control-expose-headers";
+const MAX_AGE: &str = "access-control-max-age";
+const ALLOW_PRIVATE_NETWORK: &str = "access-control-allow-private-network";
+/// What the upstream says about these does not count.
+const OURS: [&str; 7] =
+    [ALLOW_ORIGIN, ALLOW_CREDENTIALS, ALLOW_METHODS, ALLOW_HEADERS, EXPOSE_HEADERS, MAX_AGE, ALLOW_PRIVATE_NETWORK];
+const VARY_PREFLIGHT: &str = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
+const HEADER_NAMES: Kind = Kind::List { item: &Kind::HeaderName, at_least: 1 };
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "cors",
+    about: "Answers the preflights of browsers, and says on responses which pages may read them, in place of what the \
+            upstream says. Put it first: then the refusals of later steps can be read by a page too.",
+    phases: &[Phase::Request],
+    params: Object {
+        fields: &[
+            Field::optional(
+                "allowOrigins",
+                Kind::List { item: &Kind::Text, at_least: 1 },
+                "The origins that may read responses: `https://app.example.com`, `https://*.example.com` for every host \
+                 below that one, `null`, or `*` for all.",
+            ),
+            Field::optional(
+                "allowOriginRegexes",
+                Kind::List { item: &Kind::Text, at_least: 1 },
+                "The same as regular expressions that match a whole origin in lower case.",
+            ),
+            Field::optional(
+                "allowMethods",
+                Kind::List { item: &Kind::Method, at_least: 1 },
+                "The methods that a page may use, or `*`.",
+            )
+            .or("[GET, HEAD, POST]"),
+            Field::optional("allowHeaders", HEADER_NAMES, "The request headers that a page may set, or `*`."),
+            Field::optional("exposeHeaders", HEADER_NAMES, "The response headers that a page may read, or `*`."),
+            Field::optional("maxAge", Kind::Duration, "How long a browser may keep the answer to a preflight."),
+            Field::optional("allowCredentials", Kind::Boolean, "Whether requests may carry cookies and the like.")
+                .or("false"),
+            Field::optional("allowPrivateNetwork", Kind::Boolean, "Whether a public page may ask a private network.")
+                .or("false"),
+            Field::optional(
+                "enforce",
+                Kind::Boolean,
+                "Whether a request with another origin is refused. If not, it passes, and its page cannot read the answer.",
+            )
+            .or("false"),
+        ],
+        exactly_one_of: &[],
+    },
+    endings: &[
+        Ending { status: "204", reason: "respond", when: "it is a preflight" },
+        Ending { status: "403", reason: "origin_not_allowed", when: "with `enforce`, the origin is not allowed" },
+    ],
+    example: "\
+- policy: cors
+  params:
+    allowOrigins: [https://app.example.com, 'https://*.preview.example.com']
+    allowMethods: [GET, PUT]
+    allowHeaders: [content-type, authorization]
+    allowCredentials: true
+    maxAge: 10m
+",
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct Cors {
+    rules: Vec<OriginRule>,
+    patterns: Vec<Pattern>,
+    /// `*` for every origin.
+    any: bool,
+    /// Headers of the answer to a preflight.
+    preflight: Vec<(Arc<str>, Arc<str>)>,
+    /// Headers of every other response.
+    actual: Vec<(Arc<str>, Arc<str>)>,
+    private_network: bool,
+    enforce: bool,
+    names: Names,
+}
+
+/// Names and values that are used again and again.
+#[derive(Debug)]
+struct Names {
+    ours: [Arc<str>; 7],
+    allow_origin: Arc<str>,
+    vary: Arc<str>,
+    origin: Arc<str>,
+}
+
+/// What a request says about where it comes from.
+enum From {
+    /// It does not come from a page, or a page of the same site.
+    Nowhere,
+    /// An origin that is allowed, as `Access-Control-Allow-Origin` says it.
+    Allowed(Arc<str>),
+    Other,
+}
+
+impl Cors {
+    pub(crate) fn load(wire: &wire::Cors, strings: &Strings) -> Result<Self, LoadError> {
+        let rule = |index: &u32| {
+            let text = strings.get(*index)?;
+            OriginRule::parse(&text).ok_or(LoadError::Unfit { what: "origin", text })
+        };
+        let rules = wire.origins.iter().map(rule).collect::<Result<Vec<_>, LoadError>>()?;
+        let any = rules.contains(&OriginRule::Any);
+        let patterns =
+            wire.origin_patterns.iter().map(|index| whole(&strings.get(*index)?)).collect::<Result<_, _>>()?;
+        let value = |name: &str, index: u32| Ok::<_, LoadError>((Arc::<str>::from(name), strings.header_value(index)?));
+        let mut actual = vec![value(EXPOSE_HEADERS, wire.expose_headers)?];
+        let mut preflight = vec![
+            value(ALLOW_METHODS, wire.allow_methods)?,
+            value(ALLOW_HEADERS, wire.allow_headers)?,
+            value(MAX_AGE, wire.max_age)?,
+        ];
+        if wire.allow_credentials {
+            if any || preflight.iter().chain(&actual).any(|(_, value)| &**value == "*") {
+                return Err(LoadError::Unfit { what: "list with credentials", text: "*".into() });
+            }
+            actual.push((ALLOW_CREDENTIALS.into(), "true".into()));
+            preflight.push((ALLOW_CREDENTIALS.into(), "true".into()));
+        }
+        actual.retain(|(_, value)| !value.is_empty());
+        preflight.retain(|(_, value)| !value.is_empty());
+        let names = Names {
+            ours: OURS.map(Arc::from),
+            allow_origin: ALLOW_ORIGIN.into(),
+            vary: "vary".into(),
+            origin: "Origin".into(),
+        };
+        let (private_network, enforce) = (wire.allow_private_network, wire.enforce);
+        Ok(Self { rules, patterns, any, preflight, actual, private_network, enforce, names })
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        let from = self.from(context);
+        if matches!(from, From::Other) && self.enforce {
+            let response = Response::problem(403, "this origin is not admitted").with_header("vary", "Origin");
+            return Flow::Deny(Denial { reason: "origin_not_allowed", response });
+        }
+        if is_preflight(context) {
+            return Flow::Respond(self.answer(context, &from));
+        }
+        self.mark(context, &from);
+        Flow::Continue
+    }
+
+    fn from(&self, context: &Context<'_>) -> From {
+        let values = context.request_header("origin");
+        match values.as_slice() {
+            [] if self.any => From::Allowed("*".into()),
+            [] => From::Nowhere,
+            _ if self.any => From::Allowed("*".into()),
+            [value] => self.admitted(value).map_or(From::Other, From::Allowed),
+            _ => From::Other,
+        }
+    }
+
+    /// An origin that is allowed goes back as it came.
+    fn admitted(&self, value: &[u8]) -> Option<Arc<str>> {
+        let text = str::from_utf8(value).ok()?;
+        if text == "null" {
+            return self.rules.contains(&OriginRule::Null).then(|| text.into());
+        }
+        let origin = Origin::parse(text)?;
+        let listed = self.rules.iter().any(|rule| rule.admits(&origin));
+        let fits = listed || (!self.patterns.is_empty() && self.fits(&origin.normal()));
+        fits.then(|| text.into())
+    }
+
+    fn fits(&self, normal: &str) -> bool {
+        self.patterns.iter().any(|pattern| pattern.is_match(normal))
+    }
+
+    fn answer(&self, context: &Context<'_>, from: &From) -> Response {
+        let mut headers = vec![(Arc::clone(&self.names.vary), VARY_PREFLIGHT.into())];
+        if let From::Allowed(origin) = from {
+            headers.push((Arc::clone(&self.names.allow_origin), Arc::clone(origin)));
+            headers.extend(self.preflight.iter().cloned());
+            let asked = context.request_header("access-control-request-private-network");
+            if self.private_network && asked.as_slice() == [b"true"] {
+                headers.push((ALLOW_PRIVATE_NETWORK.into(), "true".into()));
+            }
+        }
+        Response { status: 204, headers, body: Vec::new() }
+    }
+
+    /// What the response to this request will say, whoever gives it.
+    fn mark(&self, context: &mut Context<'_>, from: &From) {
+        for name in &self.names.ours {
+            context.facts.response.remove(context.step, name);
+        }
+        if !self.any {
+            // Also without an origin: a cache must not show this response to a page.
+            context.facts.response.add(context.step, &self.names.vary, &self.names.origin);
+            context.facts.answers.push((Arc::clone(&self.names.vary), Arc::clone(&self.names.origin)));
+        }
+        if let From::Allowed(origin) = from {
+            let allow = [(Arc::clone(&self.names.allow_origin), Arc::clone(origin))];
+            for (name, value) in allow.iter().chain(&self.actual) {
+                context.facts.response.set(context.step, name, value);
+                context.facts.answers.push((Arc::clone(name), Arc::clone(value)));
+            }
+        }
+    }
+}
+
+fn is_preflight(context: &Context<'_>) -> bool {
+    let has = |name| !context.request_header(name).is_empty();
+    context.request_header(":method").as_slice() == [b"OPTIONS"]
+        && has("origin")
+        && has("access-control-request-method")
+}
+
+/// A pattern that matches a whole text. It must be one by itself: `a)|(b` is none.
+fn whole(pattern: &str) -> Result<Pattern, LoadError> {
+    let unfit = |_| LoadError::Unfit { what: "regular expression", text: pattern.into() };
+    Pattern::compile(pattern).map_err(unfit)?;
+    Pattern::compile(&["^(?:", pattern, ")$"].concat()).map_err(unfit)
+}
