@@ -1,6 +1,11 @@
 //! What a case file says, and how it becomes resources.
 
-use std::{collections::BTreeMap, fs, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use postern::{model, pipeline, snapshot::FilterCode};
 use postern_engine::Plan;
@@ -85,11 +90,21 @@ pub struct RequestSpec {
     pub body: Option<Bytes>,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
+    /// When it comes, in seconds since 1970; now if left out. Not on Envoy, whose clock cannot be set.
+    pub at: Option<u64>,
+}
+
+impl RequestSpec {
+    /// When it comes, since 1970.
+    pub fn time(&self) -> Duration {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        self.at.map_or_else(now, Duration::from_secs)
+    }
 }
 
 impl Default for RequestSpec {
     fn default() -> Self {
-        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None }
+        Self { method: "GET".into(), path: "/".into(), headers: vec![], body: None, source: None, at: None }
     }
 }
 

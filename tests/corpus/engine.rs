@@ -1,10 +1,6 @@
 //! The engine itself, natively: the runner that the others are compared with.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn, Verdict, agent::Health, edits::Edits,
@@ -109,7 +105,8 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
             Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
-                (inputs.now, inputs.body) = (now(), body);
+                let now = exchange.request.time().as_nanos().try_into().unwrap();
+                (inputs.now, inputs.body) = (now, body);
                 inputs.request_headers = headers(request);
                 inputs.response_headers = headers(response);
                 for property in needs.properties() {
@@ -141,8 +138,4 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
 
 fn headers(pairs: &Pairs) -> Headers {
     pairs.iter().map(|(name, value)| (name, value)).collect()
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }

@@ -70,6 +70,7 @@ impl Site {
 
     fn exchange(&self, case: &Case, exchange: &Exchange) -> Outcome {
         let spec = &exchange.request;
+        assert_eq!(spec.at, None, "`{}` needs a clock that Envoy does not have", case.note);
         let mut request = Request::new(&spec.method, &spec.path).host(&format!("{}.test", case.route));
         for (name, value) in &spec.headers {
             request = request.header(name, value.get());

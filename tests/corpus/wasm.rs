@@ -38,7 +38,7 @@ impl Worker {
     }
 
     fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Outcome {
-        self.vm.set_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
+        self.vm.set_time(exchange.request.time());
         let mut properties = Properties::new().with(&["xds", "route_name"], &case.route);
         if let Some(source) = &exchange.request.source {
             properties = properties.with(&["connection", "uri_san_peer_certificate"], source);

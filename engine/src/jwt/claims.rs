@@ -43,7 +43,12 @@ impl ClaimPath {
 
 /// JSON as expressions see it.
 pub(super) fn convert(object: Object<'_>) -> Map {
-    object.into_iter().map(|(name, value)| (Key::String(name.into()), convert_value(value))).collect()
+    let mut members = Map::default();
+    for (name, value) in object {
+        // The reader has refused names that are there twice.
+        let _ = members.insert(Key::String(name.into()), convert_value(value));
+    }
+    members
 }
 
 fn convert_value(value: json::Value<'_>) -> Value {

@@ -14,7 +14,7 @@ use super::{algorithm::Algorithm, der};
 use crate::{plan::LoadError, strings::Strings};
 
 /// RFC 7518, sections 3.3 and 3.5, ask for 2048 bits or more; past the greatest, one check costs too much.
-const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 /// RFC 7518, section 3.2: as long as the hash.
 const LEAST_SECRET: usize = 32;
 const MOST_SECRET: usize = 1024;
@@ -161,7 +161,7 @@ impl Material {
             Wire::Rsa(info) => rsa(info)
                 .map(Box::new)
                 .map(Self::Rsa)
-                .ok_or(LoadError::Key("it is not an RSA key of 2048 to 8192 bits")),
+                .ok_or(LoadError::Key("it is not an RSA key of 2048 to 4096 bits")),
             Wire::P256(point) => {
                 let key =
                     uncompressed(point, 65).and_then(|point| p256::ecdsa::VerifyingKey::from_sec1_bytes(point).ok());
