@@ -112,7 +112,8 @@ fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
     let (staff, service) = (writer.string("staff"), writer.string("web"));
     let rule = traffic_permission::Rule { services: vec![service], anyone: true, allow: true };
     let answer = wire::Answer { status: 204, headers: vec![], body: service };
-    vec![
+    let mut steps = edge(writer);
+    steps.extend([
         writer.step("trafficPermission", Policy::TrafficPermission(wire::TrafficPermission { rules: vec![rule] })),
         writer.key_step(),
         writer.step("roleCheck", Policy::RoleCheck(wire::RoleCheck { groups: vec![staff], ..Default::default() })),
@@ -123,6 +124,36 @@ fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
             when: 2,
             ..writer.step("respond", Policy::Respond(wire::Respond { answer: Some(answer), ..Default::default() }))
         },
+    ]);
+    steps
+}
+
+/// One step of each policy of an edge.
+fn edge(writer: &mut Writer) -> Vec<wire::Step> {
+    let [origin, get, empty, header, path] =
+        ["https://*.a.test", "GET", "", "x-id", "/a"].map(|text| writer.string(text));
+    let cors = wire::Cors {
+        origins: vec![origin],
+        allow_methods: get,
+        allow_headers: empty,
+        expose_headers: empty,
+        max_age: empty,
+        ..Default::default()
+    };
+    let ip_filter = wire::IpFilter { deny: vec![vec![10, 0, 0, 0, 8]], trusted_hops: 1, ..Default::default() };
+    let id = wire::RequestId { header, trust_incoming: true, sortable: true, echo: true };
+    let size = wire::RequestSize { body: Some(16), query: Some(64), require_length: true, ..Default::default() };
+    let prefix = wire::rewrite::Path::Prefix(wire::PrefixRewrite { from: path, to: empty });
+    let rewrite = wire::Rewrite { path: Some(prefix), host: vec![] };
+    let delay = Some(wire::InjectedDelay { milliseconds: 5, percent: 50 });
+    let abort = Some(wire::InjectedAbort { status: 503, percent: 1, body: None });
+    vec![
+        writer.step("cors", Policy::Cors(cors)),
+        wire::Step { shadow: true, ..writer.step("ipFilter", Policy::IpFilter(ip_filter)) },
+        writer.step("requestId", Policy::RequestId(id)),
+        writer.step("requestSize", Policy::RequestSize(size)),
+        writer.step("rewrite", Policy::Rewrite(rewrite)),
+        writer.step("faultInjection", Policy::FaultInjection(wire::FaultInjection { delay, abort })),
     ]
 }
 
