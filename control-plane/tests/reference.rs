@@ -13,6 +13,11 @@ apiVersion: postern/v1
 kind: Consumer
 metadata: { name: alice }
 spec: { apiKeys: [{ key: alice-key }], hmac: [{ keyId: alice, secret: a-secret-of-alice }], groups: [admins] }
+---
+apiVersion: postern/v1
+kind: Issuer
+metadata: { name: accounts }
+spec: { issuer: https://accounts.example.com, jwksUri: https://accounts.example.com/jwks }
 ";
 
 #[test]

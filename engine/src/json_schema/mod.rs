@@ -137,9 +137,14 @@ impl Loader<'_> {
         let values = wire.values.iter().map(|value| self.constant(*value)).collect::<Result<Vec<_>, _>>()?;
         Ok(Schema {
             always: wire.always,
-            types: Types(u8::try_from(wire.types).ok().filter(|bits| bits >> TYPES.len() == 0).ok_or(
-                LoadError::Range { what: "types", least: 0, most: (1 << TYPES.len()) - 1, value: wire.types.into() },
-            )?),
+            types: Types(
+                u8::try_from(wire.types).ok().filter(|bits| bits >> TYPES.len() == 0).ok_or(LoadError::Range {
+                    what: "types",
+                    least: 0,
+                    most: 127,
+                    value: wire.types.into(),
+                })?,
+            ),
             weight: values.iter().fold(0, |sum: usize, value| sum.saturating_add(value.weight())),
             values,
             object: wire.object.as_ref().map(|rules| self.object(rules).map(Box::new)).transpose()?,
