@@ -108,7 +108,9 @@ fn asks_for_each_key_that_may_have_signed() {
         // Another point: the generator of P-256 (SEC 2, section 2.4.2).
         let x = "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296";
         let y = "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5";
-        let hex = |text: &str| (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
+        let hex = |text: &str| {
+            (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+        };
         key(Algorithm::Es256, Material::P256([vec![4], hex(x), hex(y)].concat()))
     };
     let mut driver = request(ES256);
@@ -215,7 +217,10 @@ fn refuses_a_plan_with_a_key_that_cannot_be_used() {
         ("a point of another curve", vec![key(Algorithm::Es384, Material::P384(point()))]),
         ("a short secret", vec![key(Algorithm::Hs256, Material::Secret(vec![1; 31]))]),
         ("a short Ed25519 key", vec![key(Algorithm::Eddsa, Material::Ed25519(vec![1; 31]))]),
-        ("an Ed25519 key of small order", vec![key(Algorithm::Eddsa, Material::Ed25519([vec![1], vec![0; 31]].concat()))]),
+        (
+            "an Ed25519 key of small order",
+            vec![key(Algorithm::Eddsa, Material::Ed25519([vec![1], vec![0; 31]].concat()))],
+        ),
         ("no RSA key", vec![key(Algorithm::Rs256, Material::Rsa(vec![0x30, 0]))]),
         ("an unknown name", vec![VerificationKey { id: 999, ..p256() }]),
     ] {
@@ -230,9 +235,12 @@ fn refuses_a_plan_whose_step_cannot_run() {
         ("an issuer that is not there", plan(vec![secret()], |_, step| step.issuers = vec![1])),
         ("an issuer twice", plan(vec![secret()], |_, step| step.issuers = vec![0, 0])),
         ("no source", plan(vec![secret()], |_, step| step.source = None)),
-        ("a token to remove from a query", plan(vec![secret()], |_, step| {
-            (step.source, step.remove) = (Some(Source::Query(2)), true);
-        })),
+        (
+            "a token to remove from a query",
+            plan(vec![secret()], |_, step| {
+                (step.source, step.remove) = (Some(Source::Query(2)), true);
+            }),
+        ),
         ("an issuer without a name", plan(vec![secret()], |issuer, _| issuer.issuer = 0)),
     ] {
         assert!(Plan::load(&writer.plan.encode_to_vec()).is_err(), "{what}");

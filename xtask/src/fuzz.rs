@@ -15,7 +15,7 @@ use crate::run::{cargo, find_on_path, output, run, say, step};
 use crate::tally::Counts;
 
 /// The targets, as their programs are named behind `fuzz-`.
-pub(crate) const TARGETS: [&str; 4] = ["plan", "expression", "pairs", "request"];
+pub(crate) const TARGETS: [&str; 5] = ["plan", "expression", "jwt", "pairs", "request"];
 
 /// How long each target runs as part of the tests.
 const SHORT: u32 = 5;
