@@ -6,7 +6,7 @@ mod common;
 
 use common::Writer;
 use postern_engine::{Plan, Run, agent::Health};
-use postern_proto::plan::v1::{AgentPolicy, Plan as Wire, RateLimit, Route, step};
+use postern_proto::plan::v1::{AgentPolicy, Consumer, Plan as Wire, RateLimit, Route, step};
 use prost::Message;
 
 /// A small plan that loads; each test spoils one thing.
@@ -119,7 +119,18 @@ fn refuses_a_digest_of_the_wrong_size() {
 
 #[test]
 fn refuses_two_consumers_with_one_key() {
-    check(|wire| wire.consumers.push(wire.consumers[0].clone()), "API key of consumer `mobile` is there twice");
+    let steal = |wire: &mut Wire| {
+        wire.strings.push("thief".into());
+        let name = u32::try_from(wire.strings.len() - 1).unwrap();
+        wire.consumers.push(Consumer { name, ..wire.consumers[0].clone() });
+    };
+    check(steal, "consumer `thief`: API key of consumer `thief` is there twice");
+}
+
+#[test]
+fn refuses_two_consumers_of_one_name() {
+    let twice = |wire: &mut Wire| wire.consumers.push(Consumer { name: wire.consumers[0].name, ..Default::default() });
+    check(twice, "consumer `mobile`: consumer `mobile` is there twice");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::run::{cargo, find_on_path, output, run, say, step};
 use crate::tally::Counts;
 
 /// The targets, as their programs are named behind `fuzz-`.
-pub(crate) const TARGETS: [&str; 8] =
-    ["plan", "expression", "pairs", "request", "address", "origin", "fields", "json-schema"];
+pub(crate) const TARGETS: [&str; 9] =
+    ["plan", "expression", "pairs", "request", "jwt", "address", "origin", "fields", "json-schema"];
 
 /// How long each target runs as part of the tests.
 const SHORT: u32 = 5;

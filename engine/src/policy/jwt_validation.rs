@@ -201,16 +201,20 @@ impl JwtValidation {
     /// The one token that the request carries.
     fn token<'a>(&self, context: &'a Context<'_>) -> Result<Option<Cow<'a, [u8]>>, &'static str> {
         let mut values = self.source.values(context);
-        let Some(value) = values.pop() else { return Ok(None) };
-        if !values.is_empty() {
-            return Err("token_repeated");
-        }
+        let value = match (values.len(), &self.source) {
+            (0, _) => return Ok(None),
+            (1, _) => values.pop().unwrap_or_default(),
+            // Envoy joins the values of some headers before it shows them, and of others not.
+            (_, Source::Header(_)) => Cow::Owned(values.join(&b","[..])),
+            _ => return Err("token_repeated"),
+        };
         let token = match (&self.scheme, value) {
             (Some(scheme), Cow::Borrowed(value)) => after_scheme(value, scheme).map(Cow::Borrowed),
             (Some(scheme), Cow::Owned(value)) => after_scheme(&value, scheme).map(|token| Cow::Owned(token.to_vec())),
             (None, value) => Some(value),
         };
         match token.filter(|token| !token.is_empty()) {
+            Some(token) if token.contains(&b',') => Err("token_repeated"),
             Some(token) if token.len() > self.max_size => Err("token_too_large"),
             token => Ok(token),
         }

@@ -12,7 +12,6 @@ Tokens expire in 2100 or have expired in 2001: Envoy's clock is the real one.
 import base64
 import json
 import os
-import struct
 import sys
 
 sys.path = [entry for entry in sys.path if os.path.abspath(entry or ".") != os.path.dirname(os.path.abspath(__file__))]
@@ -117,11 +116,6 @@ def issuer(name, iss, keys, audiences=None, **more):
     return {"apiVersion": "postern/v1", "kind": "Issuer", "metadata": {"name": name}, "spec": spec}
 
 
-def consumer(name, groups):
-    spec = {"apiKeys": [{"key": f"{name}-key"}], "groups": groups}
-    return {"apiVersion": "postern/v1", "kind": "Consumer", "metadata": {"name": name}, "spec": spec}
-
-
 ACCOUNTS = issuer(
     "accounts",
     ISS,
@@ -223,7 +217,7 @@ def algorithms():
             {"request": bearer(secret), "want": allow()},
             {"request": bearer(token({"iss": PARTNER})), "want": deny("key_unknown")},
             {"request": bearer(token({"iss": PARTNER}, kid=None)), "want": deny("signature_wrong")},
-            {"request": bearer(token({"iss": "shared"}, "HS256", PUBLIC_SPKI + SECRET, "secret") if False else raw(compact({"alg": "HS256", "kid": "secret"}), compact({**CLAIMS, "iss": "shared"}), "HS256", b"another secret of more than 32 bytes!!")), "want": deny("signature_wrong")},
+            {"request": bearer(token({"iss": "shared"}, "HS256", b"another secret of more than 32 bytes", "secret")), "want": deny("signature_wrong")},
         ]),
         refused("refuses a token of an issuer that the step does not name", token({"iss": PARTNER}, key="rsa-2", kid=None), "issuer_unknown"),
         case("finds a token good again and again, and another not", None, None, chain(), sequence=[
@@ -253,6 +247,7 @@ def attacks():
     own = lambda header: raw(compact({"alg": "RS256", **header}), payload, "RS256", "rsa-stranger")
     der = KEYS["rsa-1"].public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     head, body, signature = GOOD.split(".")
+    assert set("-_") & set(signature), "the alphabets differ only there"
     es = token(alg="ES256", key="p256", kid="p256").split(".")
     es3 = token(alg="ES384", key="p384", kid="p384").split(".")
     order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -260,7 +255,6 @@ def attacks():
     der_signature = utils.encode_dss_signature(int.from_bytes(r, "big"), int.from_bytes(s, "big"))
     psychic = lambda data: f"{es[0]}.{es[1]}.{b64(data)}"
     n = order.to_bytes(32, "big")
-    spare = lambda part: part[:-1] + chr(ord(part[-1]) + 1) if part[-1] not in "zZ9-_" else part[:-1] + "B"
 
     def noncanonical(text):
         """The same bytes with bits set that nothing stands in."""
@@ -310,13 +304,12 @@ def attacks():
         refused("refuses a signature of RSA that is zero", f"{head}.{body}.{b64(bytes(256))}", "signature_wrong"),
         refused("refuses padding", f"{odd_head}.{odd_body}{'=' * (-len(odd_body) % 4)}.{odd_signature}", "token_malformed"),
         refused("refuses padding of the signature", f"{GOOD}==", "token_malformed"),
-        refused("refuses the standard alphabet", f"{head}.{body}.{base64.b64encode(unb64(signature)).decode().rstrip('=')}" if set("-_") & set(signature) else "?", "token_malformed"),
+        refused("refuses the standard alphabet", f"{head}.{body}.{base64.b64encode(unb64(signature)).decode().rstrip('=')}", "token_malformed"),
         refused("refuses bits that nothing stands in", f"{head}.{body}.{noncanonical(signature)}", "token_malformed"),
         refused("refuses such bits in claims", f"{odd_head}.{noncanonical(odd_body)}.{odd_signature}", "token_malformed"),
         refused("refuses a space in the middle", f"{head}.{body[:9]} {body[9:]}.{signature}", "token_malformed"),
         refused("refuses a tab before the token", f"\t{GOOD}", "token_malformed"),
         refused("refuses something behind the token", f"{GOOD} {GOOD}", "token_malformed"),
-        refused("refuses two tokens in one header", f"{GOOD}, Bearer {GOOD}", "token_malformed"),
         refused("refuses quotes", f'"{GOOD}"', "token_malformed"),
         refused("refuses one part", head, "token_malformed"),
         refused("refuses two parts", f"{head}.{body}", "token_malformed"),
@@ -325,7 +318,7 @@ def attacks():
         refused("refuses dots alone", "..", "token_malformed"),
         refused("refuses an encrypted token", ".".join([b64('{"alg":"RSA-OAEP","enc":"A256GCM"}'), "a" * 8, "b" * 8, "c" * 8, "d" * 8]), "token_malformed"),
         refused("refuses a token inside a token", raw(compact({"alg": "RS256", "kid": "rsa-1", "cty": "JWT"}), GOOD), "token_malformed"),
-        refused("refuses a signature in JSON", compact({"payload": body, "protected": head, "signature": signature}), "token_malformed"),
+        refused("refuses a token in JSON", compact({"token": GOOD}), "token_malformed"),
         refused("refuses a truncated token", GOOD[:-10], "signature_wrong"),
         refused("refuses what is critical", raw('{"alg":"RS256","kid":"rsa-1","crit":["exp"],"exp":1}', payload), "token_malformed"),
         refused("refuses what is critical though there is nothing", raw('{"alg":"RS256","kid":"rsa-1","crit":[]}', payload), "token_malformed"),
@@ -395,7 +388,7 @@ def claims():
         refused("refuses an expiry before 1970", number_text("-1"), "token_expired"),
         refused("refuses an expiry of the least integer", number_text("-9223372036854775808"), "token_expired"),
         refused("refuses an expiry of zero", number_text("0"), "token_expired"),
-        refused("refuses an expiry in milliseconds of the past", number_text("1.0e9"), "token_expired"),
+        refused("refuses an expiry in the past with an exponent", number_text("1.0e9"), "token_expired"),
         admitted("takes an expiry with a fraction", number_text(f"{FUTURE}.5")),
         admitted("takes an expiry with an exponent", number_text("4.1024448e9")),
         admitted("takes an expiry at the end of time", number_text("9223372036854775807")),
@@ -414,7 +407,7 @@ def claims():
         refused("takes null for no claim", token({"email": None}), "claim_missing", chain=chain(requiredClaims=["email"])),
         refused("wants the member that is named", token({"a": {"c": 1}}), "claim_missing", chain=chain(requiredClaims=["a.b"])),
         admitted("finds a claim with dots in its name", token({"https://example.com/tenant": "acme"}), chain=chain(requiredClaims=["https://example.com/tenant"])),
-        admitted("takes a token of the longest size", (lambda text: text + "")(token({"a": "x" * 400})), chain=chain(maxTokenSize=len(token({"a": "x" * 400})))),
+        admitted("takes a token of the longest size", token({"a": "x" * 400}), chain=chain(maxTokenSize=len(token({"a": "x" * 400})))),
         refused("refuses a token one byte longer", token({"a": "x" * 400}), "token_too_large", chain=chain(maxTokenSize=len(token({"a": "x" * 400})) - 1)),
         admitted("takes a longer token where told to", token({"a": "x" * 9000}), chain=chain(maxTokenSize="16KiB")),
     ]
@@ -457,6 +450,10 @@ def sources():
         case("takes the scheme in any case", {"headers": [["authorization", f"bEARER {GOOD}"]]}, allow()),
         case("takes several spaces behind the scheme", {"headers": [["authorization", f"Bearer   {GOOD}"]]}, allow()),
         repeated("refuses two tokens", {"headers": [["authorization", f"Bearer {GOOD}"], ["authorization", f"Bearer {GOOD}"]]}),
+        repeated("refuses two tokens in one header", bearer(f"{GOOD}, Bearer {GOOD}")),
+        repeated("refuses a signature in JSON, which has commas", bearer(compact(dict(zip(("protected", "payload", "signature"), GOOD.split(".")))))),
+        missing("takes the first of two credentials for what it is", {"headers": [["authorization", "Basic YTpi"], ["authorization", f"Bearer {GOOD}"]]}),
+        repeated("refuses two tokens in another header", {"headers": [["x-token", GOOD], ["x-token", GOOD]]}, chain=chain(header="x-token")),
         repeated("refuses a token beside another credential", {"headers": [["authorization", f"Bearer {GOOD}"], ["authorization", "Basic YTpi"]]}),
         case("says no more than that a token is wanted", bearer("x"), deny("token_malformed", body=body)),
         case("says the realm that it was given", bearer("x"), {**deny("token_malformed"), "headers": {"www-authenticate": 'Bearer realm="the shop", error="invalid_token"'}}, chain(realm="the shop")),

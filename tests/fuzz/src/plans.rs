@@ -1,8 +1,8 @@
 //! Plans: one that has everything in it, and how a script changes it.
 
 use postern_proto::plan::v1::{
-    self as wire, api_key_auth::Source, expression::Attribute, expression::Function, step::Policy, traffic_permission,
-    validate,
+    self as wire, api_key_auth::Source, expression::Attribute, expression::Function,
+    jwt_validation::Source as TokenSource, step::Policy, traffic_permission, validate,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -17,6 +17,8 @@ pub fn whole() -> wire::Plan {
     let mut writer = Writer::new();
     writer.consumer("alice", digest("k1"), &["staff", "admin"]);
     writer.plan.expressions = vec![path_starts_with("/a"), has_kind(), user(), has_body()];
+    let issuer = issuer(&mut writer);
+    writer.plan.issuers.push(issuer);
     let agents = [writer.agent("scanner", false), writer.agent("scorer", true)];
     let steps = built_in(&mut writer);
     let set = writer.set_step("mark", "x-a", "1");
@@ -102,6 +104,29 @@ pub fn validate(writer: &mut Writer, expressions: &[u32]) -> wire::Step {
     writer.step("validate", Policy::Validate(wire::Validate { rules, status: 422 }))
 }
 
+fn issuer(writer: &mut Writer) -> wire::Issuer {
+    let keys = vec![wire::VerificationKey {
+        id: writer.string("k1"),
+        algorithms: vec![wire::SignatureAlgorithm::Hs256.into()],
+        material: Some(wire::verification_key::Material::Secret(vec![7; 32])),
+    }];
+    wire::Issuer { name: writer.string("joe"), issuer: writer.string("joe"), keys, ..Default::default() }
+}
+
+/// Takes a token where there is one.
+fn token(writer: &mut Writer) -> wire::Step {
+    let policy = wire::JwtValidation {
+        issuers: vec![0],
+        source: Some(TokenSource::Header(writer.string("x-user"))),
+        scheme: writer.string(""),
+        optional: true,
+        max_size: 1024,
+        realm: writer.string("api"),
+        ..Default::default()
+    };
+    writer.step("jwtValidation", Policy::JwtValidation(policy))
+}
+
 /// Admits a request with an API key.
 pub fn key_from(writer: &mut Writer, source: Source) -> wire::Step {
     writer.step("apiKeyAuth", Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source) }))
@@ -115,6 +140,7 @@ fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
     let mut steps = edge(writer);
     steps.extend([
         writer.step("trafficPermission", Policy::TrafficPermission(wire::TrafficPermission { rules: vec![rule] })),
+        token(writer),
         writer.key_step(),
         writer.step("roleCheck", Policy::RoleCheck(wire::RoleCheck { groups: vec![staff], ..Default::default() })),
         limit(writer, 3, 3),
@@ -225,7 +251,7 @@ fn put<T>(list: &mut Vec<T>, script: &mut Script<'_>, make: impl FnOnce(&mut Scr
 }
 
 fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy {
-    match script.below(9) {
+    match script.below(10) {
         0 => Policy::ApiKeyAuth(wire::ApiKeyAuth {
             source: match script.below(4) {
                 0 => Some(Source::Header(script.index(strings))),
@@ -273,6 +299,26 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             })
         }
         7 => Policy::BasicAuth(wire::BasicAuth { realm: script.index(strings), remove: script.flag() }),
+        8 => Policy::JwtValidation(wire::JwtValidation {
+            issuers: indexes(script, 2),
+            audiences: indexes(script, strings),
+            source: match script.below(4) {
+                0 => Some(TokenSource::Header(script.index(strings))),
+                1 => Some(TokenSource::Query(script.index(strings))),
+                2 => Some(TokenSource::Cookie(script.index(strings))),
+                _ => None,
+            },
+            scheme: script.index(strings),
+            remove: script.flag(),
+            optional: script.flag(),
+            leeway_ms: script.number() as u32,
+            max_age_ms: script.number(),
+            required_claims: indexes(script, strings),
+            consumer_claim: script.index(strings),
+            max_size: script.number() as u32,
+            realm: script.index(strings),
+            ..Default::default()
+        }),
         _ => Policy::Agent(wire::AgentPolicy {
             agents: indexes(script, 2),
             policy: script.index(strings),
