@@ -36,7 +36,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     example: "\
 - policy: faultInjection
   params: { delay: { duration: 50ms, percent: 10 }, abort: { status: 503, percent: 1 } }
-  when: has(request.headers['x-test'])
+  when: \"'x-test' in request.headers\"
 ",
 };
 

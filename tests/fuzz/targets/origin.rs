@@ -40,9 +40,11 @@ fn run(input: &[u8]) {
     let mut driver = Driver { headers, ..Driver::default() };
     let Some(decided) = driver.run(&PLAN, "r") else { return };
     decision::check(&decided);
-    let Verdict::Respond(Response { status: 204, headers, .. }) = &decided.verdict else {
-        panic!("a preflight is answered: {decided:?}");
+    let headers = match &decided.verdict {
+        Verdict::Respond(Response { status: 204, headers, .. }) => headers.as_slice(),
+        _ => &[],
     };
+    assert!(!headers.is_empty(), "a preflight is answered: {decided:?}");
     let granted = headers.iter().find(|(name, _)| &**name == "access-control-allow-origin").map(|(_, value)| value);
     let credentials = headers.iter().any(|(name, _)| &**name == "access-control-allow-credentials");
     assert_eq!(granted.is_some(), credentials, "{headers:?}");
