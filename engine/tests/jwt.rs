@@ -1,7 +1,14 @@
 //! `jwtValidation` where a corpus of cases cannot look: what hosts answer, what caches keep from plan to plan, keys that
 //! cannot be had or cannot be used. The tokens and keys are those of RFC 7515, appendix A, and RFC 8037, appendix A.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "test code")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    missing_docs,
+    reason = "test code"
+)]
 
 mod common;
 
