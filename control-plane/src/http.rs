@@ -11,7 +11,7 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{digest::Digest, fleet::NodeReport, serve::Hub};
+use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, serve::Hub};
 
 /// What is served over HTTP.
 pub fn router(hub: Arc<Hub>) -> Router {
@@ -34,6 +34,9 @@ struct Status {
     /// Why the latest change was refused, if it was: a line an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused_change: Vec<String>,
+    /// The key sets that issuers publish.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    key_sets: Vec<KeySetReport>,
     nodes: Vec<NodeReport>,
 }
 
@@ -43,6 +46,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Json<Status> {
         revision,
         filter: hub.code().digest().clone(),
         refused_change: hub.refused_change(),
+        key_sets: hub.key_set_reports(),
         nodes: hub.fleet().report(),
     })
 }

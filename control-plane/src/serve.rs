@@ -5,16 +5,22 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
 };
 
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+};
 use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::{
     fleet::Fleet,
     http,
-    pipeline::{CompileError, compile},
+    keys::{self, KeySetReport, Sources, client::Client},
+    model::{self, Bundle},
+    pipeline::{CompileError, compile_bundle},
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
     xds::service::Ads,
@@ -26,13 +32,72 @@ pub struct Hub {
     snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     fleet: Mutex<Fleet>,
     refused_change: Mutex<Vec<String>>,
+    /// The resources in force. Whoever puts a snapshot in force that is made of them holds the lock.
+    bundle: Mutex<Bundle>,
+    key_sources: Mutex<Sources>,
+    wanted_keys: Notify,
+    started: (Instant, SystemTime),
     code: FilterCode,
 }
 
 impl Hub {
     /// A hub that has nothing to serve yet.
     pub fn new(code: FilterCode) -> Self {
-        Self { snapshots: watch::Sender::new(None), fleet: Mutex::default(), refused_change: Mutex::default(), code }
+        Self {
+            snapshots: watch::Sender::new(None),
+            fleet: Mutex::default(),
+            refused_change: Mutex::default(),
+            bundle: Mutex::default(),
+            key_sources: Mutex::default(),
+            wanted_keys: Notify::new(),
+            started: (Instant::now(), SystemTime::now()),
+            code,
+        }
+    }
+
+    /// Puts resources in force, with the published keys that are known, or refuses them whole. Keys that are not known
+    /// yet are fetched; nothing waits for them.
+    pub fn apply(&self, bundle: Bundle) -> Result<(), CompileError> {
+        let mut in_force = lock(&self.bundle);
+        let snapshot = compile_bundle(&bundle, &self.key_sources().sets(), &self.code)?;
+        self.key_sources().want(&bundle, self.uptime());
+        *in_force = bundle;
+        *lock(&self.refused_change) = Vec::new();
+        self.put_in_force(snapshot);
+        self.wanted_keys.notify_one();
+        Ok(())
+    }
+
+    /// Puts the same resources in force with the keys that are known now.
+    pub(crate) fn keys_changed(&self) {
+        let in_force = lock(&self.bundle);
+        match compile_bundle(&in_force, &self.key_sources().sets(), &self.code) {
+            Ok(snapshot) => self.put_in_force(snapshot),
+            Err(error) => {
+                tracing::error!("a change of keys is refused: {error}");
+                self.refuse(&error);
+            }
+        }
+    }
+
+    /// Waits until other key sets are wanted.
+    pub(crate) async fn wanted_keys_changed(&self) {
+        self.wanted_keys.notified().await;
+    }
+
+    /// The published key sets that are wanted. The lock is held for single statements only.
+    pub fn key_sources(&self) -> MutexGuard<'_, Sources> {
+        lock(&self.key_sources)
+    }
+
+    /// What is shown of them.
+    pub fn key_set_reports(&self) -> Vec<KeySetReport> {
+        self.key_sources().report(self.started.1)
+    }
+
+    /// How long ago the hub was made.
+    pub fn uptime(&self) -> Duration {
+        self.started.0.elapsed()
     }
 
     /// Puts a snapshot in force: every stream is told at once.
@@ -66,8 +131,14 @@ impl Hub {
         &self.code
     }
 
-    fn revision_in_force(&self) -> Option<String> {
-        self.snapshots.borrow().as_ref().map(|snapshot| snapshot.revision().to_string())
+    /// Tells every stream, unless it is in force already.
+    fn put_in_force(&self, snapshot: Snapshot) {
+        let revision = snapshot.revision().clone();
+        let same = |current: &Option<Arc<Snapshot>>| current.as_ref().is_some_and(|old| *old.revision() == revision);
+        if !same(&self.snapshots.borrow()) {
+            self.snapshots.send_replace(Some(Arc::new(snapshot)));
+            tracing::info!(revision = revision.short(), "in force");
+        }
     }
 }
 
@@ -147,8 +218,16 @@ pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
     }
 }
 
-/// Publishes what a directory holds, now and after every change. A change that is wrong is refused whole.
+/// Puts in force what a directory holds and issuers publish, now and after every change. A change that is wrong is
+/// refused whole.
 pub async fn follow(hub: Arc<Hub>, directory: &Path) -> Result<(), ServeError> {
+    tokio::select! {
+        ended = follow_directory(Arc::clone(&hub), directory) => ended,
+        () = keys::follow(hub, Client::default()) => Ok(()),
+    }
+}
+
+async fn follow_directory(hub: Arc<Hub>, directory: &Path) -> Result<(), ServeError> {
     let mut watch = Watch::start(directory).map_err(CompileError::from)?;
     publish(&hub, directory)?;
     while watch.changed().await {
@@ -163,13 +242,5 @@ pub async fn follow(hub: Arc<Hub>, directory: &Path) -> Result<(), ServeError> {
 }
 
 fn publish(hub: &Hub, directory: &Path) -> Result<(), CompileError> {
-    let snapshot = compile(&source::read(directory)?, hub.code())?;
-    let revision = snapshot.revision().clone();
-    if hub.revision_in_force().as_deref() == Some(revision.as_str()) {
-        *lock(&hub.refused_change) = Vec::new();
-        return Ok(());
-    }
-    hub.publish(snapshot);
-    tracing::info!(revision = revision.short(), "in force");
-    Ok(())
+    hub.apply(model::read(&source::read(directory)?)?)
 }

@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     missing_docs,
     reason = "test code"
 )]
@@ -150,6 +151,11 @@ fn reports_keys_that_cannot_check_signatures() {
         json!({ "kid": "" }),
         &["spec.jwks.keys[0].kty: missing required member `kty`", "spec.jwks.keys[0].kid: expected 1 to 256 bytes"],
     );
+    // Of the right sizes, but no points of their curves.
+    let off = "spec.jwks.keys[0]: its numbers make no key of this type";
+    one(jwk("p256", json!({ "y": "A".repeat(43) })), &[off]);
+    one(jwk("p384", json!({ "y": "A".repeat(64) })), &[off]);
+    one(jwk("ed25519", json!({ "x": "AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" })), &[off]);
     one(json!("key"), &["spec.jwks.keys[0]: expected a mapping"]);
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use postern_proto::plan::v1 as wire;
 use rustc_hash::FxHashMap;
 
-use crate::{plan::LoadError, strings::Strings};
+use crate::{password::Password, plan::LoadError, strings::Strings};
 
-/// The most rounds that a password may cost: each check holds up a worker for that long.
-pub const MOST_ITERATIONS: u32 = 100_000;
+/// The most rounds that a password may cost: every wrong one holds up a worker for that long.
+pub const MOST_ITERATIONS: u32 = 10_000;
 /// The longest salt of a password.
 pub const LONGEST_SALT: usize = 64;
 
@@ -18,6 +18,8 @@ pub(crate) struct Consumers {
     by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
     by_username: FxHashMap<Arc<str>, (Arc<Consumer>, Password)>,
     by_name: FxHashMap<Arc<str>, Arc<Consumer>>,
+    /// The rounds of the costliest password.
+    most_rounds: u32,
 }
 
 /// A named caller.
@@ -25,19 +27,6 @@ pub(crate) struct Consumers {
 pub(crate) struct Consumer {
     pub(crate) name: Arc<str>,
     pub(crate) groups: Vec<Arc<str>>,
-}
-
-/// What is kept of a password. It has no `Debug` that shows it.
-pub(crate) struct Password {
-    pub(crate) salt: Vec<u8>,
-    pub(crate) iterations: u32,
-    pub(crate) hash: [u8; 32],
-}
-
-impl std::fmt::Debug for Password {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Password({} rounds)", self.iterations)
-    }
 }
 
 impl Consumers {
@@ -66,6 +55,7 @@ impl Consumers {
         }
         if let Some(wire) = &wire.basic_auth {
             let username = strings.get(wire.username)?;
+            self.most_rounds = self.most_rounds.max(wire.iterations);
             let credential = (consumer, Password::load(wire)?);
             if self.by_username.insert(Arc::clone(&username), credential).is_some() {
                 return Err(LoadError::Repeated { what: "user name", name: username });
@@ -84,22 +74,16 @@ impl Consumers {
         self.by_name.get(name)
     }
 
-    /// The consumer of this user name, and what its password is checked against.
-    pub(crate) fn by_username(&self, username: &str) -> Option<&(Arc<Consumer>, Password)> {
-        self.by_username.get(username)
-    }
-}
-
-impl Password {
-    fn load(wire: &wire::PasswordCredential) -> Result<Self, LoadError> {
-        let range = |what, least: u64, most: u64, value: u64| match value {
-            _ if (least..=most).contains(&value) => Ok(()),
-            _ => Err(LoadError::Range { what, least, most, value }),
-        };
-        range("iterations", 1, MOST_ITERATIONS.into(), wire.iterations.into())?;
-        range("size of the salt", 1, LONGEST_SALT as u64, wire.salt.len() as u64)?;
-        range("size of the hash", 32, 32, wire.hash.len() as u64)?;
-        let hash = <[u8; 32]>::try_from(wire.hash.as_slice()).map_err(|_| LoadError::Missing("hash"))?;
-        Ok(Self { salt: wire.salt.clone(), iterations: wire.iterations, hash })
+    /// The consumer of this user name, if this is its password. It takes as long to find that it is not as to find that
+    /// there is no such user.
+    pub(crate) fn by_password(&self, username: &[u8], password: &[u8]) -> Option<&Arc<Consumer>> {
+        let found = std::str::from_utf8(username).ok().and_then(|username| self.by_username.get(username));
+        match found {
+            Some((consumer, expected)) => expected.is(password, self.most_rounds).then_some(consumer),
+            None => {
+                Password::nobodys().is(password, self.most_rounds);
+                None
+            }
+        }
     }
 }

@@ -19,6 +19,7 @@ pub mod edits;
 pub mod event;
 pub mod json;
 pub mod jwt;
+mod password;
 pub mod plan;
 pub mod policy;
 pub mod run;

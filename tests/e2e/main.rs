@@ -12,6 +12,7 @@
 
 mod commands;
 mod decisions;
+mod key_rotation;
 mod limits;
 mod module;
 mod odd_requests;

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod client;
 pub mod control_plane;
 pub mod envoy;
+pub mod key_server;
 pub mod process;
 pub mod site;
 pub mod upstream;

@@ -39,7 +39,11 @@ pub fn read_key(json: &Json) -> Result<Key, Vec<Fault>> {
     let material = reading.material();
     let algorithms = material.as_ref().and_then(|material| reading.algorithms(material));
     match (material, algorithms) {
-        (Some(material), Some(algorithms)) if reading.faults.is_empty() => Ok(Key { id, algorithms, material }),
+        (Some(material), Some(algorithms)) if reading.faults.is_empty() => {
+            let key = Key { id, algorithms, material };
+            let message = "its numbers make no key of this type".to_owned();
+            if key.is_loadable() { Ok(key) } else { Err(vec![Fault { member: None, message }]) }
+        }
         _ => Err(reading.faults),
     }
 }

@@ -4,6 +4,7 @@
 mod der;
 mod key;
 mod set;
+mod wire;
 
 use std::fmt;
 

@@ -1,12 +1,27 @@
-//! Key sets that issuers publish.
+//! Key sets that issuers publish: fetched before they are needed, kept while their publisher cannot be reached, and
+//! one more input of a plan.
+//!
+//! [`Source`] is one published set and says when to fetch it and what becomes of the answer; [`Sources`] are all that
+//! the resources in force name. Both are values that know no clock, no randomness and no network. [`client`] fetches,
+//! and [`follow`] ties them together.
+
+pub mod client;
+mod follow;
+mod source;
+mod sources;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
+pub use self::{
+    follow::follow,
+    source::{Answer, Content, Fetch, Source},
+    sources::{KeySetReport, Sources},
+};
 use crate::{jwk::KeySet, model::KeyUri};
 
-/// The key sets that are known, by where they are published: one more input of a plan.
+/// The key sets that are known, by where they are published.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct KeySets(BTreeMap<KeyUri, Arc<KeySet>>);
 

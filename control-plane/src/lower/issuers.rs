@@ -1,12 +1,10 @@
 //! Issuers of tokens: their keys, from the resource or as they were fetched, in the plan's words.
 
-use postern_proto::plan::v1::{
-    Issuer, SignatureAlgorithm, VerificationKey, verification_key::Material as WireMaterial,
-};
+use postern_proto::plan::v1::Issuer;
 
 use super::{Lowering, Place};
 use crate::{
-    jwk::{Algorithm, Key, Material},
+    jwk::Key,
     keys::KeySets,
     model::{self, Bundle, KeySource, Resource, quote, suggestion},
 };
@@ -49,35 +47,7 @@ impl Lowering {
             audiences: spec.audiences.iter().map(|audience| self.string(audience)).collect(),
             // Without a key no token can be told from another: that is no denial.
             keys_unavailable: keys.is_empty(),
-            keys: keys.iter().map(|key| self.key(key)).collect(),
+            keys: keys.iter().map(|key| key.to_wire(self.string(key.id.as_deref().unwrap_or_default()))).collect(),
         }
-    }
-
-    fn key(&mut self, key: &Key) -> VerificationKey {
-        let material = match &key.material {
-            Material::Rsa(key) => WireMaterial::Rsa(key.clone()),
-            Material::P256(point) => WireMaterial::P256(point.clone()),
-            Material::P384(point) => WireMaterial::P384(point.clone()),
-            Material::Ed25519(point) => WireMaterial::Ed25519(point.clone()),
-            Material::Secret(secret) => WireMaterial::Secret(secret.reveal().to_vec()),
-        };
-        VerificationKey {
-            id: self.string(key.id.as_deref().unwrap_or_default()),
-            algorithms: key.algorithms.iter().map(|algorithm| wire(*algorithm).into()).collect(),
-            material: Some(material),
-        }
-    }
-}
-
-fn wire(algorithm: Algorithm) -> SignatureAlgorithm {
-    match algorithm {
-        Algorithm::Rs256 => SignatureAlgorithm::Rs256,
-        Algorithm::Rs384 => SignatureAlgorithm::Rs384,
-        Algorithm::Rs512 => SignatureAlgorithm::Rs512,
-        Algorithm::Ps256 => SignatureAlgorithm::Ps256,
-        Algorithm::Es256 => SignatureAlgorithm::Es256,
-        Algorithm::Es384 => SignatureAlgorithm::Es384,
-        Algorithm::EdDsa => SignatureAlgorithm::Eddsa,
-        Algorithm::Hs256 => SignatureAlgorithm::Hs256,
     }
 }

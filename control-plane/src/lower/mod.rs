@@ -1,6 +1,7 @@
 //! Lowering: attached chains and consumers become a plan. Strings, expressions and chains are interned: what is equal is
 //! there once.
 
+mod basic_auth;
 mod interned;
 mod issuers;
 mod jwt_validation;

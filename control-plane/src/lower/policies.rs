@@ -28,6 +28,7 @@ impl Lowering {
     pub(super) fn policy(&mut self, place: &Place<'_>, step: &Step) -> Result<Policy, LowerError> {
         match step.policy.as_str() {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
+            "basicAuth" => self.basic_auth(&params(step)?),
             "headers" => Ok(self.headers(params(step)?)),
             "jwtValidation" => self.jwt_validation(place, &params(step)?),
             "rateLimit" => self.rate_limit(place, step, params(step)?),

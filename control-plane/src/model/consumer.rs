@@ -56,13 +56,13 @@ const BASIC_AUTH: Object = Object {
     fields: &[
         Field::required("username", Kind::Text, "The user name, of this consumer alone; without colons."),
         Field::optional("passwordHash", Kind::Text, PASSWORD_HASH),
-        Field::optional("password", Kind::Text, "The password itself; only its hash is kept."),
+        Field::optional("password", Kind::Text, "The password itself; only its hash, of 1000 rounds, is kept."),
     ],
     exactly_one_of: &["passwordHash", "password"],
 };
 
-const PASSWORD_HASH: &str = "The hash of the password: `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, with at most 100000 \
-                             rounds.";
+const PASSWORD_HASH: &str =
+    "The hash of the password: `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, at most 10000 rounds.";
 
 /// A named caller, and the credentials that prove to be it. Each of them is enough; without one, no request can.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -272,7 +272,7 @@ mod tests {
             (&format!("$pbkdf2-sha256$i=1${salt}$AAAA"), "expected a hash of 32 bytes"),
             (
                 &format!("$pbkdf2-sha256$i=600000${salt}${hash}"),
-                "expected 1 to 100000 rounds: each request with a password that is not known yet pays for them",
+                "expected 1 to 10000 rounds: every request with a wrong password pays for them",
             ),
         ] {
             check(

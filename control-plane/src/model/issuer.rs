@@ -16,7 +16,7 @@ use super::{
 };
 use crate::jwk::{Algorithm, Fault, Key, MOST_KEYS, mixes_secrets, read_key, repeated};
 
-/// How often a key set is fetched again that does not say so itself.
+/// How often a key set is fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 const LONGEST_REFRESH: Duration = Duration::from_secs(86_400);
@@ -50,8 +50,12 @@ const SPEC: Object = Object {
             Kind::Text,
             "Where the keys are published: the control plane fetches them. `https`, or `http` on the same machine.",
         ),
-        Field::optional("refresh", Kind::Duration, "How often they are fetched again, where the answer does not say.")
-            .or("5m"),
+        Field::optional(
+            "refresh",
+            Kind::Duration,
+            "How often they are fetched again, `1s` to `1d`; more often if they say that they are fresh for less.",
+        )
+        .or("5m"),
         Field::optional(
             "algorithms",
             Kind::List { item: &Kind::Choice(Algorithm::NAMES), at_least: 1 },

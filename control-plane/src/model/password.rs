@@ -61,9 +61,7 @@ impl PasswordHash {
         let salt: Vec<u8> = decode(salt)?;
         let hash = <[u8; 32]>::try_from(decode(hash)?).map_err(|_| "expected a hash of 32 bytes")?;
         if !(1..=MOST_ITERATIONS).contains(&iterations) {
-            return Err(
-                "expected 1 to 100000 rounds: each request with a password that is not known yet pays for them",
-            );
+            return Err("expected 1 to 10000 rounds: every request with a wrong password pays for them");
         }
         if !(8..=LONGEST_SALT).contains(&salt.len()) {
             return Err("expected a salt of 8 to 64 bytes");

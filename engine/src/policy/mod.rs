@@ -2,6 +2,7 @@
 
 mod agent;
 mod api_key_auth;
+mod basic_auth;
 mod headers;
 mod jwt_validation;
 mod rate_limit;
@@ -34,6 +35,7 @@ use crate::{
 /// Every built-in policy, as the control plane checks it and documentation shows it.
 pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
+    basic_auth::SCHEMA,
     headers::SCHEMA,
     jwt_validation::SCHEMA,
     rate_limit::SCHEMA,
@@ -127,6 +129,7 @@ impl Context<'_> {
 pub(crate) enum Policy {
     Agent(agent::AgentPolicy),
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
+    BasicAuth(basic_auth::BasicAuth),
     Headers(headers::Headers),
     JwtValidation(Box<jwt_validation::JwtValidation>),
     RateLimit(rate_limit::RateLimit),
@@ -146,6 +149,7 @@ impl Policy {
         match step.policy.as_ref().ok_or(LoadError::UnknownPolicy)? {
             Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
+            Wire::BasicAuth(wire) => basic_auth::BasicAuth::load(wire, strings).map(Self::BasicAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
             Wire::JwtValidation(wire) => jwt_validation::JwtValidation::load(wire, strings, issuers)
                 .map(|policy| Self::JwtValidation(Box::new(policy))),
@@ -164,6 +168,7 @@ impl Policy {
         match self {
             Self::Agent(_) => &[Phase::Request, Phase::Response],
             Self::ApiKeyAuth(_) => api_key_auth::SCHEMA.phases,
+            Self::BasicAuth(_) => basic_auth::SCHEMA.phases,
             Self::Headers(_) => headers::SCHEMA.phases,
             Self::JwtValidation(_) => jwt_validation::SCHEMA.phases,
             Self::RateLimit(_) => rate_limit::SCHEMA.phases,
@@ -178,7 +183,7 @@ impl Policy {
     pub(crate) fn needs(&self, phase: Phase) -> Needs {
         match self {
             Self::Agent(_) => agent::needs(phase),
-            Self::ApiKeyAuth(_) => Needs { request_headers: true, ..Needs::default() },
+            Self::ApiKeyAuth(_) | Self::BasicAuth(_) => Needs { request_headers: true, ..Needs::default() },
             Self::Headers(_) | Self::Respond(_) | Self::RoleCheck(_) => Needs::default(),
             Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
             Self::RateLimit(policy) => policy.needs(),
@@ -207,6 +212,7 @@ impl Policy {
         match self {
             Self::Agent(_) => agent::run(context, answer),
             Self::ApiKeyAuth(policy) => policy.run(context),
+            Self::BasicAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
             Self::JwtValidation(policy) => policy.run(context, answer),
             Self::RateLimit(policy) => policy.run(context, answer),

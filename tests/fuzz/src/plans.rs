@@ -212,7 +212,7 @@ fn put<T>(list: &mut Vec<T>, script: &mut Script<'_>, make: impl FnOnce(&mut Scr
 }
 
 fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy {
-    match script.below(9) {
+    match script.below(10) {
         0 => Policy::ApiKeyAuth(wire::ApiKeyAuth {
             source: match script.below(4) {
                 0 => Some(Source::Header(script.index(strings))),
@@ -279,6 +279,7 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             realm: script.index(strings),
             ..Default::default()
         }),
+        8 => Policy::BasicAuth(wire::BasicAuth { realm: script.index(strings), remove: script.flag() }),
         _ => Policy::Agent(wire::AgentPolicy {
             agents: indexes(script, 2),
             policy: script.index(strings),
@@ -293,7 +294,12 @@ fn consumer(script: &mut Script<'_>, strings: usize) -> wire::Consumer {
         name: script.index(strings),
         api_key_sha256: (0..script.below(3)).map(|_| digest(script)).collect(),
         groups: indexes(script, strings),
-        ..Default::default()
+        basic_auth: script.flag().then(|| wire::PasswordCredential {
+            username: script.index(strings),
+            salt: script.chunk().to_vec(),
+            iterations: u32::from(script.byte() % 4),
+            hash: digest(script),
+        }),
     }
 }
 

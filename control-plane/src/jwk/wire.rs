@@ -1,0 +1,47 @@
+//! Keys in the plan's words.
+
+use postern_proto::plan::v1::{
+    FORMAT, Issuer, Plan, SignatureAlgorithm, VerificationKey, verification_key::Material as WireMaterial,
+};
+
+use super::{Algorithm, Key, Material};
+use crate::gate;
+
+impl Key {
+    /// The key as a plan has it, with the string that its `kid` is.
+    pub fn to_wire(&self, id: u32) -> VerificationKey {
+        let material = match &self.material {
+            Material::Rsa(key) => WireMaterial::Rsa(key.clone()),
+            Material::P256(point) => WireMaterial::P256(point.clone()),
+            Material::P384(point) => WireMaterial::P384(point.clone()),
+            Material::Ed25519(point) => WireMaterial::Ed25519(point.clone()),
+            Material::Secret(secret) => WireMaterial::Secret(secret.reveal().to_vec()),
+        };
+        let algorithms = self.algorithms.iter().map(|algorithm| algorithm.to_wire().into()).collect();
+        VerificationKey { id, algorithms, material: Some(material) }
+    }
+
+    /// Whether a filter would load it: a point must be on its curve, for instance. One key that is not must not keep
+    /// a whole plan from being loaded.
+    pub(super) fn is_loadable(&self) -> bool {
+        let strings = ["issuer", self.id.as_deref().unwrap_or_default()].map(str::to_owned).to_vec();
+        let issuer = Issuer { keys: vec![self.to_wire(1)], ..Issuer::default() };
+        let plan = Plan { format: FORMAT, strings, issuers: vec![issuer], ..Plan::default() };
+        gate::admit(&plan).is_ok()
+    }
+}
+
+impl Algorithm {
+    fn to_wire(self) -> SignatureAlgorithm {
+        match self {
+            Self::Rs256 => SignatureAlgorithm::Rs256,
+            Self::Rs384 => SignatureAlgorithm::Rs384,
+            Self::Rs512 => SignatureAlgorithm::Rs512,
+            Self::Ps256 => SignatureAlgorithm::Ps256,
+            Self::Es256 => SignatureAlgorithm::Es256,
+            Self::Es384 => SignatureAlgorithm::Es384,
+            Self::EdDsa => SignatureAlgorithm::Eddsa,
+            Self::Hs256 => SignatureAlgorithm::Hs256,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The parameters of `basicAuth`.
+
+use postern_proto::plan::v1::{BasicAuth, step::Policy};
+use serde::Deserialize;
+
+use super::{Lowering, policies::LowerError};
+
+impl Lowering {
+    pub(super) fn basic_auth(&mut self, params: &BasicAuthParams) -> Result<Policy, LowerError> {
+        let realm = params.realm.as_deref().unwrap_or("api");
+        if realm.contains(['"', '\\']) {
+            return Err(LowerError::Value("a realm cannot have `\"` or `\\` in it"));
+        }
+        Ok(Policy::BasicAuth(BasicAuth { realm: self.string(realm), remove: params.forward == Some(false) }))
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct BasicAuthParams {
+    realm: Option<String>,
+    forward: Option<bool>,
+}

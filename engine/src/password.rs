@@ -1,0 +1,125 @@
+//! Passwords: what a plan keeps of one, and how a caller's is checked against it.
+//!
+//! What is kept must be slow to guess from, and what is checked for every request must be fast. So the first check of
+//! a password runs all rounds of PBKDF2, and what was found right is remembered by a plain digest, in this worker's
+//! memory alone and for this plan alone. There is one right password, so there is one place to remember it in. A
+//! wrong password always costs all rounds, about 1 µs each in Envoy: whoever may guess without bound can keep a worker busy, which is why rounds
+//! are bounded, and why a rate limit belongs before it.
+
+use std::{fmt, hint::black_box, sync::OnceLock};
+
+use pbkdf2::{hmac::Hmac, pbkdf2};
+use postern_proto::plan::v1 as wire;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    consumers::{LONGEST_SALT, MOST_ITERATIONS},
+    plan::LoadError,
+};
+
+type Hash = [u8; 32];
+
+/// What is kept of a password.
+pub(crate) struct Password {
+    salt: Vec<u8>,
+    iterations: u32,
+    hash: Hash,
+    /// The digest of the password, once it was found right.
+    right: OnceLock<Hash>,
+}
+
+/// It shows nothing that a password could be guessed from.
+impl fmt::Debug for Password {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Password({} rounds)", self.iterations)
+    }
+}
+
+impl Password {
+    pub(crate) fn load(wire: &wire::PasswordCredential) -> Result<Self, LoadError> {
+        let range = |what, least: u64, most: u64, value: u64| match value {
+            _ if (least..=most).contains(&value) => Ok(()),
+            _ => Err(LoadError::Range { what, least, most, value }),
+        };
+        range("iterations", 1, MOST_ITERATIONS.into(), wire.iterations.into())?;
+        range("size of the salt", 1, LONGEST_SALT as u64, wire.salt.len() as u64)?;
+        range("size of the hash", 32, 32, wire.hash.len() as u64)?;
+        let hash = Hash::try_from(wire.hash.as_slice()).map_err(|_| LoadError::Missing("hash"))?;
+        Ok(Self { salt: wire.salt.clone(), iterations: wire.iterations, hash, right: OnceLock::new() })
+    }
+
+    /// A password that nobody has, to be checked against where there is none.
+    pub(crate) fn nobodys() -> Self {
+        Self { salt: vec![0; 16], iterations: 0, hash: [0; 32], right: OnceLock::new() }
+    }
+
+    /// Whether this is the password. Unless it was found right before, that takes `rounds`, of which its own are a
+    /// part, whatever comes out.
+    pub(crate) fn is(&self, password: &[u8], rounds: u32) -> bool {
+        let digest = Hash::from(Sha256::new().chain_update(&self.salt).chain_update(password).finalize());
+        if self.right.get().is_some_and(|right| same(right, &digest)) {
+            return true;
+        }
+        let hash = derive(password, &self.salt, self.iterations);
+        black_box(derive(password, &self.salt, rounds.saturating_sub(self.iterations)));
+        let right = self.iterations > 0 && same(&hash, &self.hash);
+        if right {
+            // Whoever was first has written the same.
+            let _ = self.right.set(digest);
+        }
+        right
+    }
+}
+
+fn derive(password: &[u8], salt: &[u8], rounds: u32) -> Hash {
+    let mut hash = Hash::default();
+    if rounds > 0 {
+        // HMAC takes keys of any size, so this cannot fail; if it did, the hash would be that of no password.
+        let _ = pbkdf2::<Hmac<Sha256>>(password, salt, rounds, &mut hash);
+    }
+    hash
+}
+
+/// Compares in a time that does not depend on where they differ.
+fn same(one: &Hash, other: &Hash) -> bool {
+    let differences = one.iter().zip(other).fold(0, |found, (one, other)| found | (one ^ other));
+    black_box(differences) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn password(iterations: u32, hash: Vec<u8>) -> Result<Password, LoadError> {
+        Password::load(&wire::PasswordCredential { username: 0, salt: b"saltSALT".to_vec(), iterations, hash })
+    }
+
+    #[test]
+    fn knows_the_right_password_the_first_time_and_later() {
+        // Python: hashlib.pbkdf2_hmac("sha256", b"secret", b"saltSALT", 7)
+        let hash = b"\x29\x86\xa3\x77\x6c\xcc\xfe\x5c\x49\xb0\x92\x27\xa2\x55\xdb\xdf\xd4\x92\x18\x1f\x49\x96\x01\xf0\xeb\x53\xd2\xac\x3f\x53\x06\xa5";
+        let password = password(7, hash.to_vec()).unwrap();
+        for _ in 0..2 {
+            assert!(!password.is(b"Secret", 10));
+            assert!(!password.is(b"", 10));
+            assert!(password.is(b"secret", 10));
+        }
+        assert!(password.right.get().is_some());
+    }
+
+    #[test]
+    fn nobody_has_nobodys_password() {
+        assert!(!Password::nobodys().is(b"", 0));
+        assert!(!Password::nobodys().is(&[0; 32], 5));
+    }
+
+    #[test]
+    fn refuses_what_would_be_too_weak_or_too_costly() {
+        for (iterations, size) in [(0, 32), (10_001, 32), (1, 31), (1, 33), (1, 0)] {
+            assert!(password(iterations, vec![0; size]).is_err(), "{iterations} {size}");
+        }
+        assert!(password(10_000, vec![0; 32]).is_ok());
+        let unsalted = wire::PasswordCredential { username: 0, salt: vec![], iterations: 1, hash: vec![0; 32] };
+        assert!(Password::load(&unsalted).is_err());
+    }
+}

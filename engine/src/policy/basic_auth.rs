@@ -1,0 +1,126 @@
+//! `basicAuth`: admits a request that carries the user name and password of a consumer (RFC 7617), and nothing else.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use postern_proto::plan::v1 as wire;
+
+use super::{Context, Flow};
+use crate::{
+    consumers::Consumer,
+    event::Phase,
+    plan::LoadError,
+    schema::{Ending, Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    verdict::{Denial, Response},
+};
+
+/// The longest credentials, as they are sent: nobody types or generates longer ones.
+const LONGEST: usize = 1024;
+const HEADER: &str = "authorization";
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "basicAuth",
+    about: "Admits a request that carries the user name and password of a consumer. A password is kept as a hash of at \
+            most 10000 rounds of PBKDF2: a proxy cannot afford more for every wrong one, so passwords should be generated \
+            ones that cannot be guessed, and a `rateLimit` belongs before this step.",
+    phases: &[Phase::Request],
+    params: Object {
+        fields: &[
+            Field::optional(
+                "realm",
+                Kind::HeaderValue,
+                "What the caller is told that the password is for; without `\"` and `\\`.",
+            )
+            .or("api"),
+            Field::optional("forward", Kind::Boolean, "Whether the upstream gets the credentials.").or("true"),
+        ],
+        exactly_one_of: &[],
+    },
+    endings: &[
+        Ending { status: "401", reason: "credentials_missing", when: "no credentials, or of another scheme" },
+        Ending {
+            status: "401",
+            reason: "credentials_malformed",
+            when: "repeated, too long or not as RFC 7617 has them",
+        },
+        Ending { status: "401", reason: "credentials_wrong", when: "no such user, or another password" },
+    ],
+    example: "\
+- policy: rateLimit
+  params: { requests: 10, per: 1s, key: source.address }
+- policy: basicAuth
+  params: { realm: orders, forward: false }
+",
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct BasicAuth {
+    challenge: String,
+    remove: bool,
+}
+
+impl BasicAuth {
+    pub(crate) fn load(wire: &wire::BasicAuth, strings: &Strings) -> Result<Self, LoadError> {
+        let realm = strings.header_value(wire.realm)?;
+        if realm.contains(['"', '\\']) {
+            return Err(LoadError::Unfit { what: "realm", text: realm });
+        }
+        Ok(Self { challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""), remove: wire.remove })
+    }
+
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        match caller(context) {
+            Ok(consumer) => {
+                context.facts.consumer = Some(consumer);
+                if self.remove {
+                    context.edits.remove(context.step, &HEADER.into());
+                }
+                Flow::Continue
+            }
+            Err(reason) => Flow::Deny(self.unauthorized(reason)),
+        }
+    }
+
+    /// One answer for every cause: a caller must not learn from it whether a user exists.
+    fn unauthorized(&self, reason: &'static str) -> Denial {
+        let response = Response::problem(401, "a valid user name and password are required")
+            .with_header("www-authenticate", &self.challenge);
+        Denial { reason, response }
+    }
+}
+
+/// Who the caller proves to be, or why not.
+fn caller(context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
+    let value = match context.request_header(HEADER).as_slice() {
+        [] => return Err("credentials_missing"),
+        [value] => *value,
+        [_, ..] => return Err("credentials_malformed"),
+    };
+    let encoded = encoded(value).ok_or("credentials_missing")?;
+    let decoded = decode(encoded).ok_or("credentials_malformed")?;
+    let (username, password) = split(&decoded).ok_or("credentials_malformed")?;
+    context.plan.consumers().by_password(username, password).cloned().ok_or("credentials_wrong")
+}
+
+/// What follows the scheme, whose case does not matter, and one or more spaces (RFC 9110, section 11.4).
+fn encoded(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(5)?;
+    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+    (scheme.eq_ignore_ascii_case(b"basic") && spaces > 0).then(|| rest.get(spaces..).unwrap_or_default())
+}
+
+/// In the one form that RFC 4648, section 4, has for some bytes.
+fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
+    (encoded.len() <= LONGEST).then(|| STANDARD.decode(encoded).ok())?
+}
+
+/// RFC 7617, section 2: a user name without colons and a password, neither with control characters.
+fn split(decoded: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let (username, password) = decoded.split_at_checked(colon)?;
+    let plain = !decoded.iter().any(u8::is_ascii_control);
+    plain.then(|| (username, password.get(1..).unwrap_or_default()))
+}
