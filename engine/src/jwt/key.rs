@@ -233,3 +233,26 @@ fn rsa(info: &[u8]) -> Option<Public<RsaPublicKey>> {
 fn uncompressed(point: &[u8], size: usize) -> Option<&[u8]> {
     (point.len() == size && point.first() == Some(&4)).then_some(point)
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
+    use super::*;
+
+    /// RFC 8037, appendix A.4. Its payload has no claims, so it is no token, and only its signature can be checked.
+    #[test]
+    fn checks_the_signature_of_rfc_8037() {
+        let bytes = |text| URL_SAFE_NO_PAD.decode(text).unwrap();
+        let material = Wire::Ed25519(bytes("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"));
+        let key = Key { id: None, algorithms: vec![Algorithm::EdDsa], material: Material::load(&material).unwrap() };
+        let text = b"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
+        let signature = "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
+        let mut signature = bytes(signature);
+        assert!(key.verify(Algorithm::EdDsa, text, &signature));
+        assert!(!key.verify(Algorithm::EdDsa, &text[1..], &signature));
+        assert!(!key.verify(Algorithm::Hs256, text, &signature));
+        signature[63] ^= 1;
+        assert!(!key.verify(Algorithm::EdDsa, text, &signature));
+    }
+}
