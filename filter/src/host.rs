@@ -102,7 +102,7 @@ unsafe extern "C" {
 
 /// Memory that Envoy fills and [`receive`] takes back.
 pub(crate) fn allocate(size: usize) -> *mut u8 {
-    Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
+    Box::into_raw(Box::<[u8]>::new_uninit_slice(size)).cast()
 }
 
 /// The configuration of the root context that is being configured.
@@ -295,7 +295,7 @@ fn receive(
     match ask(&raw mut data, &raw mut size) {
         OK if data.is_null() || size == 0 => Ok(Some(Vec::new())),
         OK => {
-            // SAFETY: Envoy got `data` from `allocate(size)` for this call, filled it, and gives it up.
+            // SAFETY: Envoy got `data` from `allocate(size)` for this call, filled all of it, and gives it up.
             let bytes = unsafe { Box::from_raw(ptr::from_mut(slice::from_raw_parts_mut(data, size))) };
             Ok(Some(bytes.into_vec()))
         }

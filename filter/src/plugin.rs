@@ -1,6 +1,6 @@
 //! The state of one VM: its root contexts, each with the plan that it was configured with, and the streams under way.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, mem, sync::Arc};
 
 use postern_engine::{LoadError, Plan};
 use rustc_hash::FxHashMap;
@@ -144,8 +144,9 @@ pub(crate) fn delete(context: u32) {
 /// Takes the stream out for the time of `act`, so that nothing is borrowed while host calls run. A stream that Envoy
 /// never announced has no plan, and so is refused like any other without one.
 fn with_stream(id: u32, act: impl FnOnce(&mut Stream) -> Action) -> Action {
-    let known = PLUGIN.with_borrow_mut(|plugin| plugin.streams.remove(&id));
-    let mut stream = known.unwrap_or_else(|| Stream::new(None, 0));
+    let unknown = || Stream::new(None, 0);
+    let known = PLUGIN.with_borrow_mut(|plugin| Some(mem::replace(plugin.streams.get_mut(&id)?, unknown())));
+    let mut stream = known.unwrap_or_else(unknown);
     let waited = stream.delayed_until();
     let action = act(&mut stream);
     let delayed = stream.delayed_until().filter(|until| waited != Some(*until));

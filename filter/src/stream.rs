@@ -60,7 +60,7 @@ enum Progress {
 /// A request that waits for a time.
 #[derive(Debug)]
 struct Delayed {
-    run: Run,
+    run: Box<Run>,
     body: Body,
     /// Nanoseconds since 1970.
     until: u64,
@@ -98,7 +98,7 @@ impl Stream {
     /// `size` is all of the body so far, or less: what decides is what is there when it is read.
     pub(crate) fn on_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
-            Progress::Waiting(run) => *run,
+            Progress::Waiting(run) => run,
             Progress::Delayed(mut delayed) => {
                 if end_of_stream {
                     delayed.body = Body::Here;
@@ -115,7 +115,7 @@ impl Stream {
         if size > run.body_limit() {
             run.answer(Answer::BodyTooLarge);
         } else if !end_of_stream {
-            self.progress = Progress::Waiting(Box::new(run));
+            self.progress = Progress::Waiting(run);
             return Action::Pause;
         }
         let decided = self.drive(run, Map::RequestHeaders, Body::Here);
@@ -178,7 +178,7 @@ impl Stream {
         let route = host::property("xds\0route_name")?.unwrap_or_default();
         let run = str::from_utf8(&route).ok().and_then(|route| Run::request(plan, route, &Health::default()));
         match run {
-            Some(run) => self.drive(run, Map::RequestHeaders, body),
+            Some(run) => self.drive(Box::new(run), Map::RequestHeaders, body),
             None => Ok(Action::Continue),
         }
     }
@@ -193,13 +193,13 @@ impl Stream {
         };
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
         match Run::response(plan, &route, &Health::default(), outlook) {
-            Some(run) => self.drive(run, Map::ResponseHeaders, Body::None),
+            Some(run) => self.drive(Box::new(run), Map::ResponseHeaders, Body::None),
             None => Ok(Action::Continue),
         }
     }
 
-    /// Answers what the run asks for, as far as that is possible now.
-    fn drive(&mut self, mut run: Run, map: Map, body: Body) -> Result<Action, Failure> {
+    /// Answers what the run asks for, as far as that is possible now. A run is large, and boxed so as not to be copied.
+    fn drive(&mut self, mut run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
         loop {
             let ask = match run.advance() {
                 Turn::Done(decision) => return self.carry_out(run, decision, map),
@@ -207,7 +207,7 @@ impl Stream {
             };
             let answer = match (ask, body) {
                 (Ask::Inputs(needs), Body::Coming) if needs.body => {
-                    self.progress = Progress::Waiting(Box::new(run));
+                    self.progress = Progress::Waiting(run);
                     return Ok(Action::Pause);
                 }
                 (Ask::Inputs(needs), body) => match inputs(needs, body)? {
@@ -240,7 +240,7 @@ impl Stream {
         }
     }
 
-    fn carry_out(&mut self, run: Run, decision: Decision, map: Map) -> Result<Action, Failure> {
+    fn carry_out(&mut self, run: Box<Run>, decision: Decision, map: Map) -> Result<Action, Failure> {
         if let (Map::RequestHeaders, Some(plan)) = (map, &self.plan) {
             host::set_property("postern", decision.account(plan.revision(), run.route()).as_bytes())?;
         }

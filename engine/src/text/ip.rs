@@ -26,11 +26,12 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// A zone says which link an address is on, and nothing about the address.
+/// A zone says which link an address is on, and nothing about the address. It is a word (RFC 6874, section 2).
 fn v6(text: &str) -> Option<Ipv6Addr> {
+    let of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     match text.split_once('%') {
-        Some((_, "")) => None,
-        Some((address, _)) => address.parse().ok(),
+        Some((address, zone)) if !zone.is_empty() && zone.bytes().all(of_word) => address.parse().ok(),
+        Some(_) => None,
         None => text.parse().ok(),
     }
 }
@@ -79,6 +80,8 @@ mod tests {
             "::1]",
             ":::1",
             "::1%",
+            "::1%]/",
+            "[::1%a b]:80",
             " 10.0.0.1",
             "10.0.0.1/8",
             "1.2.3.4, 5.6.7.8",

@@ -68,11 +68,17 @@ fn read(text: &str) -> Option<IpAddr> {
     let text = match zone {
         None => text.to_owned(),
         Some((before, after)) => {
-            let name = after.split(']').next().filter(|name| !name.is_empty())?;
+            let word = |name: &&str| {
+                !name.is_empty() && !name.contains(|c: char| !c.is_ascii_alphanumeric() && !"-._~".contains(c))
+            };
+            let name = after.split(']').next().filter(word)?;
             if !before.contains(':') || (before.starts_with('[') && !after.contains(']')) {
                 return None;
             }
             if !before.starts_with('[') {
+                if name != after {
+                    return None;
+                }
                 return before.parse::<std::net::Ipv6Addr>().ok().map(|ip| IpAddr::V6(ip).to_canonical());
             }
             [before, after.strip_prefix(name)?].concat()
@@ -110,5 +116,6 @@ fn seeds() -> Vec<Vec<u8>> {
         with(&both, 2, b"127.0.0.1:80", b"[::ffff:10.0.0.1]:80, x,1.2.3.4"),
         with(&six, 1, b"[::1]:80", b"2100::1%eth0,::1"),
         with(&six, 0, b"[2100::1%3]:80", b""),
+        with(&[0, 0], 1, b"0::1%e", b"[::%p],::1%]/"),
     ]
 }
