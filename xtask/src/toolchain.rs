@@ -96,7 +96,7 @@ impl Way {
             command.env_remove(name);
         }
         command.current_dir(&paths.root).env("CARGO_TARGET_DIR", paths.wasm_target());
-        command.args(["build", "--target", TARGET, "--config"]).arg(path_flags());
+        command.args(["build", "--target", TARGET, "--config"]).arg(flags());
         if let Self::Debian(debian) = self {
             // Building the standard library is an unstable feature of cargo.
             command.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
@@ -180,12 +180,16 @@ fn debian_command(program: &str) -> Command {
     command
 }
 
-/// Keeps the place of downloaded crates, which panic messages name, out of the module: the digest shall not depend on
-/// the user's home.
-fn path_flags() -> String {
+/// Inline less: all policies in one function help nobody, and cost a tenth of the module.
+const INLINING: &str = "-Cllvm-args=-inline-threshold=50";
+
+/// Also keeps the place of downloaded crates, which panic messages name, out of the module: the digest shall not depend
+/// on the user's home.
+fn flags() -> String {
     let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")));
-    let flag = home.map(|home| format!("{:?}", format!("--remap-path-prefix={home}=/cargo"))).unwrap_or_default();
-    format!("target.{TARGET}.rustflags=[{flag}]")
+    let remap = home.map(|home| format!("--remap-path-prefix={home}=/cargo"));
+    let flags: Vec<_> = remap.into_iter().chain([INLINING.to_owned()]).map(|flag| format!("{flag:?}")).collect();
+    format!("target.{TARGET}.rustflags=[{}]", flags.join(", "))
 }
 
 /// The numbers of a version, to compare: `1.96.0` is `[1, 96, 0]`.
