@@ -6,8 +6,9 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::apt;
 use crate::paths::Paths;
@@ -66,7 +67,23 @@ pub(crate) fn shortly(paths: &Paths) -> Result<Counts> {
 fn run_all(paths: &Paths, targets: &[String], seconds: u32) -> Result<Vec<Outcome>> {
     let programs = step("building the fuzz targets", || build(paths))?;
     let name = format!("fuzzing each target for {seconds} s");
-    step(&name, || targets.iter().map(|target| run_one(paths, &programs, target, seconds)).collect())
+    step(&name, || {
+        let together = thread::available_parallelism().map_or(1, usize::from);
+        let mut outcomes = Vec::with_capacity(targets.len());
+        for targets in targets.chunks(together) {
+            outcomes.extend(run_together(paths, &programs, targets, seconds)?);
+        }
+        Ok(outcomes)
+    })
+}
+
+/// Each has a core of its own.
+fn run_together(paths: &Paths, programs: &Path, targets: &[String], seconds: u32) -> Result<Vec<Outcome>> {
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            targets.iter().map(|target| scope.spawn(move || run_one(paths, programs, target, seconds))).collect();
+        running.into_iter().map(|run| run.join().unwrap_or_else(|_| bail!("a fuzz target's thread panicked"))).collect()
+    })
 }
 
 /// Builds all targets and returns the directory of their programs. The host is named as a target, so that build scripts
