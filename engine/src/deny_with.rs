@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use crate::{plan::LoadError, strings::Strings, verdict::Response};
+use crate::{
+    plan::LoadError,
+    strings::Strings,
+    verdict::{HeaderPair, Response},
+};
 
 /// What takes the place of the policy's own words. What is not said stays as the policy says it: a challenge, or how long
 /// to wait, is a header that clients rely on.
 #[derive(Debug)]
 pub(crate) struct DenyWith {
     status: Option<u16>,
-    headers: Vec<(Arc<str>, Arc<str>)>,
+    headers: Vec<HeaderPair>,
     body: Option<Arc<str>>,
 }
 

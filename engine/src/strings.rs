@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use crate::{cel::Expression, plan::LoadError, verdict::Response};
+use crate::{
+    cel::Expression,
+    plan::LoadError,
+    verdict::{HeaderPair, Response},
+};
 
 /// What a plan has interned.
 #[derive(Debug)]
@@ -64,7 +68,7 @@ impl Strings {
     }
 
     /// Headers of an answer.
-    pub(crate) fn header_values(&self, wire: &[wire::HeaderValue]) -> Result<Vec<(Arc<str>, Arc<str>)>, LoadError> {
+    pub(crate) fn header_values(&self, wire: &[wire::HeaderValue]) -> Result<Vec<HeaderPair>, LoadError> {
         let header =
             |header: &wire::HeaderValue| Ok((self.header_name(header.name)?, self.header_value(header.value)?));
         wire.iter().map(header).collect()

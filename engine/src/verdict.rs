@@ -113,13 +113,16 @@ pub(crate) struct Denial {
     pub(crate) response: Response,
 }
 
+/// A header's name, in lower case, and its value.
+pub type HeaderPair = (Arc<str>, Arc<str>);
+
 /// An answer to the caller that the proxy gives by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// The headers, names in lower case.
-    pub headers: Vec<(Arc<str>, Arc<str>)>,
+    pub headers: Vec<HeaderPair>,
     /// The body.
     pub body: Vec<u8>,
 }
