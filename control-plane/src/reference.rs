@@ -14,7 +14,8 @@ const INTRODUCTION: &str = "\
 # The built-in policies
 
 A policy stands as a step in a chain of a `RoutePolicy`. Besides `policy` and `params`, every step takes `name` (what logs call it), `when` (a CEL
-condition), `onFailure` (`deny`, `continue` or `skipRemaining`, for a step that could not decide) and `mode: shadow` (report, but enforce nothing).
+condition), `onFailure` (`deny`, `continue` or `skipRemaining`, for a step that could not decide) `mode: shadow` (report, but enforce nothing) and `denyWith` (`status`, `headers` and
+`body` of its refusals, in words of your own; what is left out stays as below).
 
 Answers that a policy gives by itself are problem documents (RFC 9457) unless it says otherwise. The *reason* is what the access log
 shows; callers do not see it. A step that reads the body answers 413 `body_too_large` past `maxBodySize`.
@@ -28,7 +29,7 @@ pub fn policies() -> String {
     page.push_str("\n| policy | chain | what it does |\n|---|---|---|\n");
     for schema in &schemas {
         let (name, anchor) = (schema.name, schema.name.to_ascii_lowercase());
-        row(&mut page, &[&format!("[`{name}`](#{anchor})"), &phases(schema), schema.about]);
+        row(&mut page, &[&format!("[`{name}`](#{anchor})"), &phases(schema), &first_sentence(schema.about)]);
     }
     for schema in schemas {
         section(&mut page, schema);
@@ -107,6 +108,11 @@ fn one_of_nested(page: &mut String, kind: &Kind, path: &str) {
         Kind::Map { value, .. } => one_of_nested(page, value, &format!("{path}.*")),
         _ => {}
     }
+}
+
+/// What an overview has room for.
+fn first_sentence(text: &str) -> String {
+    text.split_once(". ").map_or_else(|| text.to_owned(), |(first, _)| format!("{first}."))
 }
 
 /// A type as people say it.
