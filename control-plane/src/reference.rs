@@ -14,7 +14,8 @@ const INTRODUCTION: &str = "\
 # The built-in policies
 
 A policy stands as a step in a chain of a `RoutePolicy`. Besides `policy` and `params`, every step takes `name` (what logs call it), `when` (a CEL
-condition), `onFailure` (`deny`, `continue` or `skipRemaining`, for a step that could not decide) `mode: shadow` (report, but enforce nothing) and `denyWith` (`status`, `headers` and
+condition), `onFailure` (`deny`, `continue` or `skipRemaining`, for a step that could not decide), `mode: shadow` (report, but enforce
+nothing) and `denyWith` (`status`, `headers` and
 `body` of its refusals, in words of your own; what is left out stays as below).
 
 Answers that a policy gives by itself are problem documents (RFC 9457) unless it says otherwise. The *reason* is what the access log
