@@ -229,6 +229,9 @@ pub enum LoadError {
     /// A key that signatures cannot be checked with.
     #[error("the key cannot be used: {0}")]
     Key(&'static str),
+    /// A record would have to wait for a body.
+    #[error("an audit log cannot read the body")]
+    AuditedBody,
     /// A network that is not 5 or 17 bytes of address and prefix length, or that has bits set past its prefix.
     #[error("{size} bytes that are no network")]
     Network {
