@@ -79,11 +79,16 @@ impl Attributes for Redacted<'_> {
             (Attribute::RequestPath, Value::String(path)) => self.redaction.path(&path).into(),
             (Attribute::RequestQuery, Value::String(query)) => self.redaction.query(&query).into(),
             (Attribute::RequestHeaders | Attribute::ResponseHeaders | Attribute::JwtClaims, Value::Map(map)) => {
-                let shown = |(key, value): (&Key, &Value)| match key {
-                    Key::String(name) => (key.clone(), self.shown(attribute, name, value.clone())),
-                    _ => (key.clone(), value.clone()),
-                };
-                Value::Map(Arc::new(map.iter().map(shown).collect::<Map>()))
+                let mut shown = Map::default();
+                for (key, value) in map.iter() {
+                    let value = match key {
+                        Key::String(name) => self.shown(attribute, name, value.clone()),
+                        _ => value.clone(),
+                    };
+                    // No key is there twice.
+                    let _ = shown.insert(key.clone(), value);
+                }
+                shown.into()
             }
             (_, value) => value,
         })
