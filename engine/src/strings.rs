@@ -6,6 +6,9 @@ use postern_proto::plan::v1 as wire;
 
 use crate::{cel::Expression, plan::LoadError, verdict::Response};
 
+/// Names and values, as answers have them.
+type HeaderValues = Vec<(Arc<str>, Arc<str>)>;
+
 /// What a plan has interned.
 #[derive(Debug)]
 pub(crate) struct Strings {
@@ -64,7 +67,7 @@ impl Strings {
     }
 
     /// Headers of an answer.
-    pub(crate) fn header_values(&self, wire: &[wire::HeaderValue]) -> Result<Vec<(Arc<str>, Arc<str>)>, LoadError> {
+    pub(crate) fn header_values(&self, wire: &[wire::HeaderValue]) -> Result<HeaderValues, LoadError> {
         let header =
             |header: &wire::HeaderValue| Ok((self.header_name(header.name)?, self.header_value(header.value)?));
         wire.iter().map(header).collect()

@@ -43,8 +43,8 @@ pub fn lower(
     attached: &BTreeMap<&str, Attached<'_>>,
     revision: &Digest,
 ) -> Result<Plan, Diagnostics> {
-    let mut lowering = Lowering::default();
-    lowering.services = bundle.services.iter().map(|service| service.name.clone()).collect();
+    let services = bundle.services.iter().map(|service| service.name.clone()).collect();
+    let mut lowering = Lowering { services, ..Lowering::default() };
     lowering.issuers(bundle, key_sets);
     for (route, chain) in attached {
         lowering.route(route, chain);
