@@ -130,6 +130,7 @@ fn words(kind: &Kind) -> String {
         Kind::IpAddress => "IP address",
         Kind::Cidr => "IP address or network, such as `10.0.0.0/8`",
         Kind::Sha256 => "SHA-256 in hexadecimal digits",
+        Kind::Percent => "number, 0 to 100",
         Kind::Boolean => "`true` or `false`",
         Kind::Object(_) => "mapping",
         Kind::Size => "size, such as `64KiB`",

@@ -18,6 +18,11 @@ apiVersion: postern/v1
 kind: Issuer
 metadata: { name: accounts }
 spec: { issuer: https://accounts.example.com, jwksUri: https://accounts.example.com/jwks }
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: collector }
+spec: { endpoints: [{ address: collector.example.com, port: 80 }] }
 ";
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postern_proto::plan::v1 as wire;
+use postern_proto::plan::v1::{self as wire, api_key_auth, jwt_validation, step::Policy as Wire};
 
 use crate::{
     attributes,
@@ -11,7 +11,7 @@ use crate::{
     event::{Needs, Phase},
     jwt::Issuer,
     plan::{Agent, LoadError},
-    policy::Policy,
+    policy::{Policy, audit_log::AuditLog},
     strings::Strings,
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Chain {
     /// What response steps read of the request. Envoy shows a request's headers to no callback of its response, so it
     /// is kept from before.
     pub(crate) keep: Needs,
+    /// What records its messages, whatever its steps make of them.
+    pub(crate) audits: Vec<AuditLog>,
 }
 
 /// The steps of one phase.
@@ -74,11 +76,15 @@ impl Chain {
             Some(wire) => Steps::load(wire, strings, (agents, issuers), phase).map_err(|error| error.within(name)),
         };
         let response = steps(&wire.response, Phase::Response, "response")?;
-        let keep = response.steps.iter().fold(Needs::default(), |keep, step| keep.union(step.needs.of_request()));
+        let audits = load_audits(wire, strings)?;
+        let later = audits.iter().filter(|audit| audit.waits()).map(AuditLog::needs);
+        let later = response.steps.iter().map(|step| step.needs).chain(later);
+        let keep = later.fold(Needs::default(), |keep, needs| keep.union(needs.of_request()));
         Ok(Self {
             request: steps(&wire.request, Phase::Request, "request")?,
             response,
             keep,
+            audits,
             shadow: wire.shadow,
             body_limit: usize::try_from(wire.body_limit).unwrap_or(usize::MAX),
         })
@@ -90,6 +96,45 @@ impl Chain {
             Phase::Response => &self.response,
         }
     }
+
+    /// Whether nothing is to be done about the response to an admitted request.
+    pub(crate) fn ends_with_request(&self) -> bool {
+        self.response.is_idle() && !self.audits.iter().any(AuditLog::waits)
+    }
+}
+
+/// The audit logs of both phases.
+fn load_audits(wire: &wire::Chain, strings: &Strings) -> Result<Vec<AuditLog>, LoadError> {
+    let steps = || wire.request.iter().chain(&wire.response).flat_map(|steps| &steps.steps);
+    let mut audits = Vec::new();
+    for step in steps() {
+        if let Some(Wire::AuditLog(audit)) = &step.policy {
+            let name = strings.name(step.name)?;
+            let load = || AuditLog::load(audit, &name, strings.expression(step.when)?, strings);
+            audits.push(load().map_err(|error| error.within(format!("step `{name}`")))?);
+        }
+    }
+    if audits.is_empty() {
+        return Ok(audits);
+    }
+    let (mut headers, mut query) = (Vec::new(), Vec::new());
+    for step in steps() {
+        match &step.policy {
+            Some(Wire::ApiKeyAuth(wire::ApiKeyAuth { source: Some(api_key_auth::Source::Header(name)) }))
+            | Some(Wire::JwtValidation(wire::JwtValidation {
+                source: Some(jwt_validation::Source::Header(name)),
+                ..
+            })) => headers.push(strings.header_name(*name)?),
+            Some(Wire::ApiKeyAuth(wire::ApiKeyAuth { source: Some(api_key_auth::Source::Query(name)) }))
+            | Some(Wire::JwtValidation(wire::JwtValidation {
+                source: Some(jwt_validation::Source::Query(name)),
+                ..
+            })) => query.push(strings.get(*name)?),
+            _ => {}
+        }
+    }
+    audits.iter_mut().for_each(|audit| audit.hide(&headers, &query));
+    Ok(audits)
 }
 
 impl Steps {
@@ -100,7 +145,12 @@ impl Steps {
 
     fn load(wire: &wire::Steps, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         Ok(Self {
-            steps: wire.steps.iter().map(|step| Step::load(step, strings, known, phase)).collect::<Result<_, _>>()?,
+            steps: wire
+                .steps
+                .iter()
+                .filter(|step| !matches!(step.policy, Some(Wire::AuditLog(_))))
+                .map(|step| Step::load(step, strings, known, phase))
+                .collect::<Result<_, _>>()?,
             unsupported: wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?,
         })
     }

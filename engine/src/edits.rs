@@ -41,6 +41,7 @@ impl Allowance {
             reason: Some(denial.reason),
             consumer: self.consumer.clone(),
             notes: Vec::new(),
+            records: Vec::new(),
         }
     }
 }

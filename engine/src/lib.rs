@@ -25,6 +25,8 @@ pub mod message_signature;
 mod password;
 pub mod plan;
 pub mod policy;
+pub mod record;
+mod redaction;
 pub mod run;
 pub mod schema;
 mod strings;
@@ -39,5 +41,6 @@ pub mod origin {
 pub use ask::{Answer, Ask, Turn};
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use plan::{LoadError, Plan};
+pub use record::{Collector, Record};
 pub use run::Run;
 pub use verdict::{Decision, Response, Verdict};

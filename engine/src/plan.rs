@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, FORMAT};
-use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -41,7 +40,7 @@ pub(crate) struct Agent {
 impl Plan {
     /// Loads an encoded plan, whole or not at all.
     pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
-        let wire = wire::Plan::decode(bytes).map_err(LoadError::Decode)?;
+        let wire = postern_proto::decode_plan(bytes).map_err(LoadError::Decode)?;
         if wire.format != FORMAT {
             return Err(LoadError::Format(wire.format));
         }
@@ -229,6 +228,9 @@ pub enum LoadError {
     /// A key that signatures cannot be checked with.
     #[error("the key cannot be used: {0}")]
     Key(&'static str),
+    /// A record would have to wait for a body.
+    #[error("an audit log cannot read the body")]
+    AuditedBody,
     /// A network that is not 5 or 17 bytes of address and prefix length, or that has bits set past its prefix.
     #[error("{size} bytes that are no network")]
     Network {

@@ -9,10 +9,10 @@ use crate::{
     chain::{Chain, OnFailure, Step},
     consumers::Consumer,
     edits::Edits,
-    event::{Inputs, Needs, Phase},
+    event::{Headers, Inputs, Needs, Phase},
     plan::Plan,
     policy::{self, Context, Facts, Flow, Memory, request_size::body_too_large},
-    verdict::{Decision, Denial, Note, NoteKind, Verdict},
+    verdict::{Decision, Denial, Note, NoteKind, Response, Verdict},
 };
 
 /// What a request taught, for the response to it.
@@ -22,6 +22,7 @@ pub struct Outlook {
     inputs: Inputs,
     given: Needs,
     request_edits: Edits,
+    noted: Vec<Note>,
 }
 
 /// A chain under way.
@@ -46,6 +47,12 @@ pub struct Run {
     /// What the step under way needs beyond what every run of it does.
     wanted: Needs,
     notes: Vec<Note>,
+    /// What was decided, while it is being recorded.
+    decided: Option<Decision>,
+    /// The notes on the message so far, for its record.
+    noted: Vec<Note>,
+    /// Whether there is no response to ask about.
+    unanswered: bool,
 }
 
 impl Run {
@@ -58,13 +65,32 @@ impl Run {
     /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
     pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
         let (route, chain) = plan.route(route)?;
-        let idle = plan.chain(chain).is_none_or(|chain| chain.response.is_idle());
+        let idle = plan.chain(chain).is_none_or(Chain::ends_with_request);
         if idle && outlook.facts.response.is_empty() {
             return None;
         }
         let mut run = Self::new(plan, Arc::clone(route), chain, Phase::Response, health, outlook.facts);
         (run.inputs, run.given, run.request_edits) = (outlook.inputs, outlook.given, outlook.request_edits);
         run.edits = std::mem::take(&mut run.facts.response);
+        run.noted = outlook.noted;
+        Some(run)
+    }
+
+    /// What is left to do for a request that was admitted and then got no response of its upstream's: it is recorded.
+    /// `decided` is what ended it, if that was one of us; `None` if nothing is to be done.
+    pub fn unanswered(
+        plan: &Arc<Plan>,
+        route: &str,
+        health: &Health,
+        outlook: Outlook,
+        decided: Option<Decision>,
+    ) -> Option<Self> {
+        plan.route(route).and_then(|(_, chain)| plan.chain(chain)).filter(|chain| !chain.audits.is_empty())?;
+        let mut run = Self::response(plan, route, health, outlook)?;
+        run.edits = Edits::default();
+        run.unanswered = true;
+        let decided = decided.unwrap_or_else(|| run.decide(Verdict::Continue(Edits::default()), None));
+        run.decided = Some(decided);
         Some(run)
     }
 
@@ -86,6 +112,9 @@ impl Run {
             asked: Needs::default(),
             wanted: Needs::default(),
             notes: Vec::new(),
+            decided: None,
+            noted: Vec::new(),
+            unanswered: false,
         }
     }
 
@@ -112,13 +141,13 @@ impl Run {
 
     /// Whether there is nothing to do about the response, once this run is done.
     pub fn is_last(&self) -> bool {
-        self.facts.response.is_empty() && self.plan.chain(self.chain).is_none_or(|chain| chain.response.is_idle())
+        self.facts.response.is_empty() && self.plan.chain(self.chain).is_none_or(Chain::ends_with_request)
     }
 
     /// What the run taught, once it is done.
     pub fn into_outlook(self) -> Outlook {
         let keep = self.plan.chain(self.chain).map(|chain| chain.keep).unwrap_or_default();
-        let mut outlook = Outlook { facts: self.facts, ..Outlook::default() };
+        let mut outlook = Outlook { facts: self.facts, noted: self.noted, ..Outlook::default() };
         if !keep.is_empty() {
             (outlook.inputs, outlook.given, outlook.request_edits) = (self.inputs, keep, self.request_edits);
         }
@@ -142,14 +171,77 @@ impl Run {
         let Some(chain) = plan.chain(self.chain) else {
             return Turn::Done(self.decide(Verdict::Continue(Edits::default()), None));
         };
-        let turn = match self.refusal(&plan, chain) {
+        let decision = match self.decided.take() {
+            Some(decision) => decision,
+            None => match self.run_chain(&plan, chain) {
+                Turn::Done(decision) => decision,
+                turn => return turn,
+            },
+        };
+        if chain.audits.is_empty() { Turn::Done(decision) } else { self.record(&plan, chain, decision) }
+    }
+
+    fn run_chain(&mut self, plan: &Plan, chain: &Chain) -> Turn {
+        let turn = match self.refusal(plan, chain) {
             Some(decision) => Turn::Done(decision),
-            None => self.run_steps(&plan, chain),
+            None => self.run_steps(plan, chain),
         };
         match turn {
             Turn::Done(decision) if chain.shadow => Turn::Done(in_shadow(decision)),
             turn => turn,
         }
+    }
+
+    /// Makes the records of a decision, once what they show is there. A message that chance leaves out costs no more
+    /// than the chance.
+    fn record(&mut self, plan: &Plan, chain: &Chain, mut decision: Decision) -> Turn {
+        let audits = chain.audits.iter().enumerate();
+        let mut due: Vec<_> = audits.filter(|(_, audit)| audit.is_due(self.phase, &decision.verdict)).collect();
+        let by_chance = due.iter().any(|(_, audit)| audit.is_sampled(&decision.verdict));
+        if by_chance && !self.given.random {
+            return self.ask_for_record(Needs { random: true, ..Needs::default() }, decision);
+        }
+        let ended = matches!(decision.verdict, Verdict::Deny(_) | Verdict::Respond(_));
+        let random = |index: usize| policy::random(&self.inputs, usize::MAX.saturating_sub(index));
+        due.retain(|(index, audit)| !audit.is_sampled(&decision.verdict) || audit.is_hit(random(*index)));
+        let mut needs = due.iter().fold(Needs::default(), |needs, (_, audit)| needs.union(audit.needs()));
+        needs.response_headers &= self.phase == Phase::Response && !ended && !self.unanswered;
+        let missing = needs.without(self.given);
+        if !missing.is_empty() {
+            return self.ask_for_record(missing, decision);
+        }
+        self.noted.extend(decision.notes.iter().cloned());
+        if due.is_empty() {
+            return Turn::Done(decision);
+        }
+        let mut edits = match &decision.verdict {
+            Verdict::Continue(edits) => edits.clone(),
+            Verdict::Deny(response) | Verdict::Respond(response) => {
+                self.inputs.response_headers = own_headers(response);
+                if self.phase == Phase::Request { std::mem::take(&mut self.edits) } else { Edits::default() }
+            }
+        };
+        let context = Context {
+            plan,
+            phase: self.phase,
+            route: &self.route,
+            step: self.at,
+            inputs: &self.inputs,
+            health: &self.health,
+            following: &[],
+            edits: &mut edits,
+            request_edits: &self.request_edits,
+            facts: &mut self.facts,
+            memory: &mut self.memory,
+        };
+        decision.records = due.iter().filter_map(|(_, audit)| audit.record(&context, &decision, &self.noted)).collect();
+        Turn::Done(decision)
+    }
+
+    fn ask_for_record(&mut self, missing: Needs, decision: Decision) -> Turn {
+        self.decided = Some(decision);
+        self.asked = missing;
+        Turn::Ask(Ask::Inputs(missing))
     }
 
     /// All or nothing: before the first step, every policy must be supported and every agent healthy.
@@ -327,8 +419,16 @@ impl Run {
             Verdict::Respond(response) => Verdict::Respond(response.with_missing(&self.facts.answers)),
         };
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
-        Decision { verdict, step, reason, consumer, notes: std::mem::take(&mut self.notes) }
+        let notes = std::mem::take(&mut self.notes);
+        Decision { verdict, step, reason, consumer, notes, records: Vec::new() }
     }
+}
+
+/// The headers of an answer of our own, as a response's are.
+fn own_headers(response: &Response) -> Headers {
+    let status = (":status".to_owned(), response.status.to_string());
+    let headers = response.headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    [status].into_iter().chain(headers).collect()
 }
 
 /// What a chain in shadow mode decides: to let everything pass, and to say what it would have done.

@@ -77,6 +77,8 @@ pub enum Kind {
         /// The greatest value allowed.
         max: i64,
     },
+    /// A number from 0 to 100, of at most four decimals.
+    Percent,
     /// `true` or `false`.
     Boolean,
     /// One of these words.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{edits::Edits, text::json};
+use crate::{edits::Edits, record::Record, text::json};
 
 /// What is to happen to a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub enum Verdict {
     Deny(Response),
     /// It ends here with an answer that is no refusal.
     Respond(Response),
+}
+
+impl Verdict {
+    /// What logs call it.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Continue(_) => "allow",
+            Self::Deny(_) => "deny",
+            Self::Respond(_) => "respond",
+        }
+    }
 }
 
 /// A verdict with its account, for logs and traces.
@@ -28,6 +39,8 @@ pub struct Decision {
     pub consumer: Option<Arc<str>>,
     /// What happened on the way without ending it.
     pub notes: Vec<Note>,
+    /// What auditors are told of it.
+    pub records: Vec<Record>,
 }
 
 /// Something that happened on the way to a verdict.
@@ -39,6 +52,13 @@ pub struct Note {
     pub step: Arc<str>,
     /// Why, in one snake_case word.
     pub reason: &'static str,
+}
+
+impl Note {
+    /// Its pair of the account.
+    pub(crate) fn pair(&self) -> String {
+        format!("{}={self}", self.kind.key())
+    }
 }
 
 /// The kinds of [`Note`].
@@ -68,11 +88,7 @@ impl Decision {
     pub fn account(&self, revision: &str, route: &str) -> String {
         let mut account = String::with_capacity(96);
         account.push_str("verdict=");
-        account.push_str(match self.verdict {
-            Verdict::Continue(_) => "allow",
-            Verdict::Deny(_) => "deny",
-            Verdict::Respond(_) => "respond",
-        });
+        account.push_str(self.verdict.word());
         let mut pair = |key: &str, value: &str| {
             account.push(' ');
             account.push_str(key);

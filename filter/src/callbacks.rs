@@ -55,6 +55,11 @@ extern "C" fn proxy_on_tick(root: u32) {
     plugin::on_tick(root);
 }
 
+/// A collector has answered, or did not. Nothing is left to do, but without this export Envoy would keep the call until
+/// the VM is called for something else.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_http_call_response(_root: u32, _call: u32, _headers: u32, _body_size: usize, _trailers: u32) {}
+
 /// A context ends.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_delete(context: u32) {

@@ -39,6 +39,7 @@ const EVERYTHING: usize = u32::MAX as usize;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
 const REQUEST_STREAM: u32 = 0;
+const LOG_INFO: u32 = 2;
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
@@ -83,6 +84,18 @@ unsafe extern "C" {
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_continue_stream(stream: u32) -> u32;
+    fn proxy_http_call(
+        cluster: *const u8,
+        cluster_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        body: *const u8,
+        body_size: usize,
+        trailers: *const u8,
+        trailers_size: usize,
+        timeout: u32,
+        call: *mut u32,
+    ) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -249,6 +262,35 @@ pub(crate) fn act_for(context: u32) -> Result<(), HostError> {
 pub(crate) fn continue_request() -> Result<(), HostError> {
     // SAFETY: the call takes and returns plain numbers.
     done("continue_stream", unsafe { proxy_continue_stream(REQUEST_STREAM) })
+}
+
+/// Writes a line to Envoy's log, where it shows at `info`.
+pub(crate) fn log_line(line: &str) -> Result<(), HostError> {
+    // SAFETY: the slice lives through the call.
+    done("log", unsafe { proxy_log(LOG_INFO, line.as_ptr(), line.len()) })
+}
+
+/// Posts something to a cluster. Nobody waits for the answer: the call belongs to the root, and outlives the stream.
+pub(crate) fn post(cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout: u32) -> Result<(), HostError> {
+    let call = "http_call";
+    let headers = pairs::encode(headers).ok_or(HostError::TooLarge { call })?;
+    let mut number = 0;
+    // SAFETY: all slices live through the call, and the place is valid for it.
+    let status = unsafe {
+        proxy_http_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            headers.as_ptr(),
+            headers.len(),
+            body.as_ptr(),
+            body.len(),
+            ptr::null(),
+            0,
+            timeout,
+            &raw mut number,
+        )
+    };
+    done(call, status)
 }
 
 /// Sends `log` records to Envoy's log. Safe to call for every root context.

@@ -11,6 +11,7 @@ mod callbacks;
 mod host;
 mod pairs;
 mod plugin;
+mod records;
 mod signature;
 mod stream;
 mod tokens;

@@ -133,12 +133,17 @@ fn wake(stream: u32) -> Result<(), HostError> {
 
 /// A context ends.
 pub(crate) fn delete(context: u32) {
-    PLUGIN.with_borrow_mut(|plugin| {
+    let stream = PLUGIN.with_borrow_mut(|plugin| {
         plugin.delayed.retain(|delayed| delayed.stream != context);
-        if plugin.streams.remove(&context).is_none() {
+        let stream = plugin.streams.remove(&context);
+        if stream.is_none() {
             plugin.roots.remove(&context);
         }
+        stream
     });
+    if let Some(mut stream) = stream {
+        stream.on_end();
+    }
 }
 
 /// Takes the stream out for the time of `act`, so that nothing is borrowed while host calls run. A stream that Envoy

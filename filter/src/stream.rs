@@ -11,7 +11,7 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    signature, tokens,
+    records, signature, tokens,
 };
 
 const MILLISECOND: u64 = 1_000_000;
@@ -156,14 +156,46 @@ impl Stream {
         if counted.passed <= counted.allowance.most {
             return Ok(Action::Continue);
         }
-        let decision = counted.allowance.exceeded();
-        if let Some(plan) = &self.plan {
-            host::set_property("postern", decision.account(plan.revision(), &counted.route).as_bytes())?;
-        }
+        let (allowance, route) = (counted.allowance.clone(), std::mem::take(&mut counted.route));
         self.counted = None;
+        let decision = allowance.exceeded();
+        if let Some(plan) = &self.plan {
+            host::set_property("postern", decision.account(plan.revision(), &route).as_bytes())?;
+        }
+        self.record_unanswered(Some(allowance.exceeded()));
         match decision.verdict {
             Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
             Verdict::Continue(_) => Ok(Action::Continue),
+        }
+    }
+
+    /// The stream is over. A request that was admitted and whose response never came is recorded now.
+    pub(crate) fn on_end(&mut self) {
+        self.record_unanswered(None);
+    }
+
+    /// Records an admitted request that no response comes to from upstream; `decided` is what we ended it with.
+    fn record_unanswered(&mut self, decided: Option<Decision>) {
+        let Admitted { route, outlook } = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
+            Progress::Admitted(admitted) => *admitted,
+            other => {
+                self.progress = other;
+                return;
+            }
+        };
+        let Some(plan) = &self.plan else { return };
+        let Some(mut run) = Run::unanswered(plan, &route, &Health::default(), outlook, decided) else { return };
+        loop {
+            let needs = match run.advance() {
+                Turn::Done(decision) => return records::write(&decision.records),
+                Turn::Ask(Ask::Inputs(needs)) => needs,
+                // Records ask for nothing else.
+                Turn::Ask(_) => return,
+            };
+            match inputs(needs, Body::None) {
+                Ok(inputs) => run.answer(Answer::Inputs(inputs)),
+                Err(error) => return log::debug!("a record is lost: {error}"),
+            }
         }
     }
 
@@ -241,6 +273,7 @@ impl Stream {
     }
 
     fn carry_out(&mut self, run: Box<Run>, decision: Decision, map: Map) -> Result<Action, Failure> {
+        records::write(&decision.records);
         if let (Map::RequestHeaders, Some(plan)) = (map, &self.plan) {
             host::set_property("postern", decision.account(plan.revision(), run.route()).as_bytes())?;
         }
@@ -250,7 +283,7 @@ impl Stream {
                 if let Some(allowance) = edits.allowance().cloned() {
                     self.counted = Some(Box::new(Counted { allowance, route: run.route().to_owned(), passed: 0 }));
                 }
-                if !run.is_last() {
+                if matches!(map, Map::RequestHeaders) && !run.is_last() {
                     let route = run.route().to_owned();
                     self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.into_outlook() }));
                 }

@@ -13,3 +13,9 @@ pub mod plan {
         pub const FORMAT: u32 = 1;
     }
 }
+
+/// Reads a plan. All that reading takes is compiled here and not where it is called, so that a filter can have it small:
+/// it runs once for each plan.
+pub fn decode_plan(bytes: &[u8]) -> Result<plan::v1::Plan, prost::DecodeError> {
+    prost::Message::decode(bytes)
+}

@@ -173,6 +173,10 @@ pub struct Want {
     /// Headers of the request as the upstream got it.
     pub upstream: BTreeMap<String, Option<String>>,
     body: Option<String>,
+    /// What auditLog writes to Envoy's log, without what is another on every run; see `Outcome::recorded`.
+    pub records: Option<Vec<Value>>,
+    /// What it posts, each with where `to`.
+    pub posted: Option<Vec<Value>>,
 }
 
 impl CaseFile {
@@ -297,7 +301,20 @@ impl Want {
             let got = joined(outcome.upstream.as_ref().and_then(|headers| headers.get(name)));
             compare(&format!("upstream {name}"), got, value.clone().unwrap_or("(absent)".into()));
         }
+        for (what, got, want) in
+            [("a record", &outcome.records, &self.records), ("a post", &outcome.posted, &self.posted)]
+        {
+            let want: Vec<_> = want.iter().flatten().map(Value::to_string).collect();
+            if *got != want {
+                complaints.push(format!("{what} is not as wanted: {got:#?} instead of {want:#?}"));
+            }
+        }
         complaints
+    }
+
+    /// Whether records are looked at.
+    pub fn is_recorded(&self) -> bool {
+        self.records.is_some() || self.posted.is_some()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn, Verdict, agent::Health, edits::Edits,
+    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Record, Run, Turn, Verdict, agent::Health, edits::Edits,
     jwt::TokenCache,
 };
 
@@ -67,31 +67,50 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
     let Some(mut run) = Run::request(plan, &case.route, &Health::default()) else {
         return Outcome::new(exchange, "", status, &response, Some(&request), b"");
     };
-    let decision = drive(&mut run, exchange, &request, &response, shared);
-    let decision = counted(decision, exchange);
+    let mut decision = drive(&mut run, exchange, &request, &response, shared);
+    let mut records = std::mem::take(&mut decision.records);
+    if let Some(exceeded) = exceeded(&decision, exchange) {
+        let recording = Run::unanswered(plan, &case.route, &Health::default(), run.into_outlook(), Some(exceeded()));
+        if let Some(mut run) = recording {
+            records.extend(drive(&mut run, exchange, &request, &response, shared).records);
+        }
+        let decision = exceeded();
+        let account = decision.account("r", &case.route);
+        let answer = answered(decision, &mut request).unwrap();
+        return recorded(own_answer(exchange, &account, answer), exchange, &records);
+    }
     let account = decision.account("r", &case.route);
     if let Some(answer) = answered(decision, &mut request) {
-        return own_answer(exchange, &account, answer);
+        return recorded(own_answer(exchange, &account, answer), exchange, &records);
     }
     if let Some(mut run) = Run::response(plan, &case.route, &Health::default(), run.into_outlook()) {
         let decision = drive(&mut run, exchange, &request, &response, shared);
+        records.extend(decision.records.iter().cloned());
         if let Some(answer) = answered(decision, &mut response) {
-            return own_answer(exchange, &account, answer);
+            return recorded(own_answer(exchange, &account, answer), exchange, &records);
         }
     }
-    Outcome::new(exchange, &account, status, &response, Some(&request), b"")
+    recorded(Outcome::new(exchange, &account, status, &response, Some(&request), b""), exchange, &records)
+}
+
+fn recorded(outcome: Outcome, exchange: &Exchange, records: &[Record]) -> Outcome {
+    if !exchange.want.is_recorded() {
+        return outcome;
+    }
+    let logged: Vec<_> = records.iter().filter(|record| record.log).map(|record| record.line.clone()).collect();
+    let posted = records.iter().filter_map(|record| {
+        let collector = record.collector.as_ref()?;
+        Some((format!("{} {}", collector.service, collector.path), record.line.clone()))
+    });
+    outcome.recorded(&logged, &posted.collect::<Vec<_>>())
 }
 
 /// What a host makes of a body that turns out to be larger than it may be.
-fn counted(decision: Decision, exchange: &Exchange) -> Decision {
+fn exceeded(decision: &Decision, exchange: &Exchange) -> Option<impl Fn() -> Decision + use<>> {
     let size = exchange.request.body.as_ref().map_or(0, |body| body.get().len() as u64);
-    match &decision.verdict {
-        Verdict::Continue(edits) => match edits.allowance() {
-            Some(allowance) if size > allowance.most => allowance.exceeded(),
-            _ => decision,
-        },
-        _ => decision,
-    }
+    let Verdict::Continue(edits) = &decision.verdict else { return None };
+    let allowance = edits.allowance().filter(|allowance| size > allowance.most)?.clone();
+    Some(move || allowance.exceeded())
 }
 
 fn own_answer(exchange: &Exchange, account: &str, answer: postern_engine::Response) -> Outcome {

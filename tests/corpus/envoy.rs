@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use postern_tests::{Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use postern_tests::{Client, Collector, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -14,6 +14,7 @@ use crate::{
 
 pub struct Site {
     upstream: Upstream,
+    collector: Collector,
     port: u16,
     directory: TempDir,
     running: Option<(ControlPlane, Envoy)>,
@@ -22,7 +23,8 @@ pub struct Site {
 impl Site {
     pub fn start() -> Self {
         let upstream = Upstream::start(0).unwrap();
-        Self { upstream, port: free_port().unwrap(), directory: tempfile::tempdir().unwrap(), running: None }
+        let collector = Collector::start(0).unwrap();
+        Self { upstream, collector, port: free_port().unwrap(), directory: tempfile::tempdir().unwrap(), running: None }
     }
 
     /// Serves the resources of all files, and waits until Envoy has them.
@@ -32,6 +34,7 @@ impl Site {
         let mut shared: Vec<Value> = files.iter().flat_map(|file| file.shared().to_vec()).collect();
         shared.sort_by_key(Value::to_string);
         shared.dedup();
+        shared.retain(|resource| resource["metadata"]["name"] != "collector");
         std::fs::write(self.directory.path().join("shared.yaml"), documents(&shared)).unwrap();
         for file in files.iter().filter(|file| !file.policies().is_empty()) {
             let path = self.directory.path().join(format!("case-{}.yaml", file.name));
@@ -49,10 +52,12 @@ impl Site {
         let routes: Vec<_> = routes.chain([route("ready")]).collect();
         let listener = json!({ "name": "http", "port": self.port });
         let endpoint = json!({ "address": "127.0.0.1", "port": self.upstream.address().port() });
+        let collector = json!({ "address": "127.0.0.1", "port": self.collector.address().port() });
         let resource = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": "postern/v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
         vec![
             resource("Gateway", "corpus", json!({ "listeners": [listener], "routes": routes })),
             resource("Service", "echo", json!({ "endpoints": [endpoint] })),
+            resource("Service", "collector", json!({ "endpoints": [collector] })),
         ]
     }
 
@@ -81,13 +86,40 @@ impl Site {
             request = if spec.chunked { request.chunked(body.get()) } else { request.body(body.get()) };
         }
         let seen = self.envoy().access_log_len();
+        let recorded = exchange.want.is_recorded().then(|| (self.logged(case).len(), self.posted(case).len()));
         let answer = Client::new(self.address()).send(&request).unwrap();
         let (line, _) = wait::until("the access log", || Ok(self.envoy().access_log_line(seen))).unwrap();
         let account = line["decision"].as_str().unwrap_or_default();
         let headers: Pairs =
             answer.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
         let upstream = upstream_headers(&answer.body);
-        Outcome::new(exchange, account, answer.status, &headers, upstream.as_ref(), answer.body.as_bytes())
+        let outcome =
+            Outcome::new(exchange, account, answer.status, &headers, upstream.as_ref(), answer.body.as_bytes());
+        match recorded {
+            None => outcome,
+            Some((logged, posted)) => {
+                let count = |want: &Option<Vec<Value>>| want.as_ref().map_or(0, Vec::len);
+                let (log, posts) = (logged + count(&exchange.want.records), posted + count(&exchange.want.posted));
+                // What does not come is complained of by whoever compares.
+                let _ = wait::until_true("records", || {
+                    Ok(self.logged(case).len() >= log && self.posted(case).len() >= posts)
+                });
+                outcome.recorded(&self.logged(case).split_off(logged), &self.posted(case).split_off(posted))
+            }
+        }
+    }
+
+    /// The records of a case's route in Envoy's log.
+    fn logged(&self, case: &Case) -> Vec<String> {
+        let log = self.envoy().log();
+        let records = log.iter().filter_map(|line| Some(line.get(line.find(r#"{"audit":"#)?..)?.to_owned()));
+        records.filter(|record| is_of(case, record)).collect()
+    }
+
+    /// The same for those that were posted.
+    fn posted(&self, case: &Case) -> Vec<(String, String)> {
+        let posts = self.collector.posts().into_iter().filter(|post| is_of(case, &post.body));
+        posts.map(|post| (format!("{} {}", post.host, post.path), post.body.trim_end().to_owned())).collect()
     }
 
     pub fn assert_no_vm_failure(&self) {
@@ -99,6 +131,10 @@ impl Site {
             .collect();
         assert_eq!(failed, Vec::<String>::new());
     }
+}
+
+fn is_of(case: &Case, record: &str) -> bool {
+    record.contains(&format!(r#""route":"{}""#, case.route))
 }
 
 /// What the upstream got, if the answer is its echo.

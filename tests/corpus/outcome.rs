@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Map, Value};
+
 use crate::case::Exchange;
 
 /// Headers of answers that are compared even if a case does not name them.
@@ -26,6 +28,9 @@ pub struct Outcome {
     pub upstream: Option<BTreeMap<String, Vec<String>>>,
     /// The answer's body, if the answer is the filter's own.
     pub body: String,
+    /// What auditLog wrote to the log and posted, if the case looks at records.
+    pub records: Vec<String>,
+    pub posted: Vec<String>,
 }
 
 pub type Pairs = Vec<(String, Vec<u8>)>;
@@ -50,8 +55,34 @@ impl Outcome {
             headers: select(headers, &answer_names),
             upstream: upstream.map(|headers| select(headers, &upstream_names)),
             body: if upstream.is_none() { text } else { String::new() },
+            records: Vec::new(),
+            posted: Vec::new(),
         }
     }
+
+    /// The same with the lines that were logged, and those that were posted with where to.
+    pub fn recorded(mut self, logged: &[String], posted: &[(String, String)]) -> Self {
+        self.records = logged.iter().map(|line| without_chance(line, None)).collect();
+        self.posted = posted.iter().map(|(to, line)| without_chance(line, Some(to))).collect();
+        self
+    }
+}
+
+/// A record without its time, route and revision, which must be there, and its source's port.
+fn without_chance(line: &str, to: Option<&str>) -> String {
+    let mut record: Map<String, Value> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let time = record.remove("time").unwrap_or_default();
+    assert!(time.as_str().is_some_and(|time| time.ends_with('Z')), "no time: {line}");
+    for chance in ["route", "revision"] {
+        record.remove(chance);
+    }
+    if let Some(source) = record.get_mut("source") {
+        *source = source.as_str().and_then(|source| source.rsplit_once(':')).map_or("", |(address, _)| address).into();
+    }
+    if let Some(to) = to {
+        record.insert("to".into(), to.into());
+    }
+    Value::Object(record).to_string()
 }
 
 fn without_place(account: &str) -> String {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use postern::wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm};
+use postern::wasm::{Callout, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Properties, RootId, Setup, Vm};
 use postern_tests::control_plane::from_environment;
 
 use crate::{
@@ -69,8 +69,9 @@ impl Worker {
             assert_eq!(flow, Flow::Continue, "the response to `{}` is stuck", case.note);
         }
         let stream = self.vm.close(stream).unwrap();
+        let (logged, posted) = self.records();
         let account = String::from_utf8(stream.property("postern").unwrap_or_default().to_vec()).unwrap();
-        match stream.local_response() {
+        let outcome = match stream.local_response() {
             Some(answer) => {
                 let status = answer.status.try_into().unwrap();
                 Outcome::new(exchange, &account, status, &pairs(&answer.headers), None, &answer.body)
@@ -82,7 +83,26 @@ impl Worker {
                 rewrite(path.as_deref(), host.as_deref(), &mut request);
                 Outcome::new(exchange, &account, exchange.upstream.status, &response, Some(&request), b"")
             }
-        }
+        };
+        if exchange.want.is_recorded() { outcome.recorded(&logged, &posted) } else { outcome }
+    }
+
+    /// The records that were logged and posted. Those that were posted are answered.
+    fn records(&mut self) -> (Vec<String>, Vec<(String, String)>) {
+        let lines = self.vm.take_log().into_iter().map(|line| line.text);
+        let logged = lines.filter(|line| line.starts_with(r#"{"audit":"#)).collect();
+        let calls: Vec<_> = self.vm.callouts().map(|(id, call)| (id, call.clone())).collect();
+        let posted = calls.into_iter().map(|(id, call)| {
+            let Callout::Http(call) = call else { panic!("{call:?}") };
+            let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
+            assert_eq!(text(call.headers.get(":method")), "POST");
+            assert_eq!(text(call.headers.get("content-type")), "application/x-ndjson");
+            let reply = HttpReply::response([(":status", "200")], b"thanks");
+            self.vm.reply_http(id, reply).unwrap();
+            let line = text(Some(&call.body)).strip_suffix('\n').unwrap().to_owned();
+            (format!("{} {}", text(Some(&call.cluster)), text(call.headers.get(":path"))), line)
+        });
+        (logged, posted.collect())
     }
 }
 

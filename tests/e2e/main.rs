@@ -10,6 +10,7 @@
     reason = "test code"
 )]
 
+mod audit_log;
 mod commands;
 mod decisions;
 mod key_rotation;

@@ -3,7 +3,7 @@
 use postern_tests::control_plane::from_environment;
 use wasmparser::{ExternalKind, Parser, Payload};
 
-const CEILING: usize = 1000 * 1024;
+const CEILING: usize = 1_000_000;
 
 #[test]
 fn is_small_and_imports_and_exports_only_what_it_uses() {
@@ -35,6 +35,7 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
             "proxy_get_header_map_pairs",
             "proxy_get_property",
             "proxy_get_shared_data",
+            "proxy_http_call",
             "proxy_log",
             "proxy_remove_header_map_value",
             "proxy_replace_header_map_value",
@@ -53,6 +54,7 @@ fn is_small_and_imports_and_exports_only_what_it_uses() {
             "proxy_on_configure",
             "proxy_on_context_create",
             "proxy_on_delete",
+            "proxy_on_http_call_response",
             "proxy_on_memory_allocate",
             "proxy_on_request_body",
             "proxy_on_request_headers",

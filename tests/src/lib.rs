@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod collector;
 pub mod control_plane;
 pub mod envoy;
 pub mod key_server;
@@ -15,6 +16,7 @@ pub mod upstream;
 pub mod wait;
 
 pub use client::{Answer, Client, Request};
+pub use collector::Collector;
 pub use control_plane::ControlPlane;
 pub use envoy::Envoy;
 pub use site::Site;

@@ -13,7 +13,7 @@ use crate::run::{run, say, step};
 use crate::toolchain::{TARGET, Way};
 
 /// Above this many bytes something heavy came in: Envoy compiles the module when it starts.
-const CEILING: usize = 1000 * 1024;
+const CEILING: usize = 1_000_000;
 
 /// The names a module imports, by the module they come from.
 type Imports = BTreeMap<String, Vec<String>>;

@@ -1,6 +1,7 @@
 //! Lowering: attached chains and consumers become a plan. Strings, expressions and chains are interned: what is equal is
 //! there once.
 
+mod audit_log;
 mod basic_auth;
 mod cors;
 mod fault_injection;
@@ -42,7 +43,8 @@ pub fn lower(
     attached: &BTreeMap<&str, Attached<'_>>,
     revision: &Digest,
 ) -> Result<Plan, Diagnostics> {
-    let mut lowering = Lowering::default();
+    let services = bundle.services.iter().map(|service| service.name.clone()).collect();
+    let mut lowering = Lowering { services, ..Lowering::default() };
     lowering.issuers(bundle, key_sets);
     for (route, chain) in attached {
         lowering.route(route, chain);
@@ -64,6 +66,8 @@ struct Lowering {
     plan: Plan,
     /// The names of the plan's issuers, in its order.
     issuers: Vec<String>,
+    /// The names of the services.
+    services: Vec<String>,
     errors: Vec<Diagnostic>,
 }
 

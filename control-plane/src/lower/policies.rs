@@ -28,6 +28,7 @@ impl Lowering {
     pub(super) fn policy(&mut self, place: &Place<'_>, step: &Step) -> Result<Policy, LowerError> {
         match step.policy.as_str() {
             "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
+            "auditLog" => self.audit_log(place, step, &params(step)?),
             "basicAuth" => self.basic_auth(&params(step)?),
             "cors" => self.cors(place, &params(step)?),
             "faultInjection" => self.fault_injection(place, &params(step)?),

@@ -66,6 +66,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Expression => text(node, format::text, path, report),
         Kind::Choice(words) => text(node, |text| format::choice(text, words), path, report),
         Kind::Integer { min, max } => integer(node, *min, *max, path, report),
+        Kind::Percent => percent(node, path, report),
         Kind::Boolean => boolean(node, path, report),
         Kind::Object(schema) => object(node, schema, path, report),
         Kind::List { item, at_least } => list(node, item, *at_least, path, report),
@@ -101,6 +102,17 @@ fn integer(node: &Node, min: i64, max: i64, path: &Path<'_>, report: &mut Report
         }
         Value::Float(_) => report.error(node.at, path, format!("expected a whole number from {min} to {max}")),
         _ => wrong_type(node, "a whole number", path, report),
+    }
+}
+
+fn percent(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let fits = match &node.value {
+        Value::Integer(number) => (0..=100).contains(number),
+        Value::Float(number) => (0.0..=100.0).contains(number) && (number * 1e4 - (number * 1e4).round()).abs() < 1e-6,
+        _ => return wrong_type(node, "a number from 0 to 100", path, report),
+    };
+    if !fits {
+        report.error(node.at, path, "expected a number from 0 to 100, with at most four decimals");
     }
 }
 
@@ -255,6 +267,7 @@ mod tests {
             Field::optional("text", Kind::Text, ""),
             Field::optional("port", Kind::Integer { min: 1, max: 65535 }, ""),
             Field::optional("flag", Kind::Boolean, ""),
+            Field::optional("share", Kind::Percent, ""),
             Field::optional("colour", COLOURS, ""),
             Field::optional("inner", Kind::Object(&INNER), ""),
             Field::optional("either", Kind::Object(&EITHER), ""),
@@ -301,6 +314,18 @@ mod tests {
         check("port: 65536", &["f:1:7: port: expected a whole number from 1 to 65535, found `65536`"]);
         check("port: 1.5", &["f:1:7: port: expected a whole number from 1 to 65535"]);
         check("port: 99999999999999999999", &["f:1:7: port: expected a whole number from 1 to 65535"]);
+    }
+
+    #[test]
+    fn takes_percentages_of_four_decimals() {
+        for fits in ["0", "100", "0.1", "0.0001", "12.3457", "99.9999", "33.3", "1e1", "100.0"] {
+            check(&format!("share: {fits}"), &[]);
+        }
+        let message = "f:1:8: share: expected a number from 0 to 100, with at most four decimals";
+        for outside in ["-1", "101", "100.0001", "0.00001", "-0.5", ".nan", ".inf"] {
+            check(&format!("share: {outside}"), &[message]);
+        }
+        check("share: 10%", &["f:1:8: share: expected a number from 0 to 100, found a string"]);
     }
 
     #[test]

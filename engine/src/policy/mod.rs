@@ -2,6 +2,7 @@
 
 mod agent;
 mod api_key_auth;
+pub mod audit_log;
 mod basic_auth;
 mod cors;
 mod fault_injection;
@@ -45,6 +46,7 @@ use crate::{
 /// Every built-in policy, as the control plane checks it and documentation shows it.
 pub const SCHEMAS: &[PolicySchema] = &[
     api_key_auth::SCHEMA,
+    audit_log::SCHEMA,
     basic_auth::SCHEMA,
     cors::SCHEMA,
     fault_injection::SCHEMA,
@@ -147,14 +149,19 @@ impl Context<'_> {
 
     /// Random bytes of this step's own: two steps of one chain must not decide or name things alike.
     pub(crate) fn random(&self) -> [u8; 16] {
-        let digest = Sha256::new().chain_update(self.inputs.random).chain_update(self.step.to_le_bytes()).finalize();
-        digest.first_chunk().copied().unwrap_or_default()
+        random(self.inputs, self.step)
     }
 
     /// Who the caller proved to be.
     pub(crate) fn consumer(&self) -> Result<&Arc<Consumer>, crate::cel::AttributeError> {
         self.facts.consumer.as_ref().ok_or(crate::cel::AttributeError::Absent)
     }
+}
+
+/// Random bytes of one place in a chain.
+pub(crate) fn random(inputs: &Inputs, place: usize) -> [u8; 16] {
+    let digest = Sha256::new().chain_update(inputs.random).chain_update(place.to_le_bytes()).finalize();
+    digest.first_chunk().copied().unwrap_or_default()
 }
 
 /// A policy with its parameters, ready to run.
@@ -191,6 +198,8 @@ impl Policy {
         match step.policy.as_ref().ok_or(LoadError::UnknownPolicy)? {
             Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
+            // A part of the chain as a whole, which loads it.
+            Wire::AuditLog(_) => Err(LoadError::Phase),
             Wire::BasicAuth(wire) => basic_auth::BasicAuth::load(wire, strings).map(Self::BasicAuth),
             Wire::Headers(wire) => headers::Headers::load(wire, strings).map(Self::Headers),
             Wire::HmacAuth(wire) => hmac_auth::HmacAuth::load(wire, strings).map(Self::HmacAuth),

@@ -11,7 +11,10 @@ pub(crate) fn quote(text: &str) -> String {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
-            character if character.is_control() => {
+            // Log viewers end lines at some of these, and turn the text around at others.
+            character
+                if character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
                 // Writing to a string cannot fail.
                 let _ = write!(quoted, "\\u{:04x}", u32::from(character));
             }

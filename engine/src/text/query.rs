@@ -12,7 +12,7 @@ pub(crate) fn values<'a>(query: &'a [u8], name: &str) -> impl Iterator<Item = Co
 }
 
 /// Decodes a name or value. A `%` without two digits behind it stands for itself, as in every browser.
-fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text);
     }

@@ -22,6 +22,10 @@ pub fn check(decision: &Decision) {
         }
         Verdict::Deny(response) | Verdict::Respond(response) => check_response(response),
     }
+    for record in &decision.records {
+        let fits = record.line.len() <= 8 << 10 && !record.line.chars().any(char::is_control);
+        assert!(fits && record.line.starts_with(r#"{"audit":"#), "a record that breaks: {record:?}");
+    }
     assert_eq!(decision.step.is_some(), decision.reason.is_some(), "a step has a reason: {decision:?}");
     let passes = matches!(decision.verdict, Verdict::Continue(_));
     assert_ne!(passes, decision.step.is_some(), "who ends a message is named, and nobody else: {decision:?}");

@@ -1,0 +1,330 @@
+//! `auditLog`: a line of JSON for every request, whatever becomes of it.
+//!
+//! It is written as a step, but no step of the chain can keep it from running: it belongs to the [`Chain`] as a whole,
+//! and a run makes its record when what became of the message is known.
+//!
+//! [`Chain`]: crate::chain::Chain
+
+use std::sync::Arc;
+
+use postern_proto::plan::v1 as wire;
+
+use super::{Context, needs_of};
+use crate::{
+    attributes,
+    cel::{Attribute, Attributes as _, Expression, Key, Map, Value},
+    event::{Needs, Phase, Property},
+    plan::LoadError,
+    record::{Collector, Line, Record, lossy},
+    redaction::{Redacted, Redaction},
+    schema::{Field, Kind, Object, PolicySchema},
+    strings::Strings,
+    text::split_path,
+    verdict::{Decision, Note, Verdict},
+};
+
+/// What a sample is counted in: it is of so many.
+pub const SAMPLE_OF: u32 = 1_000_000;
+/// What a record has without being told, and can be told to leave out.
+pub const OMITTABLE: &[&str] = &["method", "path", "status", "source", "consumer", "route", "revision"];
+/// What every record may have, and so no field of a user's own can be called.
+pub const RESERVED: &[&str] = &[
+    "audit",
+    "time",
+    "verdict",
+    "step",
+    "reason",
+    "notes",
+    "headers",
+    "conditionFailed",
+    "cut",
+    "method",
+    "path",
+    "status",
+    "source",
+    "consumer",
+    "route",
+    "revision",
+];
+
+const HEADER_LIST: Kind = Kind::List { item: &Kind::HeaderName, at_least: 1 };
+const TEXT_LIST: Kind = Kind::List { item: &Kind::Text, at_least: 1 };
+
+/// What a user may write.
+pub(super) const SCHEMA: PolicySchema = PolicySchema {
+    name: "auditLog",
+    about: "Writes a line of JSON for every request, to Envoy's log, by HTTP to a collector, or both, and holds up nobody. \
+            Its place in the chain does not matter: whatever a step does, denials above all, is recorded. `when` is \
+            evaluated when the record is made; if that fails, the record is written and has `conditionFailed`. \
+            `mode: shadow` and `onFailure` change nothing. A record has `audit` (the step's name), `time`, `route`, \
+            `revision`, `verdict`, `step` and `reason` (of a denial), `notes` (what was not enforced), `consumer`, \
+            `method`, `path` (without its query), `status` and `source`, as far as they are known; it is of at most 8 KiB, \
+            and if something in it had to be cut to 1 KiB or left out, it has `cut`. Credentials are never shown: what \
+            the headers `authorization`, `cookie`, `proxy-authorization`, `set-cookie`, `x-api-key`, `x-auth-token` and \
+            `x-csrf-token`, usual parameters of the query (`access_token`, `token`, `api_key`, `password` and the like) \
+            and the places where `apiKeyAuth` and `jwtValidation` of the same chain look hold becomes `[redacted]`, also \
+            in `fields`.",
+    phases: &[Phase::Request, Phase::Response],
+    params: Object {
+        fields: &[
+            Field::optional("to", Kind::Object(&TO), "Where records go.").or("{ log: true }"),
+            Field::optional(
+                "sample",
+                Kind::Percent,
+                "For how many of 100 requests a record is written, such as `10` or `0.1`.",
+            )
+            .or("100"),
+            Field::optional(
+                "sampleDenials",
+                Kind::Boolean,
+                "Whether `sample` is for denials too; else each of them is recorded.",
+            )
+            .or("false"),
+            Field::optional(
+                "at",
+                Kind::Choice(&["response", "request"]),
+                "When an admitted request is recorded: with its response, or as soon as it is admitted, without a \
+                 status. Only in a request chain.",
+            )
+            .or("response"),
+            Field::optional(
+                "fields",
+                Kind::Map { key: &Kind::Name, value: &Kind::Expression },
+                "Further fields; `null` where a value cannot be had. Not `request.body`.",
+            ),
+            Field::optional("headers", HEADER_LIST, "Headers of the request to show, as they came, in `headers`."),
+            Field::optional("omit", Kind::List { item: &Kind::Choice(OMITTABLE), at_least: 1 }, "Fields to leave out."),
+            Field::optional("redact", Kind::Object(&REDACT), "What else becomes `[redacted]`."),
+        ],
+        exactly_one_of: &[],
+    },
+    endings: &[],
+    example: "\
+- policy: auditLog
+  params:
+    to: { log: true, http: { service: collector, path: /records } }
+    sample: 0.5
+    fields: { tenant: \"request.headers['x-tenant']\" }
+    headers: [user-agent]
+    redact: { query: [session] }
+- policy: apiKeyAuth
+  params: { header: x-api-key }
+",
+};
+
+const TO: Object = Object {
+    fields: &[
+        Field::optional("log", Kind::Boolean, "Envoy's log, at the level `info`.").or("false"),
+        Field::optional(
+            "http",
+            Kind::Object(&HTTP),
+            "A collector: a POST of `application/x-ndjson` for each record. Its answer is not waited for, and a record \
+             that it does not take in 5 seconds is lost.",
+        ),
+    ],
+    exactly_one_of: &[],
+};
+
+const HTTP: Object = Object {
+    fields: &[
+        Field::required("service", Kind::Name, "The `Service` resource."),
+        Field::optional("path", Kind::Path, "The path.").or("/"),
+    ],
+    exactly_one_of: &[],
+};
+
+const REDACT: Object = Object {
+    fields: &[
+        Field::optional("headers", HEADER_LIST, "Headers, of requests and responses."),
+        Field::optional("query", TEXT_LIST, "Parameters of the query."),
+        Field::optional("claims", TEXT_LIST, "Claims of the caller's token."),
+    ],
+    exactly_one_of: &[],
+};
+
+/// The loaded step.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    name: Arc<str>,
+    when: Option<Arc<Expression>>,
+    /// Of [`SAMPLE_OF`].
+    sample: u32,
+    sample_denials: bool,
+    at_request: bool,
+    fields: Vec<(Arc<str>, Arc<Expression>)>,
+    headers: Vec<Arc<str>>,
+    omit: Vec<Arc<str>>,
+    redaction: Redaction,
+    log: bool,
+    collector: Option<Arc<Collector>>,
+    needs: Needs,
+}
+
+impl AuditLog {
+    pub(crate) fn load(
+        wire: &wire::AuditLog,
+        name: &Arc<str>,
+        when: Option<Arc<Expression>>,
+        strings: &Strings,
+    ) -> Result<Self, LoadError> {
+        if wire.sample > SAMPLE_OF {
+            let (most, value) = (SAMPLE_OF.into(), wire.sample.into());
+            return Err(LoadError::Range { what: "sample", least: 0, most, value });
+        }
+        let texts = |list: &[u32]| list.iter().map(|text| strings.get(*text)).collect::<Result<Vec<_>, _>>();
+        let names = |list: &[u32]| list.iter().map(|name| strings.header_name(*name)).collect::<Result<Vec<_>, _>>();
+        let field = |field: &wire::AuditField| {
+            let expression = strings.expression(field.expression)?.ok_or(LoadError::Missing("expression"))?;
+            Ok((strings.name(field.name)?, expression))
+        };
+        let collector = |wire: &wire::AuditCollector| {
+            let (service, path) = (strings.name(wire.service)?, strings.header_value(wire.path)?);
+            Ok::<_, LoadError>(Arc::new(Collector { service, path }))
+        };
+        let mut loaded = Self {
+            name: Arc::clone(name),
+            when,
+            sample: wire.sample,
+            sample_denials: wire.sample_denials,
+            at_request: wire.at_request,
+            fields: wire.fields.iter().map(field).collect::<Result<_, LoadError>>()?,
+            headers: names(&wire.headers)?,
+            omit: texts(&wire.omit)?,
+            redaction: Redaction {
+                headers: names(&wire.redact_headers)?,
+                query: texts(&wire.redact_query)?,
+                claims: texts(&wire.redact_claims)?,
+            },
+            log: wire.log,
+            collector: wire.collector.as_ref().map(collector).transpose()?,
+            needs: Needs::default(),
+        };
+        loaded.needs = loaded.reads();
+        // It would have to wait for what a caller may send slowly, or not at all.
+        if loaded.needs.body { Err(LoadError::AuditedBody) } else { Ok(loaded) }
+    }
+
+    fn reads(&self) -> Needs {
+        let base = Needs { request_headers: true, response_headers: true, now: true, ..Needs::default() };
+        let mut needs = base.union(needs_of(self.fields.iter().map(|(_, expression)| expression)));
+        if let Some(when) = &self.when {
+            needs = needs.union(attributes::needs(when));
+        }
+        if self.shows("source") {
+            needs.add(Property::SourceAddress);
+        }
+        needs
+    }
+
+    /// Hides the places where a step of the same chain looks for credentials.
+    pub(crate) fn hide(&mut self, headers: &[Arc<str>], query: &[Arc<str>]) {
+        self.redaction.headers.extend_from_slice(headers);
+        self.redaction.query.extend_from_slice(query);
+    }
+
+    /// What it must be given before a record.
+    pub(crate) fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Whether a message of this phase that comes to this is recorded by it.
+    pub(crate) fn is_due(&self, phase: Phase, verdict: &Verdict) -> bool {
+        match phase {
+            Phase::Request => self.at_request || !matches!(verdict, Verdict::Continue(_)),
+            Phase::Response => !self.at_request,
+        }
+    }
+
+    /// Whether it waits for the response to an admitted request.
+    pub(crate) fn waits(&self) -> bool {
+        !self.at_request
+    }
+
+    /// Whether chance has a say.
+    pub(crate) fn is_sampled(&self, verdict: &Verdict) -> bool {
+        let spared = matches!(verdict, Verdict::Deny(_)) && !self.sample_denials;
+        self.sample < SAMPLE_OF && !spared
+    }
+
+    /// Whether these random bytes are among those that are recorded.
+    pub(crate) fn is_hit(&self, random: [u8; 16]) -> bool {
+        let [a, b, c, d, ..] = random;
+        let scaled = u64::from(u32::from_le_bytes([a, b, c, d])).saturating_mul(SAMPLE_OF.into()) >> 32;
+        scaled < u64::from(self.sample)
+    }
+
+    /// The record; `None` if the condition does not hold.
+    pub(crate) fn record(&self, context: &Context<'_>, decision: &Decision, notes: &[Note]) -> Option<Record> {
+        let condition_failed = match self.when.as_ref().map(|when| when.test(context)) {
+            None | Some(Ok(true)) => false,
+            Some(Ok(false)) => return None,
+            Some(Err(_)) => true,
+        };
+        let mut line = Line::new(&self.name);
+        if let Ok(time) = context.attribute(Attribute::RequestTime) {
+            line.put("time", &time);
+        }
+        self.put_decision(&mut line, context, decision, notes);
+        self.put_message(&mut line, context);
+        if condition_failed {
+            line.put("conditionFailed", &Value::Bool(true));
+        }
+        self.put_headers(&mut line, context);
+        let shown = Redacted { context, redaction: &self.redaction };
+        for (name, expression) in &self.fields {
+            line.put(name, &expression.evaluate(&shown).unwrap_or(Value::Null));
+        }
+        Some(Record { line: line.finish(), log: self.log, collector: self.collector.clone() })
+    }
+
+    fn put_decision(&self, line: &mut Line, context: &Context<'_>, decision: &Decision, notes: &[Note]) {
+        let mut text = |name: &str, value: Option<&str>| {
+            if let Some(value) = value.filter(|_| self.shows(name)) {
+                line.put(name, &value.into());
+            }
+        };
+        text("route", Some(context.route));
+        text("revision", Some(context.plan.revision()));
+        text("verdict", Some(decision.verdict.word()));
+        text("step", decision.step.as_deref());
+        text("reason", decision.reason);
+        text("consumer", decision.consumer.as_deref());
+        if !notes.is_empty() {
+            line.put("notes", &Value::List(notes.iter().map(|note| note.pair().into()).collect()));
+        }
+    }
+
+    fn put_message(&self, line: &mut Line, context: &Context<'_>) {
+        let request = |name| context.inputs.request_headers.values(name).next();
+        let mut bytes = |name: &str, value: Option<&[u8]>| {
+            if let Some(value) = value.filter(|_| self.shows(name)) {
+                line.put_bytes(name, value);
+            }
+        };
+        bytes("method", request(":method"));
+        bytes("path", request(":path").map(|path| split_path(path).0));
+        bytes("source", context.inputs.property(Property::SourceAddress));
+        if let Some(status) = context.attribute(Attribute::ResponseCode).ok().filter(|_| self.shows("status")) {
+            line.put("status", &status);
+        }
+    }
+
+    fn put_headers(&self, line: &mut Line, context: &Context<'_>) {
+        let mut shown = Map::default();
+        for name in &self.headers {
+            let values: Vec<_> = context.inputs.request_headers.values(name).collect();
+            if !values.is_empty() {
+                let value = self.redaction.header(name, lossy(&values.join(&b","[..])));
+                // No name is there twice.
+                let _ = shown.insert(Key::String(Arc::clone(name)), value);
+            }
+        }
+        if !shown.is_empty() {
+            line.put("headers", &shown.into());
+        }
+    }
+
+    fn shows(&self, name: &str) -> bool {
+        !self.omit.iter().any(|omitted| **omitted == *name)
+    }
+}

@@ -1,0 +1,135 @@
+//! Records on a real Envoy and a real collector: they come, whatever becomes of a request, and hold up nobody.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use postern_tests::{Collector, site::free_port, wait};
+use serde_json::Value;
+
+use crate::world::{KEY, World, users, users_with};
+
+const SERVICE: &str = "---\napiVersion: postern/v1\nkind: Service\nmetadata: { name: collector }\nspec:\n  endpoints:\n    - address: 127.0.0.1\n      port: ";
+
+/// A world whose chain of `users` has an audit log that posts to this port.
+fn world(port: u16, params: &str) -> World {
+    let world = World::start();
+    let gateway = world.site.read("gateway.yaml").unwrap();
+    world.site.write("gateway.yaml", &format!("{gateway}{SERVICE}{port}\n")).unwrap();
+    let step = format!(
+        "  request:\n    - policy: auditLog\n      params: {{ to: {{ log: true, http: {{ service: collector, path: /records }} }}, {params} }}\n"
+    );
+    world.site.replace("policies.yaml", "  request:\n", &step).unwrap();
+    let mut client = world.client();
+    // Denials are always recorded.
+    wait::until_true("the audit log", || {
+        assert_eq!(client.send(&users())?.status, 401);
+        Ok(world.envoy.log().iter().any(|line| line.contains(r#"{"audit":"auditLog""#)))
+    })
+    .unwrap();
+    world
+}
+
+/// The records that the collector has of requests to a path.
+fn collected(collector: &Collector, path: &str) -> Vec<Value> {
+    let posts = collector.posts().into_iter().inspect(|post| {
+        assert_eq!((post.path.as_str(), post.content_type.as_str()), ("/records", "application/x-ndjson"));
+        assert_eq!(post.body.matches('\n').count(), 1, "{post:?}");
+    });
+    let records = posts.map(|post| serde_json::from_str::<Value>(&post.body).unwrap());
+    records.filter(|record| record["path"] == path).collect()
+}
+
+fn get(path: &str) -> postern_tests::Request {
+    postern_tests::Request::get(path)
+}
+
+#[test]
+fn posts_and_logs_admitted_and_denied_requests() {
+    let collector = Collector::start(0).unwrap();
+    let world = world(collector.address().port(), "headers: [x-api-key, user-agent]");
+    assert_eq!(
+        world.send(&get("/users/admitted?token=t").header("x-api-key", KEY).header("user-agent", "a")).status,
+        200
+    );
+    assert_eq!(world.send(&get("/users/denied").header("x-api-key", "wrong-key")).status, 401);
+    for (path, verdict, status, reason) in
+        [("/users/admitted", "allow", 200, Value::Null), ("/users/denied", "deny", 401, "key_unknown".into())]
+    {
+        let (records, _) =
+            wait::until("the record", || Ok(Some(collected(&collector, path)).filter(|records| !records.is_empty())))
+                .unwrap();
+        assert_eq!(records.len(), 1, "{records:?}");
+        let record = &records[0];
+        assert_eq!(
+            (&record["verdict"], &record["status"], &record["reason"]),
+            (&verdict.into(), &status.into(), &reason)
+        );
+        assert_eq!((&record["route"], &record["headers"]["x-api-key"]), (&"users".into(), &"[redacted]".into()));
+        let line = format!(r#""path":"{path}""#);
+        let logged: Vec<_> = world.envoy.log().into_iter().filter(|entry| entry.contains(&line)).collect();
+        assert_eq!(logged.len(), 1, "{logged:?}");
+        assert!(logged[0].contains("[info]"), "{logged:?}");
+    }
+    assert_eq!(collected(&collector, "/users/admitted")[0]["consumer"], "mobile-app");
+    let shown = |text: &str| ["wrong-key", KEY, "token=t"].iter().any(|secret| text.contains(secret));
+    assert!(
+        !collector.posts().iter().any(|post| shown(&post.body)) && !world.envoy.log().iter().any(|line| shown(line))
+    );
+    world.assert_no_vm_failure();
+}
+
+#[test]
+fn leaves_out_what_is_not_in_the_sample_but_no_denial() {
+    let collector = Collector::start(0).unwrap();
+    let world = world(collector.address().port(), "sample: 20");
+    let mut client = world.client();
+    for _ in 0..500 {
+        assert_eq!(client.send(&get("/users/sampled").header("x-api-key", KEY)).unwrap().status, 200);
+    }
+    for _ in 0..50 {
+        assert_eq!(client.send(&get("/users/refused")).unwrap().status, 401);
+    }
+    wait::until_true("every denial", || Ok(collected(&collector, "/users/refused").len() == 50)).unwrap();
+    // 100 of 500, and seven standard deviations to either side.
+    let sampled = collected(&collector, "/users/sampled").len();
+    assert!((37..=163).contains(&sampled), "{sampled} of 500");
+    world.assert_no_vm_failure();
+}
+
+#[test]
+fn a_collector_that_is_dead_or_silent_neither_slows_nor_fails_requests() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for port in [free_port().unwrap(), silent.local_addr().unwrap().port()] {
+        let world = world(port, "sample: 100");
+        let mut client = world.client();
+        let start = Instant::now();
+        for _ in 0..200 {
+            assert_eq!(client.send(&users_with(KEY)).unwrap().status, 200);
+        }
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(4), "200 requests took {took:?}");
+        world.assert_no_vm_failure();
+    }
+}
+
+#[test]
+fn records_an_admitted_request_whose_caller_went_away() {
+    let collector = Collector::start(0).unwrap();
+    let world = world(collector.address().port(), "sample: 100");
+    let mut stream = TcpStream::connect(world.site.listener()).unwrap();
+    // The upstream waits for a body that never comes.
+    let head = format!("POST /users/gone HTTP/1.1\r\nhost: a\r\nx-api-key: {KEY}\r\ncontent-length: 9\r\n\r\nabc");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(stream.read(&mut [0; 16]).is_err(), "there was an answer");
+    drop(stream);
+    let (records, _) = wait::until("the record", || {
+        Ok(Some(collected(&collector, "/users/gone")).filter(|records| !records.is_empty()))
+    })
+    .unwrap();
+    assert_eq!((&records[0]["verdict"], &records[0]["status"]), (&"allow".into(), &Value::Null), "{records:?}");
+    world.assert_no_vm_failure();
+}
