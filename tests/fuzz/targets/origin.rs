@@ -33,7 +33,6 @@ static PLAN: LazyLock<Arc<Plan>> = LazyLock::new(|| {
     writer.load()
 });
 
-#[expect(clippy::panic, reason = "what a target finds, it says by a panic")]
 fn run(input: &[u8]) {
     let header = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
     let headers =
