@@ -110,7 +110,8 @@ fn a_collector_that_is_dead_or_silent_neither_slows_nor_fails_requests() {
             assert_eq!(client.send(&users_with(KEY)).unwrap().status, 200);
         }
         let took = start.elapsed();
-        assert!(took < Duration::from_secs(4), "200 requests took {took:?}");
+        // Each would wait 5 s, one after the other, if one waited at all.
+        assert!(took < Duration::from_secs(60), "200 requests took {took:?}");
         world.assert_no_vm_failure();
     }
 }
