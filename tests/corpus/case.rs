@@ -214,6 +214,10 @@ impl CaseFile {
         self.cases.iter().filter_map(|case| Some(policy(&case.route, case.chain.as_ref()?))).collect()
     }
 
+    pub fn chains(&self) -> impl Iterator<Item = &Value> {
+        self.cases.iter().filter_map(|case| case.chain.as_ref())
+    }
+
     pub fn plan_bytes(&self) -> Vec<u8> {
         let resources: Vec<_> = self.shared().iter().cloned().chain(self.policies()).collect();
         let snapshot = compile(&resources).unwrap_or_else(|error| panic!("{}: {error}", self.name));
