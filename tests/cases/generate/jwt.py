@@ -2,8 +2,8 @@
 
 Run it from the repository, in a virtual environment of its own:
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pyjwt==2.15.1 cryptography==50.0.2
-    /tmp/venv/bin/python tests/cases/generate/jwt.py
+    python3 -m venv venv && venv/bin/pip install pyjwt==2.15.1 cryptography==50.0.2
+    venv/bin/python tests/cases/generate/jwt.py
 
 The keys are in keys.json beside it. All is the same on every run but the signatures of PS256, which have a random salt.
 Tokens expire in 2100 or have expired in 2001: Envoy's clock is the real one.
