@@ -41,7 +41,7 @@ struct Status {
 }
 
 async fn status(State(hub): State<Arc<Hub>>) -> Json<Status> {
-    let revision = hub.snapshots().borrow().as_ref().map(|snapshot| snapshot.revision().clone());
+    let revision = hub.publications().borrow().as_ref().map(|publication| publication.revision().clone());
     Json(Status {
         revision,
         filter: hub.code().digest().clone(),

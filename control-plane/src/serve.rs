@@ -21,6 +21,7 @@ use crate::{
     keys::{self, KeySetReport, Sources, client::Client},
     model::{self, Bundle},
     pipeline::{CompileError, compile_bundle},
+    publication::Publication,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
     xds::service::Ads,
@@ -29,7 +30,7 @@ use crate::{
 /// What the parts of a running control plane share.
 #[derive(Debug)]
 pub struct Hub {
-    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    publications: watch::Sender<Option<Arc<Publication>>>,
     fleet: Mutex<Fleet>,
     refused_change: Mutex<Vec<String>>,
     /// The resources in force. Whoever puts a snapshot in force that is made of them holds the lock.
@@ -44,7 +45,7 @@ impl Hub {
     /// A hub that has nothing to serve yet.
     pub fn new(code: FilterCode) -> Self {
         Self {
-            snapshots: watch::Sender::new(None),
+            publications: watch::Sender::new(None),
             fleet: Mutex::default(),
             refused_change: Mutex::default(),
             bundle: Mutex::default(),
@@ -103,7 +104,7 @@ impl Hub {
     /// Puts a snapshot in force: every stream is told at once.
     pub fn publish(&self, snapshot: Snapshot) {
         *lock(&self.refused_change) = Vec::new();
-        self.snapshots.send_replace(Some(Arc::new(snapshot)));
+        self.publications.send_replace(Some(Arc::new(Publication::uniform(snapshot))));
     }
 
     /// Records that a change was refused; what was in force stays.
@@ -111,9 +112,9 @@ impl Hub {
         *lock(&self.refused_change) = error.to_string().lines().map(str::to_owned).collect();
     }
 
-    /// The snapshot in force, now and later.
-    pub fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
-        self.snapshots.subscribe()
+    /// What is in force, now and later.
+    pub fn publications(&self) -> watch::Receiver<Option<Arc<Publication>>> {
+        self.publications.subscribe()
     }
 
     /// The nodes. The lock is held for single statements only, never across an await.
@@ -134,9 +135,9 @@ impl Hub {
     /// Tells every stream, unless it is in force already.
     fn put_in_force(&self, snapshot: Snapshot) {
         let revision = snapshot.revision().clone();
-        let same = |current: &Option<Arc<Snapshot>>| current.as_ref().is_some_and(|old| *old.revision() == revision);
-        if !same(&self.snapshots.borrow()) {
-            self.snapshots.send_replace(Some(Arc::new(snapshot)));
+        let same = |current: &Option<Arc<Publication>>| current.as_ref().is_some_and(|old| *old.revision() == revision);
+        if !same(&self.publications.borrow()) {
+            self.publications.send_replace(Some(Arc::new(Publication::uniform(snapshot))));
             tracing::info!(revision = revision.short(), "in force");
         }
     }

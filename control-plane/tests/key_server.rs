@@ -26,8 +26,9 @@ use axum::{
 use postern::{
     keys::{Answer, Content, Fetch, client::Client},
     model::KeyUri,
+    node::NodeIdentity,
     serve::{Hub, follow},
-    snapshot::FilterCode,
+    snapshot::{FilterCode, Snapshot},
 };
 use postern_proto::plan::v1::{Issuer, Plan};
 use prost::Message;
@@ -157,13 +158,18 @@ impl World {
         Self { hub, directory }
     }
 
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        let publication = self.hub.publications().borrow().clone()?;
+        Some(publication.snapshot_for(&NodeIdentity::default()))
+    }
+
     fn issuer(&self) -> Option<Issuer> {
-        let snapshot = self.hub.snapshots().borrow().clone()?;
+        let snapshot = self.snapshot()?;
         Some(Plan::decode(snapshot.plan().bytes()).unwrap().issuers.remove(0))
     }
 
     fn revision(&self) -> String {
-        self.hub.snapshots().borrow().as_ref().unwrap().revision().to_string()
+        self.hub.publications().borrow().as_ref().unwrap().revision().to_string()
     }
 
     fn status(&self) -> Value {
@@ -172,8 +178,7 @@ impl World {
 
     /// The `kid`s in force.
     fn ids(&self) -> Vec<String> {
-        let snapshot = self.hub.snapshots().borrow().clone();
-        let Some(snapshot) = snapshot else { return vec![] };
+        let Some(snapshot) = self.snapshot() else { return vec![] };
         let plan = Plan::decode(snapshot.plan().bytes()).unwrap();
         plan.issuers[0].keys.iter().map(|key| plan.strings[key.id as usize].clone()).collect()
     }

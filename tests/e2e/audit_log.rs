@@ -69,7 +69,10 @@ fn posts_and_logs_admitted_and_denied_requests() {
         );
         assert_eq!((&record["route"], &record["headers"]["x-api-key"]), (&"users".into(), &"[redacted]".into()));
         let line = format!(r#""path":"{path}""#);
-        let logged: Vec<_> = world.envoy.log().into_iter().filter(|entry| entry.contains(&line)).collect();
+        // A post and a line go two ways out of Envoy, and either may be here first.
+        let logged = || -> Vec<_> { world.envoy.log().into_iter().filter(|entry| entry.contains(&line)).collect() };
+        wait::until_true("the record's line", || Ok(!logged().is_empty())).unwrap();
+        let logged = logged();
         assert_eq!(logged.len(), 1, "{logged:?}");
         assert!(logged[0].contains("[info]"), "{logged:?}");
     }

@@ -8,6 +8,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceType {
+    /// SDS: before clusters and listeners, which wait for them.
+    Secret,
     /// CDS.
     Cluster,
     /// EDS: right after the clusters that wait for them.
@@ -18,12 +20,21 @@ pub enum ResourceType {
     Listener,
     /// RDS.
     RouteConfiguration,
+    /// VHDS: virtual hosts that are asked for when a request comes.
+    VirtualHost,
 }
 
 impl ResourceType {
     /// Every type, in the order of pushes.
-    pub const ALL: [Self; 5] =
-        [Self::Cluster, Self::Endpoints, Self::ExtensionConfig, Self::Listener, Self::RouteConfiguration];
+    pub const ALL: [Self; 7] = [
+        Self::Secret,
+        Self::Cluster,
+        Self::Endpoints,
+        Self::ExtensionConfig,
+        Self::Listener,
+        Self::RouteConfiguration,
+        Self::VirtualHost,
+    ];
 
     /// What the protocol calls it.
     pub const fn type_url(self) -> &'static str {
@@ -32,6 +43,8 @@ impl ResourceType {
             Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
             Self::ExtensionConfig => "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            Self::VirtualHost => "type.googleapis.com/envoy.config.route.v3.VirtualHost",
             Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
         }
     }
@@ -55,6 +68,8 @@ impl fmt::Display for ResourceType {
             Self::ExtensionConfig => "ECDS",
             Self::Listener => "LDS",
             Self::RouteConfiguration => "RDS",
+            Self::Secret => "SDS",
+            Self::VirtualHost => "VHDS",
         })
     }
 }

@@ -2,9 +2,12 @@
 
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 
-use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-    aggregated_discovery_service_server::AggregatedDiscoveryService,
+use envoy_types::pb::envoy::{
+    config::core::v3::Node,
+    service::discovery::v3::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        aggregated_discovery_service_server::AggregatedDiscoveryService,
+    },
 };
 use tokio::sync::{mpsc, watch};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
@@ -14,6 +17,8 @@ use super::session::{Event, Outcome, Reaction, Request, Response, Session};
 use crate::{
     fleet::Refusal,
     gate,
+    node::NodeIdentity,
+    publication::Publication,
     serve::Hub,
     snapshot::{ResourceType, Snapshot},
 };
@@ -72,52 +77,52 @@ async fn converse(hub: &Hub, mut requests: Streaming<DiscoveryRequest>, sender: 
     let Some(first) = requests.message().await? else {
         return Ok(());
     };
-    let node = first.node.clone().unwrap_or_default();
+    let node = NodeIdentity::read(first.node.as_ref().unwrap_or(&Node::default()));
     if node.id.is_empty() {
         return Err(Status::invalid_argument("the first request of a stream must name its node: `node.id` is empty"));
     }
-    let memory = hub.fleet().connect(&node.id, &node.cluster, SystemTime::now());
-    tracing::info!(node = node.id, service = node.cluster, "connected");
-    let mut stream = NodeStream { hub, sender, node: node.id, session: Session::new(memory) };
+    let memory = hub.fleet().connect(&node.id, &node.service, SystemTime::now());
+    tracing::info!(node = node.id, service = node.service, "connected");
+    let mut stream = NodeStream { hub, sender, node, session: Session::new(memory) };
     let result = stream.run(first, requests).await;
-    tracing::info!(node = stream.node, "disconnected");
-    hub.fleet().disconnect(&stream.node, stream.session.into_memory(), SystemTime::now());
+    tracing::info!(node = stream.node.id, "disconnected");
+    hub.fleet().disconnect(&stream.node.id, stream.session.into_memory(), SystemTime::now());
     result
 }
 
 struct NodeStream<'a> {
     hub: &'a Hub,
     sender: &'a Sender,
-    node: String,
+    node: NodeIdentity,
     session: Session,
 }
 
 impl NodeStream<'_> {
     async fn run(&mut self, first: DiscoveryRequest, mut requests: Streaming<DiscoveryRequest>) -> Result<(), Status> {
-        let mut snapshots = self.hub.snapshots();
-        self.on_request(first, &mut snapshots).await?;
+        let mut publications = self.hub.publications();
+        self.on_request(first, &mut publications).await?;
         loop {
             tokio::select! {
                 request = requests.message() => match request? {
-                    Some(request) => self.on_request(request, &mut snapshots).await?,
+                    Some(request) => self.on_request(request, &mut publications).await?,
                     None => return Ok(()),
                 },
-                changed = snapshots.changed() => {
+                changed = publications.changed() => {
                     if changed.is_err() {
                         return Err(Status::unavailable("the control plane is shutting down"));
                     }
-                    self.on_snapshot(&mut snapshots).await?;
+                    self.on_snapshot(&mut publications).await?;
                 }
             }
         }
     }
 
-    async fn on_request(&mut self, request: DiscoveryRequest, snapshots: &mut Snapshots) -> Result<(), Status> {
+    async fn on_request(&mut self, request: DiscoveryRequest, publications: &mut Publications) -> Result<(), Status> {
         if request.type_url.is_empty() {
             return Err(Status::invalid_argument("`type_url` is empty: an aggregated stream carries many types"));
         }
         let Some(kind) = ResourceType::from_type_url(&request.type_url) else {
-            tracing::debug!(node = self.node, type_url = request.type_url, "asked for a type that is not served");
+            tracing::debug!(node = self.node.id, type_url = request.type_url, "asked for a type that is not served");
             return Ok(());
         };
         let request = Request {
@@ -127,15 +132,16 @@ impl NodeStream<'_> {
             error: request.error_detail.map(|status| status.message),
         };
         // Not marked as seen: the session brings only this type up to date, `changed` the others.
-        let snapshot = snapshots.borrow().clone();
+        let snapshot = publications.borrow().as_ref().map(|publication| publication.snapshot_for(&self.node));
         let reaction = self.session.on_request(kind, request, snapshot.as_deref());
         self.carry_out(reaction, snapshot.as_deref()).await
     }
 
-    async fn on_snapshot(&mut self, snapshots: &mut Snapshots) -> Result<(), Status> {
-        let Some(snapshot) = snapshots.borrow_and_update().clone() else {
+    async fn on_snapshot(&mut self, publications: &mut Publications) -> Result<(), Status> {
+        let Some(publication) = publications.borrow_and_update().clone() else {
             return Ok(());
         };
+        let snapshot = publication.snapshot_for(&self.node);
         let reaction = self.session.on_snapshot(&snapshot);
         self.carry_out(reaction, Some(&snapshot)).await
     }
@@ -145,7 +151,7 @@ impl NodeStream<'_> {
             self.record(event, snapshot);
         }
         for response in reaction.responses {
-            tracing::debug!(node = self.node, kind = %response.kind, version = response.set.version.short(), "sent");
+            tracing::debug!(node = self.node.id, kind = %response.kind, version = response.set.version.short(), "sent");
             let sent = self.sender.send(Ok(encode(response))).await;
             sent.map_err(|_| Status::cancelled("the client went away"))?;
         }
@@ -154,7 +160,7 @@ impl NodeStream<'_> {
 
     fn record(&self, event: Event, snapshot: Option<&Snapshot>) {
         let Event { kind, version, outcome } = event;
-        let (node, shown) = (self.node.as_str(), version.short());
+        let (node, shown) = (self.node.id.as_str(), version.short());
         match outcome {
             Outcome::Acked => {
                 tracing::info!(node, %kind, version = shown, "accepted");
@@ -174,7 +180,7 @@ impl NodeStream<'_> {
     }
 }
 
-type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
+type Publications = watch::Receiver<Option<Arc<Publication>>>;
 
 /// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.
 fn filter_reason(kind: ResourceType, snapshot: Option<&Snapshot>) -> Option<String> {
