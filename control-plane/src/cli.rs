@@ -1,12 +1,6 @@
 //! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{fs, io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -15,11 +9,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     eval::Eval,
-    pipeline::compile,
+    explain::Explain,
     reference,
     serve::{Hub, Sockets, follow, serve},
     snapshot::FilterCode,
-    source,
+    validate::Validate,
 };
 
 /// Route policies that run inside Envoy, proven before they get there.
@@ -35,11 +29,8 @@ enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
     Serve(Serve),
     Eval(Eval),
-    /// Check a directory of resources without a server; exit code 1 if something is wrong
-    Validate {
-        /// The directory with `.yaml` files
-        directory: PathBuf,
-    },
+    Explain(Explain),
+    Validate(Validate),
     /// Write the reference of policies, docs/policies.md, to the standard output
     #[command(hide = true)]
     Reference,
@@ -82,7 +73,8 @@ impl Cli {
         let result = match self.command {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
-            Command::Validate { directory } => validate(&directory),
+            Command::Explain(options) => options.run(),
+            Command::Validate(options) => options.run(),
             Command::Reference => {
                 print!("{}", reference::policies());
                 Ok(())
@@ -96,14 +88,6 @@ impl Cli {
             }
         }
     }
-}
-
-fn validate(directory: &Path) -> anyhow::Result<()> {
-    let files = source::read(directory)?;
-    // Which filter will run the resources has no influence on whether they are right.
-    compile(&files, &FilterCode::new(Vec::new(), None))?;
-    println!("{}: valid, {} files", directory.display(), files.len());
-    Ok(())
 }
 
 impl Serve {

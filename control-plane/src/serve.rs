@@ -20,7 +20,7 @@ use crate::{
     http,
     keys::{self, KeySetReport, Sources, client::Client},
     model::{self, Bundle},
-    pipeline::{CompileError, compile_bundle},
+    pipeline::CompileError,
     publication::Publication,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
@@ -60,11 +60,11 @@ impl Hub {
     /// yet are fetched; nothing waits for them.
     pub fn apply(&self, bundle: Bundle) -> Result<(), CompileError> {
         let mut in_force = lock(&self.bundle);
-        let snapshot = compile_bundle(&bundle, &self.key_sources().sets(), &self.code)?;
+        let publication = self.admit(bundle.clone())?;
         self.key_sources().want(&bundle, self.uptime());
         *in_force = bundle;
         *lock(&self.refused_change) = Vec::new();
-        self.put_in_force(snapshot);
+        self.put_in_force(publication);
         self.wanted_keys.notify_one();
         Ok(())
     }
@@ -72,13 +72,18 @@ impl Hub {
     /// Puts the same resources in force with the keys that are known now.
     pub(crate) fn keys_changed(&self) {
         let in_force = lock(&self.bundle);
-        match compile_bundle(&in_force, &self.key_sources().sets(), &self.code) {
-            Ok(snapshot) => self.put_in_force(snapshot),
+        match self.admit(in_force.clone()) {
+            Ok(publication) => self.put_in_force(publication),
             Err(error) => {
                 tracing::error!("a change of keys is refused: {error}");
                 self.refuse(&error);
             }
         }
+    }
+
+    fn admit(&self, bundle: Bundle) -> Result<Publication, CompileError> {
+        let previous = self.publications.borrow().clone();
+        Publication::admit(bundle, self.key_sources().sets(), &self.code, &[], previous.as_deref())
     }
 
     /// Waits until other key sets are wanted.
@@ -133,11 +138,11 @@ impl Hub {
     }
 
     /// Tells every stream, unless it is in force already.
-    fn put_in_force(&self, snapshot: Snapshot) {
-        let revision = snapshot.revision().clone();
+    fn put_in_force(&self, publication: Publication) {
+        let revision = publication.revision().clone();
         let same = |current: &Option<Arc<Publication>>| current.as_ref().is_some_and(|old| *old.revision() == revision);
         if !same(&self.publications.borrow()) {
-            self.publications.send_replace(Some(Arc::new(Publication::uniform(snapshot))));
+            self.publications.send_replace(Some(Arc::new(publication)));
             tracing::info!(revision = revision.short(), "in force");
         }
     }

@@ -103,6 +103,8 @@ pub enum Kind {
     Size,
     /// A length of time, such as `250ms`, `1s`, `5m` or `1h`; never zero.
     Duration,
+    /// A length of time such as `5m`, or `0s` for no limit.
+    Timeout,
     /// A CEL expression over what is known of a request, and of its response in a response chain.
     Expression,
     /// A JSON Schema: a mapping, or `true` or `false`. What it may say is checked when the policy is lowered.

@@ -8,6 +8,8 @@ mod filter;
 mod listener;
 mod resource_type;
 mod route;
+mod source_tags;
+mod timeout;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +22,11 @@ use prost::{Message, Name};
 pub use filter::FilterCode;
 pub use resource_type::ResourceType;
 
-use crate::{digest::Digest, gate::AdmittedPlan, model::Bundle};
+use crate::{
+    attach::{self, Attachment, Scope},
+    digest::Digest,
+    gate::AdmittedPlan,
+};
 
 /// The name under which every Envoy finds the filter's configuration.
 pub const FILTER_NAME: &str = "postern";
@@ -100,14 +106,25 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Projects a bundle and its plan into Envoy's resources.
-    pub fn build(bundle: &Bundle, plan: AdmittedPlan, code: &FilterCode, revision: Digest) -> Self {
-        let clusters = bundle.services.iter().map(|service| cluster::cluster(&service.name, &service.spec));
+    /// Projects what concerns a group of nodes, and its plan, into Envoy's resources.
+    pub fn build(
+        scope: &Scope<'_>,
+        attachment: &Attachment<'_>,
+        plan: AdmittedPlan,
+        code: &FilterCode,
+        revision: Digest,
+    ) -> Self {
+        let clusters = scope.services.iter().map(|service| {
+            let timeouts = attach::for_service(scope, &service.name);
+            cluster::cluster(&service.name, &service.spec, &timeouts.conf)
+        });
         let clusters: Vec<_> = clusters.collect();
-        let endpoints = bundle.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
+        let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
             // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
             Some(cluster::endpoints(&service.name, &service.spec)?.versioned_with(cluster))
         });
+        let logs = access_log::access_logs(scope);
+        let tags = attachment.read_source_tags();
         let mut resources = BTreeMap::new();
         let mut insert = |kind, list: Vec<Resource>| {
             let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
@@ -116,14 +133,18 @@ impl Snapshot {
         insert(ResourceType::Endpoints, endpoints.collect());
         insert(ResourceType::Cluster, clusters);
         insert(ResourceType::ExtensionConfig, vec![filter::extension_config(&plan, code)]);
-        insert(
-            ResourceType::Listener,
-            bundle.gateways.iter().flat_map(|gateway| listener::listeners(gateway, bundle)).collect(),
-        );
-        insert(
-            ResourceType::RouteConfiguration,
-            bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
-        );
+        let listeners = scope.gateways.iter().flat_map(|gateway| {
+            let manager = listener::Manager {
+                gateway: &gateway.name,
+                trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
+                reads_source_tags: tags,
+                access_logs: &logs,
+            };
+            listener::listeners(gateway, &manager)
+        });
+        insert(ResourceType::Listener, listeners.collect());
+        let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
+        insert(ResourceType::RouteConfiguration, routes.collect());
         Self { revision, resources, plan }
     }
 
