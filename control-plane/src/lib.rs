@@ -29,6 +29,7 @@ pub mod serve;
 pub mod simulate;
 pub mod snapshot;
 pub mod source;
+pub mod terminal;
 pub mod validate;
 pub mod wasm;
 pub mod xds;

@@ -1,6 +1,6 @@
 //! `postern validate`: checks a directory without a server, and says what is right but looks like a slip.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
@@ -13,7 +13,7 @@ use crate::{
     pipeline::CompileError,
     publication::Publication,
     snapshot::FilterCode,
-    source,
+    source, terminal,
 };
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -55,9 +55,9 @@ impl Validate {
             Output::Json => {
                 let valid = errors.is_none();
                 let outcome = json!({"valid": valid, "files": files.len(), "errors": errors, "warnings": warnings});
-                println!("{}", serde_json::to_string_pretty(&outcome)?);
+                terminal::write(&format!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
             }
-            Output::Text => self.show(files.len(), errors.as_ref(), &warnings),
+            Output::Text => self.show(files.len(), errors.as_ref(), &warnings)?,
         }
         let warned = self.deny_warnings && !warnings.is_empty();
         match errors.map_or(0, |errors| errors.iter().count()) {
@@ -67,21 +67,22 @@ impl Validate {
         }
     }
 
-    fn show(&self, files: usize, errors: Option<&Diagnostics>, warnings: &[Finding]) {
+    fn show(&self, files: usize, errors: Option<&Diagnostics>, warnings: &[Finding]) -> io::Result<()> {
         for error in errors.into_iter().flatten() {
             anstream::eprintln!("{ERROR}error{ERROR:#}: {error}");
         }
         for Finding { code, at } in warnings {
             anstream::eprintln!("{WARNING}warning{WARNING:#}: {at} {DIM}[{code}]{DIM:#}");
         }
-        if errors.is_none() {
-            let noted = match warnings.len() {
-                0 => String::new(),
-                count => format!(", {}", counted(count, "warning")),
-            };
-            let (directory, files) = (self.directory.display(), counted(files, "file"));
-            anstream::println!("{directory}: {GOOD}valid{GOOD:#}, {files}{noted}");
+        if errors.is_some() {
+            return Ok(());
         }
+        let noted = match warnings.len() {
+            0 => String::new(),
+            count => format!(", {}", counted(count, "warning")),
+        };
+        let (directory, files) = (self.directory.display(), counted(files, "file"));
+        terminal::write(&format!("{directory}: {GOOD}valid{GOOD:#}, {files}{noted}\n"))
     }
 }
 

@@ -15,6 +15,7 @@ mod commands;
 mod decisions;
 mod key_rotation;
 mod limits;
+mod matching;
 mod module;
 mod odd_requests;
 mod refusals;

@@ -11,7 +11,7 @@ use crate::{
     model::{self, Bundle, File, read_document, suggestion},
     node::{DEFAULT_MESH, NodeIdentity},
     simulate::Request,
-    source,
+    source, terminal,
 };
 
 /// Show which steps guard a route at a node, where each field comes from, and what they make of a request
@@ -69,9 +69,9 @@ impl Explain {
         };
         let explanation = explain(&bundle, &node, &self.route, request.as_ref())?;
         match self.output {
-            Output::Json => println!("{}", serde_json::to_string_pretty(&explanation)?),
+            Output::Json => terminal::write(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?,
             Output::Text => {
-                anstream::print!("{explanation}");
+                terminal::write(&explanation.to_string())?;
                 if let Some(hint) = hint(&bundle, &explanation) {
                     anstream::eprintln!("{hint}");
                 }

@@ -35,8 +35,6 @@ pub struct Explanation {
     /// The gateway that declares it and the service that it goes to, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
-    /// The revision of the node's group.
-    pub revision: String,
     /// Whether nothing is enforced.
     pub shadow: bool,
     /// The largest body that is buffered.
@@ -177,7 +175,6 @@ pub fn explain(
     let scope = Scope::of(bundle, node);
     let attachment = attach(&scope);
     let (code, keys) = (FilterCode::new(Vec::new(), None), KeySets::default());
-    let revision = group_revision(&scope, &keys, code.digest());
     let chain = attachment.routes.get(route).copied().or(attachment.default);
     let chain = chain.and_then(|chain| attachment.chains.get(chain));
     if let Some(chain) = chain {
@@ -186,6 +183,7 @@ pub fn explain(
     let decision = match request {
         None => None,
         Some(request) => {
+            let revision = group_revision(&scope, &keys, code.digest());
             let (plan, _) = lower(&scope, &keys, &attachment, &revision, Strictness::Strict)?;
             let plan = gate::admit(&plan).map_err(CompileError::Gate)?;
             let plan = Plan::load(plan.bytes()).map_err(CompileError::Gate)?;
@@ -201,7 +199,6 @@ pub fn explain(
         route: route.to_owned(),
         declared: declared
             .map(|(gateway, route)| Declared { gateway: gateway.name.clone(), service: route.service.clone() }),
-        revision: revision.short().to_owned(),
         shadow: chain.is_some_and(|chain| chain.shadow),
         max_body_size: chain.map_or(0, |chain| chain.body_limit),
         permissions: chain.map(permissions).unwrap_or_default(),
@@ -240,8 +237,9 @@ fn fields(step: &EffectiveStep<'_>) -> Vec<FieldLine> {
             flatten(push_field(String::new(), &name), value, &mut leaves);
         }
     }
+    let same_policy = step.parts.iter().all(|part| part.step.policy == step.step.policy);
     let line = |(field, value): (String, Json)| {
-        let part = step.part_of(&field)?;
+        let part = step.part_of(&field).filter(|_| field != "policy" || !same_policy)?;
         let over = step.fields.provider(&field).filter(|_| !step.fields.is_empty());
         let over = over.into_iter().flat_map(|provided| &provided.over).filter_map(|part| step.parts.get(*part));
         Some(FieldLine {

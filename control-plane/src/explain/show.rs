@@ -57,7 +57,7 @@ impl Explanation {
             }
             None => write!(f, " {DIM}declared by no gateway of this node{DIM:#}")?,
         }
-        writeln!(f, "\n{HEAD}plan{HEAD:#}   revision {}", self.revision)?;
+        writeln!(f)?;
         if self.shadow {
             writeln!(f, "{WARN}All of it is in shadow mode: nothing is enforced.{WARN:#}")?;
         }
@@ -74,8 +74,8 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
     }
     writeln!(f, "\n{HEAD}{name}{HEAD:#}")?;
     for (index, step) in steps.iter().enumerate() {
-        let number = if step.alternative { "or".to_owned() } else { (index + 1).to_string() };
-        write!(f, "{number:>3} {NAME}{}{NAME:#}", step.name)?;
+        let or = if step.alternative { "or " } else { "" };
+        write!(f, "{:>3} {or}{NAME}{}{NAME:#}", index + 1, step.name)?;
         if step.policy != step.name {
             write!(f, " {DIM}({}){DIM:#}", step.policy)?;
         }
@@ -87,9 +87,7 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
             [origin] => writeln!(f, "  {DIM}{}{DIM:#}", Place(origin))?,
             origins => writeln!(f, "  {DIM}merged of {}{DIM:#}", origins.len())?,
         }
-        for field in step.fields.iter().filter(|field| merged || field.field != "policy") {
-            line(f, field, merged)?;
-        }
+        step.fields.iter().try_for_each(|field| line(f, field, merged))?;
     }
     Ok(())
 }
@@ -131,7 +129,7 @@ fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result 
     if let Some(step) = &decision.step {
         write!(f, " by {step}")?;
     }
-    if let Some(reason) = &decision.reason {
+    if let Some(reason) = decision.reason.as_ref().filter(|reason| decision.step.as_ref() != Some(*reason)) {
         write!(f, ": {reason}")?;
     }
     match &decision.consumer {
