@@ -53,8 +53,9 @@ pub struct Run {
     noted: Vec<Note>,
     /// Whether there is no response to ask about.
     unanswered: bool,
-    /// What became of each step, if somebody wants to know.
-    trace: Option<Vec<Traced>>,
+    /// What became of each step.
+    #[cfg(feature = "trace")]
+    trace: Vec<Traced>,
 }
 
 /// What became of one step.
@@ -145,19 +146,15 @@ impl Run {
             decided: None,
             noted: Vec::new(),
             unanswered: false,
-            trace: None,
+            #[cfg(feature = "trace")]
+            trace: Vec::new(),
         }
     }
 
-    /// The same run, with a record of what becomes of each step.
-    #[must_use]
-    pub fn traced(self) -> Self {
-        Self { trace: Some(Vec::new()), ..self }
-    }
-
     /// What became of the steps so far.
+    #[cfg(feature = "trace")]
     pub fn trace(&self) -> &[Traced] {
-        self.trace.as_deref().unwrap_or_default()
+        &self.trace
     }
 
     /// The route that this runs for.
@@ -397,12 +394,15 @@ impl Run {
         flow
     }
 
+    #[cfg(feature = "trace")]
     fn note_fate(&mut self, step: &Step, fate: impl FnOnce() -> Fate) {
-        let place = self.at;
-        if let Some(trace) = &mut self.trace {
-            trace.push(Traced { place, step: Arc::clone(&step.name), fate: fate() });
-        }
+        self.trace.push(Traced { place: self.at, step: Arc::clone(&step.name), fate: fate() });
     }
+
+    /// On the way of a request nobody asks.
+    #[cfg(not(feature = "trace"))]
+    #[allow(clippy::unused_self, reason = "it has a use with the feature")]
+    fn note_fate(&mut self, _step: &Step, _fate: impl FnOnce() -> Fate) {}
 
     /// Inputs, then `when`, then the policy.
     fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
