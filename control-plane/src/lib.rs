@@ -20,6 +20,7 @@ pub mod lower;
 pub mod model;
 pub mod node;
 pub mod pipeline;
+pub mod protobuf_json;
 pub mod publication;
 pub mod reference;
 pub mod revision;

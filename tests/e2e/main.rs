@@ -13,6 +13,7 @@
 mod audit_log;
 mod commands;
 mod decisions;
+mod envoy_resources;
 mod key_rotation;
 mod limits;
 mod module;
