@@ -196,3 +196,59 @@ fn select(kind: ResourceType, names: Vec<String>) -> Selection {
     let everything = names.iter().any(|name| name == "*") || (names.is_empty() && kind.is_full_state());
     if everything { Selection::Everything } else { Selection::Named(names.into_iter().collect()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::File, pipeline::compile, snapshot::FilterCode};
+
+    const SERVICE: &str = "apiVersion: postern/v1\nkind: Service\nmetadata: { name: users }\n\
+        spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }\n";
+
+    fn polls() -> Polls {
+        Polls { hub: Arc::new(Hub::new(FilterCode::new(Vec::new(), None))), encoded: Mutex::default() }
+    }
+
+    fn publish(polls: &Polls, text: &str) {
+        let file = File { name: "f".to_owned(), bytes: text.into() };
+        polls.hub.publish(compile(&[file], polls.hub.code()).unwrap());
+    }
+
+    fn poll(polls: &Polls, cluster: &str) -> String {
+        let source = Source::Poll { cluster: cluster.to_owned() };
+        match polls.answer(ResourceType::Cluster, &source, br#"{"node": {"id": "a"}}"#).unwrap() {
+            Answer::Resources(text) => text,
+            Answer::Unchanged => panic!("the poll has no version"),
+        }
+    }
+
+    /// How many encodings are kept, for each snapshot.
+    fn kept(polls: &Polls) -> Vec<usize> {
+        polls.encoded.lock().unwrap().iter().map(|(_, encoded)| encoded.len()).collect()
+    }
+
+    #[test]
+    fn encodes_a_resource_once_and_forgets_it_with_its_snapshot() {
+        let polls = polls();
+        publish(&polls, SERVICE);
+        let first = poll(&polls, "postern");
+        let texts = || polls.encoded.lock().unwrap()[0].1.values().map(Arc::as_ptr).collect::<Vec<_>>();
+        let before = texts();
+        assert_eq!(poll(&polls, "postern"), first);
+        assert_eq!((kept(&polls), texts()), (vec![1], before));
+        publish(&polls, &SERVICE.replace("users", "orders"));
+        assert_ne!(poll(&polls, "postern"), first);
+        assert_eq!(kept(&polls), [1]);
+    }
+
+    #[test]
+    fn keeps_no_more_encodings_than_a_fleet_can_need() {
+        let polls = polls();
+        publish(&polls, SERVICE);
+        for number in 0..3 * MOST_CLUSTERS {
+            let cluster = format!("cluster-{number}");
+            assert!(poll(&polls, &cluster).contains(&format!("[\"{cluster}\"]")));
+        }
+        assert_eq!(kept(&polls), [MOST_CLUSTERS]);
+    }
+}

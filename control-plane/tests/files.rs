@@ -14,7 +14,7 @@ use std::{
 
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
 use postern::{
-    files::{Delivery, place},
+    files::{Delivery, Departing, Patience, place},
     model::File,
     node::NodeIdentity,
     pipeline::compile,
@@ -58,8 +58,20 @@ fn snapshot(resources: &str) -> Snapshot {
     compile(&files, &FilterCode::new(b"\0asm code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"))
 }
 
+const NO_PATIENCE: Patience = Patience { before_routes: Duration::ZERO, before_removal: Duration::ZERO };
+
 fn delivery(directory: &TempDir) -> Delivery {
-    Delivery::new(&directory.path().join("new"), None, NodeIdentity::default()).unwrap()
+    Delivery::new(&directory.path().join("new"), None, NodeIdentity::default(), NO_PATIENCE).unwrap()
+}
+
+/// Delivers some resources, and says how many files had to change.
+fn write(delivery: &Delivery, resources: &str) -> usize {
+    delivery.write(&snapshot(resources), &Departing::default()).unwrap()
+}
+
+/// The resources with another service in the place of `a`.
+fn renamed() -> String {
+    RESOURCES.replace("name: a }", "name: b }").replace("service: a", "service: b")
 }
 
 /// Every file below a directory, with what tells one file from another of the same name.
@@ -86,7 +98,7 @@ fn delivered(directory: &TempDir) -> BTreeMap<String, (u64, Vec<u8>)> {
 fn case_38_every_file_is_a_valid_discovery_response() {
     let directory = tempfile::tempdir().unwrap();
     let snapshot = snapshot(RESOURCES);
-    assert_eq!(delivery(&directory).write(&snapshot).unwrap(), FILES.len());
+    assert_eq!(write(&delivery(&directory), RESOURCES), FILES.len());
     let delivered = delivered(&directory);
     assert_eq!(delivered.keys().collect::<Vec<_>>(), FILES);
     for (name, (_, content)) in &delivered {
@@ -114,15 +126,15 @@ fn case_38_every_file_is_a_valid_discovery_response() {
 fn case_38_a_file_is_replaced_by_a_rename_and_only_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let delivery = delivery(&directory);
-    delivery.write(&snapshot(RESOURCES)).unwrap();
+    write(&delivery, RESOURCES);
     let before = delivered(&directory);
     // The same again touches nothing, not even for another process.
-    assert_eq!(delivery.write(&snapshot(RESOURCES)).unwrap(), 0);
-    assert_eq!(self::delivery(&directory).write(&snapshot(RESOURCES)).unwrap(), 0);
+    assert_eq!(write(&delivery, RESOURCES), 0);
+    assert_eq!(write(&self::delivery(&directory), RESOURCES), 0);
     assert_eq!(delivered(&directory), before);
     // A changed endpoint is two new files, because every plan names its revision; whoever reads an old one has it whole.
     let mut open = OpenFile::open(directory.path().join("new/eds/a.json")).unwrap();
-    assert_eq!(delivery.write(&snapshot(&RESOURCES.replace("port: 9000", "port: 9009"))).unwrap(), 2);
+    assert_eq!(write(&delivery, &RESOURCES.replace("port: 9000", "port: 9009")), 2);
     let mut old = Vec::new();
     open.read_to_end(&mut old).unwrap();
     assert_eq!(old, before["eds/a.json"].1);
@@ -139,12 +151,10 @@ fn case_38_a_file_is_replaced_by_a_rename_and_only_when_it_changes() {
 fn removes_the_files_of_resources_that_are_gone_and_no_others() {
     let directory = tempfile::tempdir().unwrap();
     let delivery = delivery(&directory);
-    delivery.write(&snapshot(RESOURCES)).unwrap();
+    write(&delivery, RESOURCES);
     let own = directory.path().join("new/eds/README");
     fs::write(&own, "mine").unwrap();
-    delivery
-        .write(&snapshot(&RESOURCES.replace("name: a }", "name: b }").replace("service: a", "service: b")))
-        .unwrap();
+    write(&delivery, &renamed());
     let names: Vec<_> = delivered(&directory).into_keys().filter(|name| name.starts_with("eds/")).collect();
     assert_eq!(names, ["eds/README", "eds/b.json"]);
 }
@@ -152,7 +162,7 @@ fn removes_the_files_of_resources_that_are_gone_and_no_others() {
 #[test]
 fn keeps_secrets_from_strangers() {
     let directory = tempfile::tempdir().unwrap();
-    delivery(&directory).write(&snapshot(RESOURCES)).unwrap();
+    write(&delivery(&directory), RESOURCES);
     let mode = fs::metadata(directory.path().join("new").join(FILES[5])).unwrap().mode();
     assert_eq!(mode & 0o007, 0, "{mode:o}");
 }
@@ -170,10 +180,25 @@ fn names_files_so_that_none_can_lie_elsewhere() {
 #[test]
 fn refers_to_files_where_the_node_sees_them() {
     let directory = tempfile::tempdir().unwrap();
-    let delivery = Delivery::new(directory.path(), Some(Path::new("/etc/envoy/xds")), NodeIdentity::default()).unwrap();
-    delivery.write(&snapshot(RESOURCES)).unwrap();
+    let delivery =
+        Delivery::new(directory.path(), Some(Path::new("/etc/envoy/xds")), NodeIdentity::default(), NO_PATIENCE)
+            .unwrap();
+    write(&delivery, RESOURCES);
     let clusters = fs::read_to_string(directory.path().join("cds.json")).unwrap();
     assert!(clusters.contains(r#""path":"/etc/envoy/xds/eds/a.json""#), "{clusters}");
+}
+
+/// Polls until a file fits.
+async fn until(path: &Path, fits: impl Fn(Option<&str>) -> bool) {
+    let start = Instant::now();
+    while !fits(fs::read_to_string(path).ok().as_deref()) {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {}", path.display());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn publication(resources: &str) -> Option<Arc<Publication>> {
+    Some(Arc::new(Publication::uniform(snapshot(resources))))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,13 +207,34 @@ async fn follows_what_is_in_force() {
     let (publish, publications) = watch::channel(None);
     let following = tokio::spawn(delivery(&directory).follow(publications));
     for port in ["9000", "9001"] {
-        let resources = RESOURCES.replace("port: 9000", &format!("port: {port}"));
-        publish.send_replace(Some(Arc::new(Publication::uniform(snapshot(&resources)))));
-        let start = Instant::now();
-        while !fs::read_to_string(directory.path().join("new/eds/a.json")).is_ok_and(|text| text.contains(port)) {
-            assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for port {port}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        publish.send_replace(publication(&RESOURCES.replace("port: 9000", &format!("port: {port}"))));
+        until(&directory.path().join("new/eds/a.json"), |text| text.is_some_and(|text| text.contains(port))).await;
+    }
+    // What is gone is taken away in the end.
+    publish.send_replace(publication(&renamed()));
+    until(&directory.path().join("new/eds/a.json"), |text| text.is_none()).await;
+    let clusters = String::from_utf8(delivered(&directory)["cds.json"].1.clone()).unwrap();
+    assert!(clusters.contains(r#""name":"b""#) && !clusters.contains(r#""name":"a""#), "{clusters}");
+    drop(publish);
+    following.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keeps_what_routes_may_still_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let patience = Patience { before_removal: Duration::from_secs(3_600), ..NO_PATIENCE };
+    let root = directory.path().join("new");
+    let delivery = Delivery::new(&root, None, NodeIdentity::default(), patience).unwrap();
+    let (publish, publications) = watch::channel(publication(RESOURCES));
+    let following = tokio::spawn(delivery.follow(publications));
+    until(&root.join("lds.json"), |text| text.is_some()).await;
+    publish.send_replace(publication(&renamed()));
+    until(&root.join("rds/edge.json"), |text| text.is_some_and(|text| text.contains(r#""cluster":"b""#))).await;
+    let delivered = delivered(&directory);
+    let clusters = String::from_utf8(delivered["cds.json"].1.clone()).unwrap();
+    for name in ["a", "b"] {
+        assert!(clusters.contains(&format!(r#""name":"{name}""#)), "{name}: {clusters}");
+        assert!(delivered.contains_key(&format!("eds/{name}.json")), "{name}");
     }
     drop(publish);
     following.await.unwrap();

@@ -100,26 +100,29 @@ impl RawResource {
             Err(Faults(faults)) => (Any::default(), faults),
         };
         let mut fault = |path: &Path<'_>, message| faults.push(Fault { path: path.to_string(), message });
-        let written = json.get(TYPE).and_then(Json::as_str);
-        let kind = written.and_then(ResourceType::from_type_url);
-        if kind.is_none() && !body.type_url.is_empty() {
-            let served = ResourceType::ALL.map(|kind| short_name(kind.type_url()));
-            let message = format!("{} is not served by itself: expected {}", quote(&body.type_url), one_of(&served));
-            fault(&path.field(TYPE), message);
-        }
+        let kind = json.get(TYPE).and_then(Json::as_str).and_then(ResourceType::from_type_url);
         let fields = kind.map_or(&[][..], name_fields);
-        let name = fields.iter().find_map(|field| json.get(field)).map(|name| name.as_str().unwrap_or("?"));
-        if name.is_none_or(str::is_empty) {
-            if let Some(field) = fields.first() {
+        let name = fields.iter().find_map(|field| json.get(field));
+        match (kind, fields.first()) {
+            // A name that is no text is reported already.
+            (Some(_), Some(field)) if name.is_none_or(|name| name.as_str() == Some("")) => {
                 fault(&path.field(field), format!("missing required field {}", quote(field)));
             }
+            (None, _) if !body.type_url.is_empty() => {
+                let served = ResourceType::ALL.map(|kind| short_name(kind.type_url()));
+                let message =
+                    format!("{} is not served by itself: expected {}", quote(&body.type_url), one_of(&served));
+                fault(&path.field(TYPE), message);
+            }
+            // An empty mapping, which elsewhere stands for nothing.
+            (None, _) if faults.is_empty() => {
+                faults.push(Fault { path: path.to_string(), message: format!("missing required field `{TYPE}`") });
+            }
+            _ => {}
         }
-        match (kind, name) {
+        match (kind, name.and_then(Json::as_str)) {
             (Some(kind), Some(name)) if faults.is_empty() => {
                 Ok(Self { kind, name: name.to_owned(), body, written: json.clone() })
-            }
-            (_, _) if faults.is_empty() => {
-                Err(Faults(vec![Fault { path: path.to_string(), message: format!("missing required field `{TYPE}`") }]))
             }
             _ => Err(Faults(faults)),
         }

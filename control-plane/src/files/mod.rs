@@ -2,14 +2,15 @@
 //! listeners, and one for each of what they refer to, since Envoy takes such a file for that one resource. A file that
 //! changes is replaced as a whole, by a rename, which is what Envoy watches for.
 
+mod departing;
+mod place;
+
 use std::{
     collections::BTreeSet,
-    fmt::Write as _,
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -17,13 +18,16 @@ use clap::Args;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use tokio::{sync::watch, time};
 
+pub use self::{departing::Departing, place::place};
+
+use self::place::{folder, mode, replace};
 use crate::{
     model::{self, Diagnostics},
     node::{DEFAULT_MESH, NodeIdentity},
     protobuf_json::{self, Faults, Unknown, WriteError},
     publication::Publication,
     redirect::{Source, response},
-    snapshot::{Resource, ResourceType, Selection, Snapshot},
+    snapshot::{Resource, ResourceSet, ResourceType, Selection, Snapshot},
 };
 
 /// How long to wait before another attempt, if a directory could not be written to.
@@ -38,6 +42,9 @@ const ORDER: [ResourceType; 6] = [
     ResourceType::RouteConfiguration,
     ResourceType::Listener,
 ];
+
+/// What routes refer to, and what that refers to in turn.
+const BEFORE_ROUTES: [ResourceType; 3] = [ResourceType::Secret, ResourceType::Endpoints, ResourceType::Cluster];
 
 /// The options of `postern serve` about it.
 #[derive(Debug, Clone, Args)]
@@ -84,12 +91,29 @@ pub enum DeliveryError {
     Ended(#[from] tokio::task::JoinError),
 }
 
+/// How long Envoy is left with what is new before the routes that use it, and with what is old after them: it watches each
+/// file by itself, reads them in no order, and tells nobody when it has.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// After clusters and their endpoints have changed, before routes and listeners do.
+    pub before_routes: Duration,
+    /// After all has changed, before what is gone is taken away.
+    pub before_removal: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { before_routes: Duration::from_millis(200), before_removal: Duration::from_secs(5) }
+    }
+}
+
 /// A directory, and the node that it is for.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     directory: PathBuf,
     source: Source,
     node: NodeIdentity,
+    patience: Patience,
 }
 
 impl Options {
@@ -100,83 +124,107 @@ impl Options {
             Some(path) => read_node(path)?,
             None => NodeIdentity { mesh: DEFAULT_MESH.to_owned(), ..NodeIdentity::default() },
         };
-        Delivery::new(directory, self.deliver_as.as_deref(), node).map(Some)
+        Delivery::new(directory, self.deliver_as.as_deref(), node, Patience::default()).map(Some)
     }
 }
 
 impl Delivery {
     /// A delivery to a directory, which is made, and which lies at `seen_as` for the node.
-    pub fn new(directory: &Path, seen_as: Option<&Path>, node: NodeIdentity) -> Result<Self, DeliveryError> {
+    pub fn new(
+        directory: &Path,
+        seen_as: Option<&Path>,
+        node: NodeIdentity,
+        patience: Patience,
+    ) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::File { path: directory.to_owned(), error };
         for folder in ORDER.into_iter().filter_map(folder) {
             fs::create_dir_all(directory.join(folder)).map_err(failed)?;
         }
         let directory = directory.canonicalize().map_err(failed)?;
         let source = Source::Files { directory: seen_as.unwrap_or(&directory).to_owned() };
-        Ok(Self { directory, source, node })
+        Ok(Self { directory, source, node, patience })
     }
 
     /// Delivers what is in force, now and after every change, until there is nobody left to change it. What fails is
     /// logged and tried again.
     pub async fn follow(self, mut publications: watch::Receiver<Option<Arc<Publication>>>) {
+        let mut departing = Departing::default();
+        let mut delivered: Option<Arc<Snapshot>> = None;
         loop {
-            let publication = publications.borrow_and_update().clone();
-            let mut failed = false;
-            if let Some(publication) = publication
-                && let Err(error) = self.deliver(&publication).await
-            {
-                tracing::error!("not delivered: {error}");
-                failed = true;
+            let snapshot = publications.borrow_and_update().as_ref().map(|latest| latest.snapshot_for(&self.node));
+            let mut again = None;
+            let mut complete = false;
+            if let Some(snapshot) = snapshot {
+                if let Some(before) = &delivered {
+                    departing.moved(before, &snapshot);
+                }
+                match self.deliver(&snapshot, &departing).await {
+                    Ok(()) => {
+                        complete = true;
+                        again = (!departing.is_empty()).then_some(self.patience.before_removal);
+                    }
+                    Err(error) => {
+                        tracing::error!("not delivered: {error}");
+                        again = Some(RETRY);
+                    }
+                }
+                delivered = Some(snapshot);
             }
-            let changed = publications.changed();
-            let changed = if failed { time::timeout(RETRY, changed).await.unwrap_or(Ok(())) } else { changed.await };
-            if changed.is_err() {
-                return;
+            match wait(&mut publications, again).await {
+                Wait::Passed if complete => departing = Departing::default(),
+                Wait::Passed | Wait::Changed => {}
+                Wait::Ended => return,
             }
         }
     }
 
-    async fn deliver(&self, publication: &Publication) -> Result<(), DeliveryError> {
-        let (delivery, snapshot) = (self.clone(), publication.snapshot_for(&self.node));
-        let revision = publication.revision().short().to_owned();
-        let written = tokio::task::spawn_blocking(move || delivery.write(&snapshot)).await??;
+    async fn deliver(&self, snapshot: &Arc<Snapshot>, departing: &Departing) -> Result<(), DeliveryError> {
+        let (delivery, snapshot, departing) = (self.clone(), Arc::clone(snapshot), departing.clone());
+        let revision = snapshot.revision().short().to_owned();
+        let written = tokio::task::spawn_blocking(move || delivery.write(&snapshot, &departing)).await??;
         if written > 0 {
             tracing::info!(revision, files = written, directory = %self.directory.display(), "delivered");
         }
         Ok(())
     }
 
-    /// Makes the directory say what a snapshot says, and returns how many files had to change.
-    pub fn write(&self, snapshot: &Snapshot) -> Result<usize, DeliveryError> {
+    /// Makes the directory say what a snapshot and what is departing say, and returns how many files had to change.
+    pub fn write(&self, snapshot: &Snapshot, departing: &Departing) -> Result<usize, DeliveryError> {
         // All of them are made before the first is written: a snapshot is delivered whole or not at all.
-        let files: Vec<_> = self.files(snapshot).collect::<Result<_, _>>()?;
-        let mut written = 0;
-        for (place, kind, content) in &files {
-            let path = self.directory.join(place);
-            let mode = if *kind == ResourceType::Secret { 0o640 } else { 0o644 };
-            let changed = replace(&path, content.as_bytes(), mode);
-            written += usize::from(changed.map_err(|error| DeliveryError::File { path, error })?);
+        let files: Vec<_> = self.files(snapshot, departing).collect::<Result<_, _>>()?;
+        let (first, then): (Vec<_>, Vec<_>) = files.iter().partition(|file| BEFORE_ROUTES.contains(&file.kind));
+        let mut written = self.write_all(&first)?;
+        if written > 0 {
+            thread::sleep(self.patience.before_routes);
         }
-        self.remove_others(&files.iter().map(|(place, _, _)| self.directory.join(place)).collect())?;
+        written += self.write_all(&then)?;
+        self.remove_others(&files.iter().map(|file| self.directory.join(&file.place)).collect())?;
         Ok(written)
     }
 
-    /// Every file with its content, in the order of writing.
-    fn files(&self, snapshot: &Snapshot) -> impl Iterator<Item = Result<(PathBuf, ResourceType, String), WriteError>> {
+    fn write_all(&self, files: &[&Delivered]) -> Result<usize, DeliveryError> {
+        let mut written = 0;
+        for Delivered { place, kind, content } in files {
+            let path = self.directory.join(place);
+            let changed = replace(&path, content.as_bytes(), mode(*kind));
+            written += usize::from(changed.map_err(|error| DeliveryError::File { path, error })?);
+        }
+        Ok(written)
+    }
+
+    /// Every file, in the order of writing.
+    fn files(&self, snapshot: &Snapshot, departing: &Departing) -> impl Iterator<Item = Result<Delivered, WriteError>> {
         ORDER.into_iter().flat_map(move |kind| {
-            let all = snapshot.select(kind, &Selection::Everything);
-            let sets = match folder(kind) {
-                None => vec![(place(kind, ""), all)],
-                Some(_) => all
-                    .resources
-                    .iter()
-                    .map(|one| (place(kind, &one.name), [Arc::clone(one)].into_iter().collect()))
-                    .collect(),
+            let present = snapshot.select(kind, &Selection::Everything).resources;
+            let all: Vec<_> = present.iter().chain(departing.of(kind)).cloned().collect();
+            let sets: Vec<(PathBuf, ResourceSet)> = match folder(kind) {
+                None => vec![(place(kind, ""), all.into_iter().collect())],
+                Some(_) => all.into_iter().map(|one| (place(kind, &one.name), [one].into_iter().collect())).collect(),
             };
             sets.into_iter().map(move |(place, set)| {
                 let encode = |resource: &Arc<Resource>| Ok(self.source.encode(resource)?.to_string().into());
                 let resources = set.resources.iter().map(encode).collect::<Result<Vec<_>, WriteError>>()?;
-                Ok((place, kind, response(kind, &set.version, &resources)))
+                Ok(Delivered { place, kind, content: response(kind, &set.version, &resources) })
             })
         })
     }
@@ -197,54 +245,30 @@ impl Delivery {
     }
 }
 
-/// Where a resource is, below the directory. Clusters and listeners are in one file each, whatever the name.
-pub fn place(kind: ResourceType, name: &str) -> PathBuf {
-    match folder(kind) {
-        Some(folder) => Path::new(folder).join(format!("{}.json", file_name(name))),
-        None => PathBuf::from(if kind == ResourceType::Cluster { "cds.json" } else { "lds.json" }),
-    }
+/// A file as it should be.
+#[derive(Debug)]
+struct Delivered {
+    place: PathBuf,
+    kind: ResourceType,
+    content: String,
 }
 
-/// The folder of types that have a file for each resource.
-fn folder(kind: ResourceType) -> Option<&'static str> {
-    match kind {
-        ResourceType::Secret => Some("sds"),
-        ResourceType::Endpoints => Some("eds"),
-        ResourceType::ExtensionConfig => Some("ecds"),
-        ResourceType::RouteConfiguration => Some("rds"),
-        ResourceType::Cluster | ResourceType::Listener | ResourceType::VirtualHost => None,
-    }
+/// What came of waiting.
+enum Wait {
+    /// Something else is in force.
+    Changed,
+    /// The time is over.
+    Passed,
+    /// Nothing will ever change.
+    Ended,
 }
 
-/// A name that can stand in a folder: all but letters, digits, `-`, `_` and inner dots is written as `%` and two digits.
-fn file_name(name: &str) -> String {
-    let mut file = String::new();
-    for byte in name.bytes() {
-        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && !file.is_empty());
-        if plain {
-            file.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(file, "%{byte:02x}");
-        }
+async fn wait(publications: &mut watch::Receiver<Option<Arc<Publication>>>, most: Option<Duration>) -> Wait {
+    let changed = async { if publications.changed().await.is_ok() { Wait::Changed } else { Wait::Ended } };
+    match most {
+        Some(most) => time::timeout(most, changed).await.unwrap_or(Wait::Passed),
+        None => changed.await,
     }
-    file
-}
-
-/// Puts content at a path, whole at every moment, unless it is there already. Says whether it was not.
-fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<bool> {
-    if fs::read(path).is_ok_and(|present| present == content) {
-        return Ok(false);
-    }
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = folder.join(format!(".{name}.new"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    File::open(folder)?.sync_all()?;
-    Ok(true)
 }
 
 fn read_node(path: &Path) -> Result<NodeIdentity, DeliveryError> {
