@@ -8,7 +8,7 @@ use crate::{
     model::{self, Bundle, Diagnostic, Diagnostics, File},
     node::NodeIdentity,
     revision::group_revision,
-    snapshot::{FilterCode, Snapshot},
+    snapshot::{FilterCode, Snapshot, check_raw},
     source::SourceError,
 };
 
@@ -49,7 +49,9 @@ pub fn compile_scope(
     let revision = group_revision(scope, key_sets, code.digest());
     let (plan, errors) = lower(scope, key_sets, &attachment, &revision, strictness)?;
     let plan = gate::admit(&plan).map_err(CompileError::Gate)?;
-    Ok((Snapshot::build(scope, &attachment, plan, code, revision), errors))
+    let snapshot = Snapshot::build(scope, &attachment, plan, code, revision);
+    check_raw(scope, &snapshot)?;
+    Ok((snapshot, errors))
 }
 
 /// A snapshot in which every request is refused: for what cannot be served in any other way.

@@ -190,11 +190,13 @@ fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
     }
     let gateways =
         bundle.gateways.iter().filter_map(|gateway| Some((gateway.mesh(), gateway.spec.target_ref.as_ref()?)));
+    let raw = bundle.envoy_resources.iter().filter_map(|raw| Some((raw.mesh(), raw.spec.target_ref.as_ref()?)));
     let all = of(&bundle.route_policies)
         .chain(of(&bundle.traffic_permissions))
         .chain(of(&bundle.timeouts))
         .chain(of(&bundle.access_logs))
-        .chain(gateways);
+        .chain(gateways)
+        .chain(raw);
     let selective = all.filter(|(_, target)| target.route().is_none() && **target != TargetRef::Mesh);
     selective.map(|(mesh, target)| (mesh.to_owned(), target.clone())).collect()
 }

@@ -12,6 +12,7 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
     let mut parts = Parts::default();
     parts.add(&bundle.gateways);
     parts.add(&bundle.services);
+    parts.add(&bundle.envoy_resources);
     parts.add(&bundle.consumers);
     parts.add(&bundle.issuers);
     parts.add(&bundle.route_policies);
@@ -28,6 +29,7 @@ pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) ->
     let mut parts = Parts::default();
     parts.add(scope.gateways.iter().copied());
     parts.add(scope.services.iter().copied());
+    parts.add(scope.envoy_resources.iter().copied());
     parts.add(scope.consumers.iter().copied());
     parts.add(scope.issuers.iter().copied());
     parts.add(scope.route_policies.iter().copied());

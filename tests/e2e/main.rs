@@ -13,11 +13,14 @@
 mod audit_log;
 mod commands;
 mod decisions;
+mod envoy_resources;
+mod files;
 mod key_rotation;
 mod limits;
 mod matching;
 mod module;
 mod odd_requests;
+mod polling;
 mod refusals;
 mod restarts;
 mod updates;

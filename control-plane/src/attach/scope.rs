@@ -4,8 +4,8 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use crate::{
     model::{
-        AccessLog, Bundle, Consumer, Gateway, Issuer, Resource, RoutePolicy, Service, Settings, TargetRef, Timeout,
-        TrafficPermission,
+        AccessLog, Bundle, Consumer, EnvoyResource, Gateway, Issuer, Resource, RoutePolicy, Service, Settings,
+        TargetRef, Timeout, TrafficPermission,
     },
     node::NodeIdentity,
 };
@@ -43,6 +43,8 @@ pub struct Scope<'a> {
     pub gateways: Vec<&'a Resource<Gateway>>,
     /// The services that they may call.
     pub services: Vec<&'a Resource<Service>>,
+    /// What they are served as it is.
+    pub envoy_resources: Vec<&'a Resource<EnvoyResource>>,
     /// The callers that they know.
     pub consumers: Vec<&'a Resource<Consumer>>,
     /// The issuers that they know.
@@ -65,10 +67,14 @@ impl<'a> Scope<'a> {
         let mine = |gateway: &&Resource<Gateway>| {
             gateway.mesh() == node.mesh && gateway.spec.target_ref.as_ref().is_none_or(|target| target.selects(node))
         };
+        let raw = |raw: &&Resource<EnvoyResource>| {
+            raw.mesh() == node.mesh && raw.spec.target_ref.as_ref().is_none_or(|target| target.selects(node))
+        };
         let gateways: Vec<_> = bundle.gateways.iter().filter(mine).collect();
         let routes = Routes::new(bundle, &gateways, node);
         Self {
             services: of_mesh(&bundle.services, node),
+            envoy_resources: bundle.envoy_resources.iter().filter(raw).collect(),
             consumers: of_mesh(&bundle.consumers, node),
             issuers: of_mesh(&bundle.issuers, node),
             settings: bundle.settings.iter().find(|settings| settings.mesh() == node.mesh),

@@ -4,8 +4,8 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    access_log, consumer, diagnostic::Report, gateway, issuer, path::Path, route_policy, service, settings, timeout,
-    traffic_permission, tree::Node,
+    access_log, consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy, service,
+    settings, timeout, traffic_permission, tree::Node,
 };
 
 /// What a kind of resource is called and what its documents hold.
@@ -23,6 +23,7 @@ pub struct KindSchema {
 pub const SCHEMAS: &[KindSchema] = &[
     gateway::SCHEMA,
     service::SCHEMA,
+    envoy_resource::SCHEMA,
     consumer::SCHEMA,
     issuer::SCHEMA,
     route_policy::SCHEMA,
@@ -33,7 +34,7 @@ pub const SCHEMAS: &[KindSchema] = &[
 ];
 
 /// Kinds that the design has and this version does not.
-pub(super) const PLANNED: &[&str] = &["EnvoyResource", "Agent"];
+pub(super) const PLANNED: &[&str] = &["Agent"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =

@@ -11,6 +11,7 @@ mod check;
 pub mod cidr;
 mod consumer;
 mod diagnostic;
+mod envoy_resource;
 mod format;
 mod gateway;
 mod issuer;
@@ -42,6 +43,7 @@ pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
+    envoy_resource::{EnvoyResource, RawResource},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
@@ -58,7 +60,7 @@ use self::{diagnostic::Report, origin::Origin, reading::Reading};
 pub(crate) use self::{
     diagnostic::quote,
     nearest::suggestion,
-    path::{push_field, push_item},
+    path::{Path, push_field, push_item},
     route_policy::STEP,
     timeout::CONF as TIMEOUT_CONF,
 };
@@ -162,6 +164,8 @@ pub struct Bundle {
     pub gateways: Vec<Resource<Gateway>>,
     /// The services, among them every one that a gateway names.
     pub services: Vec<Resource<Service>>,
+    /// Resources of Envoy that are served as they are: no two of one type have the same name.
+    pub envoy_resources: Vec<Resource<EnvoyResource>>,
     /// The consumers: no two have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
     /// The issuers of tokens.

@@ -6,6 +6,7 @@ mod access_log;
 mod cluster;
 mod filter;
 mod listener;
+mod raw;
 mod resource_type;
 mod route;
 mod source_tags;
@@ -20,6 +21,7 @@ use envoy_types::pb::google::protobuf::Any;
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
+pub(crate) use raw::check as check_raw;
 pub use resource_type::ResourceType;
 
 use crate::{
@@ -40,12 +42,23 @@ pub struct Resource {
     pub version: Digest,
     /// Its encoding.
     pub body: Any,
+    /// Who wrote it.
+    pub author: Author,
+}
+
+/// Who wrote a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// We did, from what a user declared.
+    Postern,
+    /// A user did, word for word.
+    User,
 }
 
 impl Resource {
     fn new<M: Message + Name>(name: &str, message: &M) -> Self {
         let body = any(message);
-        Self { name: name.to_owned(), version: Digest::of(&body.value), body }
+        Self { name: name.to_owned(), version: Digest::of(&body.value), body, author: Author::Postern }
     }
 
     /// The same content under a version that changes whenever `other` changes too.
@@ -97,11 +110,14 @@ impl Selection {
     }
 }
 
+/// Resources by type and name.
+type Resources = BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>;
+
 /// All resources of every type. Immutable; streams share it.
 #[derive(Debug)]
 pub struct Snapshot {
     revision: Digest,
-    resources: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
+    resources: Resources,
     plan: AdmittedPlan,
 }
 
@@ -125,7 +141,7 @@ impl Snapshot {
         });
         let logs = access_log::access_logs(scope);
         let tags = attachment.read_source_tags();
-        let mut resources = BTreeMap::new();
+        let mut resources = Resources::new();
         let mut insert = |kind, list: Vec<Resource>| {
             let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
             resources.insert(kind, named);
@@ -145,6 +161,7 @@ impl Snapshot {
         insert(ResourceType::Listener, listeners.collect());
         let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
         insert(ResourceType::RouteConfiguration, routes.collect());
+        raw::add(&mut resources, scope);
         Self { revision, resources, plan }
     }
 
