@@ -20,7 +20,7 @@ use prost::{Message, Name};
 pub use filter::FilterCode;
 pub use resource_type::ResourceType;
 
-use crate::{digest::Digest, gate::AdmittedPlan, model::Bundle};
+use crate::{digest::Digest, discovery::PolicySet, gate::AdmittedPlan, model::Bundle};
 
 /// The name under which every Envoy finds the filter's configuration.
 pub const FILTER_NAME: &str = "postern";
@@ -97,6 +97,7 @@ pub struct Snapshot {
     revision: Digest,
     resources: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
     plan: AdmittedPlan,
+    policies: Arc<PolicySet>,
 }
 
 impl Snapshot {
@@ -124,7 +125,8 @@ impl Snapshot {
             ResourceType::RouteConfiguration,
             bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
         );
-        Self { revision, resources, plan }
+        let policies = Arc::new(PolicySet::of(bundle, &plan));
+        Self { revision, resources, plan, policies }
     }
 
     /// The revision that this is the snapshot of.
@@ -135,6 +137,11 @@ impl Snapshot {
     /// The plan that the filter's configuration carries.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
+    }
+
+    /// The same policies, for enforcement points that are not Envoys.
+    pub fn policies(&self) -> &Arc<PolicySet> {
+        &self.policies
     }
 
     /// The resources of a type that a selection names. A name that is not there is left out.

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use h2::{RecvStream, SendStream, client};
 use prost::{Message, bytes::Bytes};
 use tokio::{net::TcpStream, sync::Semaphore};
+use tonic::{Code, Status};
 
 use super::{
     case::Variant,
@@ -130,12 +131,10 @@ impl Stream<'_> {
 
 /// What gRPC says about the end of a stream.
 fn check_status(headers: &HeaderMap) -> Result<()> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    match text("grpc-status") {
-        None | Some("0") => Ok(()),
-        Some(status) => {
-            let message = text("grpc-message").unwrap_or("no message").replace("%20", " ");
-            bail!("the server ended it with gRPC status {status}: {message}")
+    match Status::from_header_map(headers) {
+        Some(status) if status.code() != Code::Ok => {
+            bail!("the server ended it with {:?}: {}", status.code(), status.message())
         }
+        _ => Ok(()),
     }
 }
