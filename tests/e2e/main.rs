@@ -11,6 +11,7 @@
 )]
 
 mod audit_log;
+mod bench_xds;
 mod commands;
 mod decisions;
 mod key_rotation;

@@ -21,7 +21,7 @@ use super::{
 /// Room for more than a push, so that no push waits for us.
 const WINDOW: u32 = 1 << 20;
 
-/// How many streams may be connecting at a time: fewer than the system queues.
+/// How many streams may wait for the server's first word at a time: fewer than the system queues for it.
 pub(super) const CONNECTING: usize = 256;
 
 /// What the streams of a case have in common.
@@ -46,15 +46,17 @@ impl Load {
     }
 
     async fn run(&self, number: u32) -> Result<()> {
-        let (sender, response) = self.connect(number).await?;
-        let response = response.await.context("no answer")?;
+        let (sender, response) = {
+            let _permit = self.connecting.acquire().await?;
+            let (sender, response) = self.connect(number).await?;
+            (sender, response.await.context("no answer")?)
+        };
         ensure!(response.status() == StatusCode::OK, "the server answered {}", response.status());
         check_status(response.headers())?;
         Stream { load: self, sender, has: [false; 2], change: None }.follow(response.into_body()).await
     }
 
     async fn connect(&self, number: u32) -> Result<(SendStream<Bytes>, client::ResponseFuture)> {
-        let _permit = self.connecting.acquire().await?;
         let socket = TcpStream::connect(self.address).await.context("cannot connect")?;
         socket.set_nodelay(true)?;
         let mut builder = client::Builder::new();
