@@ -10,12 +10,17 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     eval::Eval,
+    files::{self, Delivery},
     pipeline::compile,
+    publication::Publication,
     reference,
     serve::{Hub, Sockets, follow, serve},
     snapshot::FilterCode,
@@ -62,6 +67,8 @@ struct Serve {
     /// Where to serve status and the filter's code over HTTP; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18001")]
     http: SocketAddr,
+    #[command(flatten)]
+    files: files::Options,
     /// How log lines look
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -113,12 +120,14 @@ impl Serve {
         let code = FilterCode::new(self.read_filter()?, self.filter_on_nodes.clone());
         tracing::info!(filter = code.digest().short(), kilobytes = code.bytes().len() / 1024, "filter read");
         let hub = Arc::new(Hub::new(code));
+        let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
             ended = follow(Arc::clone(&hub), &self.config) => ended?,
-            ended = serve(hub, sockets) => ended?,
+            () = deliver(delivery, hub.publications()) => {}
+            ended = serve(Arc::clone(&hub), sockets) => ended?,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }
@@ -145,6 +154,14 @@ impl Serve {
         let bytes = fs::read(&path).with_context(|| format!("cannot read the filter {}", path.display()))?;
         anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
         Ok(bytes)
+    }
+}
+
+/// Delivers to files for as long as there is something to deliver, or never ends if nobody asked for that.
+async fn deliver(delivery: Option<Delivery>, publications: watch::Receiver<Option<Arc<Publication>>>) {
+    match delivery {
+        Some(delivery) => delivery.follow(publications).await,
+        None => std::future::pending().await,
     }
 }
 

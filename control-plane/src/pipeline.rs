@@ -7,7 +7,7 @@ use crate::{
     lower::lower,
     model::{self, Bundle, Diagnostics, File},
     revision::revision,
-    snapshot::{FilterCode, Snapshot},
+    snapshot::{FilterCode, Snapshot, check_raw},
     source::SourceError,
 };
 
@@ -38,5 +38,7 @@ pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) ->
     let attached = attach(bundle);
     let revision = revision(bundle, key_sets, code.digest()).map_err(CompileError::Revision)?;
     let plan = gate::admit(&lower(bundle, key_sets, &attached, &revision)?).map_err(CompileError::Gate)?;
-    Ok(Snapshot::build(bundle, plan, code, revision))
+    let snapshot = Snapshot::build(bundle, plan, code, revision);
+    check_raw(bundle, &snapshot)?;
+    Ok(snapshot)
 }

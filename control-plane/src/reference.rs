@@ -138,6 +138,7 @@ fn words(kind: &Kind) -> String {
         Kind::Expression => "CEL expression",
         Kind::JsonSchema => "JSON Schema",
         Kind::JwkSet => "JSON Web Key set",
+        Kind::EnvoyMessage => "resource of Envoy in protobuf JSON",
         Kind::Params => "parameters",
         Kind::Integer { min, max } => return format!("whole number, {min} to {max}"),
         Kind::Choice(words) => {

@@ -13,6 +13,7 @@ use crate::{
 pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Result<Digest, serde_json::Error> {
     let mut parts = vec![filter.as_str().as_bytes().to_vec()];
     parts.extend(encode("Consumer", &bundle.consumers)?);
+    parts.extend(encode("EnvoyResource", &bundle.envoy_resources)?);
     parts.extend(encode("Gateway", &bundle.gateways)?);
     parts.extend(encode("Issuer", &bundle.issuers)?);
     parts.extend(encode("RoutePolicy", &bundle.route_policies)?);

@@ -109,6 +109,8 @@ pub enum Kind {
     JsonSchema,
     /// A JSON Web Key set (RFC 7517): a mapping, or its JSON in a string.
     JwkSet,
+    /// A resource of Envoy in protobuf JSON: a mapping with its type in `@type`. What it may say is Envoy's matter.
+    EnvoyMessage,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.
     Params,
 }

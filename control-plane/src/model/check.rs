@@ -73,6 +73,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Map { key, value } => map(node, key, value, path, report),
         Kind::JsonSchema => json_schema(node, path, report),
         Kind::JwkSet => key_set(node, path, report),
+        Kind::EnvoyMessage => envoy_message(node, path, report),
         // Only the mapping around it knows the policy: see `fields`.
         Kind::Params => {}
     }
@@ -142,6 +143,13 @@ fn json_schema(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
 fn key_set(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Map(_) | Value::Text(_)) {
         wrong_type(node, "a mapping, or JSON in a string", path, report);
+    }
+}
+
+/// What stands in it is the matter of the kind's own rules.
+fn envoy_message(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    if !matches!(node.value, Value::Map(_)) {
+        wrong_type(node, "a mapping", path, report);
     }
 }
 

@@ -3,7 +3,10 @@
 use postern_engine::schema::{Field, Kind, Object};
 use serde::de::DeserializeOwned;
 
-use super::{consumer, diagnostic::Report, gateway, issuer, path::Path, route_policy, service, settings, tree::Node};
+use super::{
+    consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy, service, settings,
+    tree::Node,
+};
 
 /// What a kind of resource is called and what its documents hold.
 #[derive(Debug)]
@@ -17,11 +20,18 @@ pub struct KindSchema {
 }
 
 /// Every kind of resource that can be read, as documentation shows it.
-pub const SCHEMAS: &[KindSchema] =
-    &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, issuer::SCHEMA, route_policy::SCHEMA, settings::SCHEMA];
+pub const SCHEMAS: &[KindSchema] = &[
+    gateway::SCHEMA,
+    service::SCHEMA,
+    envoy_resource::SCHEMA,
+    consumer::SCHEMA,
+    issuer::SCHEMA,
+    route_policy::SCHEMA,
+    settings::SCHEMA,
+];
 
 /// Kinds that the design has and this version does not.
-pub(super) const PLANNED: &[&str] = &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent"];
+pub(super) const PLANNED: &[&str] = &["TrafficPermission", "Timeout", "AccessLog", "Agent"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =

@@ -32,6 +32,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     let mut found = Vec::new();
     found.extend(sort_unique(&mut bundle.gateways));
     found.extend(sort_unique(&mut bundle.services));
+    found.extend(sort_unique(&mut bundle.envoy_resources));
     found.extend(sort_unique(&mut bundle.consumers));
     found.extend(sort_unique(&mut bundle.issuers));
     found.extend(sort_unique(&mut bundle.route_policies));
@@ -40,6 +41,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(routes(bundle));
     found.extend(listener_names(bundle));
     found.extend(listener_addresses(bundle));
+    found.extend(envoy_resources(bundle));
     found.extend(services_of_routes(bundle, services));
     found.extend(api_keys(bundle));
     found.extend(hmac_keys(bundle));
@@ -104,6 +106,17 @@ fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnosti
             Diagnostic { message: format!("unknown service {}{near}", quote(service)), ..at }
         })
         .collect()
+}
+
+/// Names of Envoy's resources, among those that are written as such. What we generate is the snapshot's matter.
+fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = bundle.envoy_resources.iter().map(|written| {
+        let resource = &written.spec.resource;
+        ((resource.type_name(), resource.name()), written.diagnose(&resource.name_field(), ""))
+    });
+    collisions(claims.collect(), |(kind, name), first| {
+        format!("{kind} {} is already declared by {}", quote(name), owner(first))
+    })
 }
 
 fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {

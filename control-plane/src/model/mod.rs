@@ -10,6 +10,7 @@ mod check;
 pub mod cidr;
 mod consumer;
 mod diagnostic;
+mod envoy_resource;
 mod format;
 mod gateway;
 mod issuer;
@@ -35,6 +36,7 @@ use serde::Deserialize;
 pub use self::{
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
+    envoy_resource::{EnvoyResource, RawResource},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
@@ -48,7 +50,7 @@ use self::{diagnostic::Report, origin::Origin, reading::Reading};
 pub(crate) use self::{
     diagnostic::quote,
     nearest::suggestion,
-    path::{push_field, push_item},
+    path::{Path, push_field, push_item},
 };
 
 /// A file with any number of documents.
@@ -139,6 +141,8 @@ pub struct Bundle {
     pub gateways: Vec<Resource<Gateway>>,
     /// The services, among them every one that a gateway names.
     pub services: Vec<Resource<Service>>,
+    /// Resources of Envoy that are served as they are: no two of one type have the same name.
+    pub envoy_resources: Vec<Resource<EnvoyResource>>,
     /// The consumers: no two have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
     /// The issuers of tokens.

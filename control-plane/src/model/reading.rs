@@ -54,6 +54,7 @@ impl Reading {
         match kind(root) {
             Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
             Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
+            Some("EnvoyResource") => self.bundle.envoy_resources.extend(resource(file, root, &mut report)),
             Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
             Some("Issuer") => self.bundle.issuers.extend(resource(file, root, &mut report)),
             Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
@@ -204,8 +205,8 @@ mod tests {
         check(&document("Gatway"), &["f:1:8: kind: unknown kind `Gatway`: did you mean `Gateway`?"]);
         check(
             &document("Ingress"),
-            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `Consumer`, `Issuer`, \
-                 `RoutePolicy`, `Settings`"],
+            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `EnvoyResource`, \
+                 `Consumer`, `Issuer`, `RoutePolicy`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

@@ -6,6 +6,7 @@ mod access_log;
 mod cluster;
 mod filter;
 mod listener;
+mod raw;
 mod resource_type;
 mod route;
 
@@ -18,6 +19,7 @@ use envoy_types::pb::google::protobuf::Any;
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
+pub(crate) use raw::check as check_raw;
 pub use resource_type::ResourceType;
 
 use crate::{digest::Digest, discovery::PolicySet, gate::AdmittedPlan, model::Bundle};
@@ -34,12 +36,23 @@ pub struct Resource {
     pub version: Digest,
     /// Its encoding.
     pub body: Any,
+    /// Who wrote it.
+    pub author: Author,
+}
+
+/// Who wrote a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// We did, from what a user declared.
+    Postern,
+    /// A user did, word for word.
+    User,
 }
 
 impl Resource {
     fn new<M: Message + Name>(name: &str, message: &M) -> Self {
         let body = any(message);
-        Self { name: name.to_owned(), version: Digest::of(&body.value), body }
+        Self { name: name.to_owned(), version: Digest::of(&body.value), body, author: Author::Postern }
     }
 
     /// The same content under a version that changes whenever `other` changes too.
@@ -91,11 +104,14 @@ impl Selection {
     }
 }
 
+/// Resources by type and name.
+type Resources = BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>;
+
 /// All resources of every type. Immutable; streams share it.
 #[derive(Debug)]
 pub struct Snapshot {
     revision: Digest,
-    resources: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
+    resources: Resources,
     plan: AdmittedPlan,
     policies: Arc<PolicySet>,
 }
@@ -109,7 +125,7 @@ impl Snapshot {
             // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
             Some(cluster::endpoints(&service.name, &service.spec)?.versioned_with(cluster))
         });
-        let mut resources = BTreeMap::new();
+        let mut resources = Resources::new();
         let mut insert = |kind, list: Vec<Resource>| {
             let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
             resources.insert(kind, named);
@@ -125,6 +141,7 @@ impl Snapshot {
             ResourceType::RouteConfiguration,
             bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
         );
+        raw::add(&mut resources, bundle);
         let policies = Arc::new(PolicySet::of(bundle, &plan));
         Self { revision, resources, plan, policies }
     }

@@ -1,6 +1,6 @@
 //! The server under load: the real program, and what Linux says of its memory and time.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{ffi::OsStr, fs, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep};
@@ -24,7 +24,8 @@ impl Server {
     /// Serves a directory. The filter's code is said to lie on the nodes, as in a fleet: a megabyte of it to each stream
     /// would be all that is measured.
     pub(super) fn start(directory: &Path) -> Result<Self> {
-        let process = ControlPlane::start_with(directory, &["--filter-on-nodes", "/etc/postern/postern_filter.wasm"])?;
+        let on_nodes = ["--filter-on-nodes", "/etc/postern/postern_filter.wasm"].map(OsStr::new);
+        let process = ControlPlane::start_with(directory, &on_nodes)?;
         Ok(Self { process })
     }
 
