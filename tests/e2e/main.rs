@@ -16,6 +16,7 @@ mod commands;
 mod decisions;
 mod envoy_resources;
 mod files;
+mod grpc_client;
 mod key_rotation;
 mod limits;
 mod module;
