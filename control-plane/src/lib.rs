@@ -9,6 +9,7 @@
 pub mod attach;
 pub mod cli;
 pub mod digest;
+pub mod discovery;
 pub mod eval;
 pub mod explain;
 pub mod expression;

@@ -16,6 +16,7 @@ use tokio::{
 use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::{
+    discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
     fleet::Fleet,
     http,
     keys::{self, KeySetReport, Sources, client::Client},
@@ -215,10 +216,14 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 /// Serves what the hub publishes, until one of the servers fails.
 pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
     let ads = AggregatedDiscoveryServiceServer::new(Ads::new(Arc::clone(&hub)));
-    let xds =
-        tonic::transport::Server::builder().add_service(ads).serve_with_incoming(TcpListenerStream::new(sockets.xds));
+    let discovery = Discovery::new(Arc::clone(&hub), MAX_CLIENT_INACTIVE);
+    let xds = tonic::transport::Server::builder()
+        .add_service(ads)
+        .add_service(discovery.clone().into_server())
+        .serve_with_incoming(TcpListenerStream::new(sockets.xds));
     let http = axum::serve(sockets.http, http::router(hub));
     tokio::select! {
+        never = discovery.flush_inactive() => match never {},
         ended = xds => ended.map_err(ServeError::Xds),
         ended = http => ended.map_err(ServeError::Http),
     }

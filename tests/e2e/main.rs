@@ -11,10 +11,12 @@
 )]
 
 mod audit_log;
+mod bench_xds;
 mod commands;
 mod decisions;
 mod envoy_resources;
 mod files;
+mod grpc_client;
 mod key_rotation;
 mod limits;
 mod matching;

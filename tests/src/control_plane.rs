@@ -69,6 +69,11 @@ impl ControlPlane {
         self.process.kill();
     }
 
+    /// The operating system's number for it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Where xDS is served.
     pub fn xds(&self) -> SocketAddr {
         self.xds

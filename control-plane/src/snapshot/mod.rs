@@ -27,6 +27,7 @@ pub use resource_type::ResourceType;
 use crate::{
     attach::{self, Attachment, Scope},
     digest::Digest,
+    discovery::PolicySet,
     gate::AdmittedPlan,
 };
 
@@ -119,6 +120,7 @@ pub struct Snapshot {
     revision: Digest,
     resources: Resources,
     plan: AdmittedPlan,
+    policies: Arc<PolicySet>,
 }
 
 impl Snapshot {
@@ -162,7 +164,8 @@ impl Snapshot {
         let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
         insert(ResourceType::RouteConfiguration, routes.collect());
         raw::add(&mut resources, scope);
-        Self { revision, resources, plan }
+        let policies = Arc::new(PolicySet::of(scope, &plan));
+        Self { revision, resources, plan, policies }
     }
 
     /// The revision that this is the snapshot of.
@@ -173,6 +176,11 @@ impl Snapshot {
     /// The plan that the filter's configuration carries.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
+    }
+
+    /// The same policies, for enforcement points that are not Envoys.
+    pub fn policies(&self) -> &Arc<PolicySet> {
+        &self.policies
     }
 
     /// The resources of a type that a selection names. A name that is not there is left out.
