@@ -17,9 +17,10 @@ use crate::{
     eval::Eval,
     pipeline::compile,
     reference,
-    serve::{Hub, Sockets, follow, serve},
+    serve::{Hub, Sockets, follow, serve_within},
     snapshot::FilterCode,
     source,
+    xds::Limits,
 };
 
 /// Route policies that run inside Envoy, proven before they get there.
@@ -68,6 +69,8 @@ struct Serve {
     /// Which log lines are shown, such as `debug` or `postern=debug,warn`
     #[arg(long, value_name = "FILTER", env = "POSTERN_LOG", default_value = "info")]
     log: String,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -118,7 +121,7 @@ impl Serve {
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
             ended = follow(Arc::clone(&hub), &self.config) => ended?,
-            ended = serve(hub, sockets) => ended?,
+            ended = serve_within(hub, sockets, self.limits.clone()) => ended?,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }

@@ -20,7 +20,7 @@ use prost::{Message, Name};
 pub use filter::FilterCode;
 pub use resource_type::ResourceType;
 
-use crate::{digest::Digest, gate::AdmittedPlan, model::Bundle};
+use crate::{digest::Digest, gate::AdmittedPlan, model::Bundle, xds::Offers};
 
 /// The name under which every Envoy finds the filter's configuration.
 pub const FILTER_NAME: &str = "postern";
@@ -72,6 +72,14 @@ impl FromIterator<Arc<Resource>> for ResourceSet {
     }
 }
 
+impl ResourceSet {
+    /// The resource of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
+        let place = self.resources.binary_search_by(|resource| resource.name.as_str().cmp(name)).ok()?;
+        self.resources.get(place)
+    }
+}
+
 /// Which resources of a type a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
@@ -97,9 +105,23 @@ pub struct Snapshot {
     revision: Digest,
     resources: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
     plan: AdmittedPlan,
+    offers: Offers,
 }
 
 impl Snapshot {
+    /// A snapshot of these very resources.
+    pub fn assemble(
+        revision: Digest,
+        plan: AdmittedPlan,
+        all: impl IntoIterator<Item = (ResourceType, Resource)>,
+    ) -> Self {
+        let mut resources: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for (kind, resource) in all {
+            resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
+        }
+        Self { revision, resources, plan, offers: Offers::default() }
+    }
+
     /// Projects a bundle and its plan into Envoy's resources.
     pub fn build(bundle: &Bundle, plan: AdmittedPlan, code: &FilterCode, revision: Digest) -> Self {
         let clusters = bundle.services.iter().map(|service| cluster::cluster(&service.name, &service.spec));
@@ -124,7 +146,7 @@ impl Snapshot {
             ResourceType::RouteConfiguration,
             bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
         );
-        Self { revision, resources, plan }
+        Self { revision, resources, plan, offers: Offers::default() }
     }
 
     /// The revision that this is the snapshot of.
@@ -135,6 +157,11 @@ impl Snapshot {
     /// The plan that the filter's configuration carries.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
+    }
+
+    /// What streams make of it, made once and shared by all of them.
+    pub fn offers(&self) -> &Offers {
+        &self.offers
     }
 
     /// The resources of a type that a selection names. A name that is not there is left out.
