@@ -20,9 +20,9 @@ pub enum CompileError {
     /// What users wrote is wrong.
     #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
-    /// The engine would not load what we made of it.
+    /// The filter would not load what we made of it, and did not say for which resource.
     #[error("the plan does not pass the gate: {0}")]
-    Gate(postern_engine::LoadError),
+    Gate(gate::Refusal),
     /// A resource could not be written down.
     #[error("the revision cannot be computed: {0}")]
     Revision(serde_json::Error),
@@ -37,6 +37,10 @@ pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileErr
 pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
     let attached = attach(bundle);
     let revision = revision(bundle, key_sets, code.digest()).map_err(CompileError::Revision)?;
-    let plan = gate::admit(&lower(bundle, key_sets, &attached, &revision)?).map_err(CompileError::Gate)?;
+    let plan = lower(bundle, key_sets, &attached, &revision)?;
+    let plan = code.gate().admit(&plan).map_err(|refusal| match gate::blame(&refusal, &plan, bundle) {
+        Some(diagnostics) => CompileError::Diagnostics(diagnostics),
+        None => CompileError::Gate(refusal),
+    })?;
     Ok(Snapshot::build(bundle, plan, code, revision))
 }

@@ -19,5 +19,6 @@ mod module;
 mod odd_requests;
 mod refusals;
 mod restarts;
+mod store;
 mod updates;
 mod world;

@@ -11,6 +11,7 @@ mod cases;
 mod cpu;
 mod decide;
 mod filters;
+pub mod gate;
 mod load;
 mod measure;
 mod places;

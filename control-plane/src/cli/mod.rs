@@ -1,25 +1,28 @@
 //! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+mod canary;
+mod filter;
+
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use self::{canary::CanaryStep, filter::FilterOptions};
 use crate::{
     eval::Eval,
-    pipeline::compile,
+    keys::KeySets,
+    model,
+    pipeline::compile_bundle,
     reference,
+    releases::{KEPT, Releases},
+    rollout::Strategy,
     serve::{Hub, Sockets, follow, serve},
     snapshot::FilterCode,
     source,
+    store::Database,
 };
 
 /// Route policies that run inside Envoy, proven before they get there.
@@ -35,14 +38,19 @@ enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
     Serve(Serve),
     Eval(Eval),
-    /// Check a directory of resources without a server; exit code 1 if something is wrong
-    Validate {
-        /// The directory with `.yaml` files
-        directory: PathBuf,
-    },
+    /// Check a directory of resources without a server, as a server would; exit code 1 if something is wrong
+    Validate(Validate),
     /// Write the reference of policies, docs/policies.md, to the standard output
     #[command(hide = true)]
     Reference,
+}
+
+#[derive(Debug, Args)]
+struct Validate {
+    /// The directory with `.yaml` files
+    directory: PathBuf,
+    #[command(flatten)]
+    filter: FilterOptions,
 }
 
 #[derive(Debug, Args)]
@@ -50,9 +58,18 @@ struct Serve {
     /// The directory with `.yaml` files; a change in it is in force at once
     #[arg(long, value_name = "DIR")]
     config: PathBuf,
-    /// The filter's code; default: `postern_filter.wasm` beside this program or in `filter/` next to its folder
-    #[arg(long, value_name = "FILE", env = "POSTERN_FILTER")]
-    filter: Option<PathBuf>,
+    /// Where revisions are kept; default: in memory, and a restart begins with revision 1
+    #[arg(long, value_name = "DIR", env = "POSTERN_STATE")]
+    state: Option<PathBuf>,
+    /// How many revisions are kept to go back to
+    #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = kept)]
+    keep: usize,
+    /// A step of every rollout: a share of the nodes or a tag, and how long to wait there, such as `25%:30s` or `stage=canary:1m`;
+    /// more than once for more steps. Default: all nodes at once
+    #[arg(long = "canary", value_name = "STEP")]
+    canary: Vec<CanaryStep>,
+    #[command(flatten)]
+    filter: FilterOptions,
     /// Where that file lies on every node; default: the code is sent with the configuration
     #[arg(long, value_name = "PATH")]
     filter_on_nodes: Option<PathBuf>,
@@ -82,7 +99,7 @@ impl Cli {
         let result = match self.command {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
-            Command::Validate { directory } => validate(&directory),
+            Command::Validate(options) => options.run(),
             Command::Reference => {
                 print!("{}", reference::policies());
                 Ok(())
@@ -98,21 +115,28 @@ impl Cli {
     }
 }
 
-fn validate(directory: &Path) -> anyhow::Result<()> {
-    let files = source::read(directory)?;
-    // Which filter will run the resources has no influence on whether they are right.
-    compile(&files, &FilterCode::new(Vec::new(), None))?;
-    println!("{}: valid, {} files", directory.display(), files.len());
-    Ok(())
+impl Validate {
+    fn run(self) -> anyhow::Result<()> {
+        let files = source::read(&self.directory)?;
+        let bundle = model::read(&files)?;
+        let code = self.filter.read_if_there()?;
+        let alone = if code.is_some() { "" } else { " (no filter was found: checked by the engine alone)" };
+        let code = code.unwrap_or_else(|| FilterCode::new(Vec::new(), None));
+        compile_bundle(&bundle, &KeySets::default(), &code)?;
+        println!("{}: valid, {} files{alone}", self.directory.display(), files.len());
+        Ok(())
+    }
 }
 
 impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.start_logging()?;
-        let code = FilterCode::new(self.read_filter()?, self.filter_on_nodes.clone());
-        tracing::info!(filter = code.digest().short(), kilobytes = code.bytes().len() / 1024, "filter read");
-        let hub = Arc::new(Hub::new(code));
+        let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
+        let store = self.state.as_deref().map_or_else(|| Ok(Database::in_memory()), Database::open)?;
+        let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
+        let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
+        let hub = Arc::new(Hub::with_releases(code, Releases::new(Arc::new(store), strategy, self.keep)));
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
         let mut terminated = signal(SignalKind::terminate())?;
@@ -134,25 +158,11 @@ impl Serve {
         }
         Ok(())
     }
-
-    fn read_filter(&self) -> anyhow::Result<Vec<u8>> {
-        let path = match &self.filter {
-            Some(path) => path.clone(),
-            None => find_filter().context(
-                "the filter's code was not found: build it with `cargo xtask build-filter`, or name it with `--filter`",
-            )?,
-        };
-        let bytes = fs::read(&path).with_context(|| format!("cannot read the filter {}", path.display()))?;
-        anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
-        Ok(bytes)
-    }
 }
 
-/// The filter beside this program, as a package lays it out, or where a build of this repository puts it.
-fn find_filter() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    let folder = program.parent()?;
-    let beside = folder.join("postern_filter.wasm");
-    let built = folder.parent()?.join("filter/postern_filter.wasm");
-    [beside, built].into_iter().find(|path| path.is_file())
+fn kept(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=10_000).contains(&number) => Ok(number),
+        _ => Err("expected a number from 1 to 10000".to_owned()),
+    }
 }
