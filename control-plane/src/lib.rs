@@ -7,6 +7,7 @@
 // But for one file, `wasm/sealed.rs`, which says why.
 #![deny(unsafe_code)]
 
+mod admin;
 pub mod attach;
 pub mod cli;
 pub mod condition;

@@ -11,6 +11,8 @@ use crate::{
     rollout::{Observed, Standing},
 };
 
+const LOADED: &str = "the filter has loaded it at the gate";
+
 /// A revision's conditions, and those of its resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
@@ -31,24 +33,16 @@ impl Lifecycle {
     /// It compiles, and the filter loads it.
     pub fn initialized(&mut self, now: SystemTime) {
         self.wrong.clear();
-        let words = ("Loaded", "the filter has loaded it at the gate");
+        let words = ("Loaded", LOADED);
         self.conditions.set((ConditionType::Initialized, None), Truth::True, words, now);
     }
 
-    /// It does not compile: these are its faults.
+    /// Some of it is no longer valid: these are its faults, which are served as refusals.
     pub fn invalid(&mut self, diagnostics: &Diagnostics, now: SystemTime) {
         let named = |diagnostic: &Diagnostic| Some((diagnostic.resource.clone()?, diagnostic.to_string()));
         self.wrong = diagnostics.iter().filter_map(named).collect();
-        self.refused("Invalid", diagnostics.to_string(), now);
-    }
-
-    /// It compiles, but the filter does not load it.
-    pub fn refused_at_the_gate(&mut self, reason: impl Into<String>, now: SystemTime) {
-        self.refused("RefusedByFilter", reason.into(), now);
-    }
-
-    fn refused(&mut self, reason: &str, message: String, now: SystemTime) {
-        self.conditions.set((ConditionType::Initialized, None), Truth::False, (reason, message), now);
+        let words = ("Invalid", diagnostics.to_string());
+        self.conditions.set((ConditionType::Initialized, None), Truth::False, words, now);
     }
 
     /// The nodes that are to run it, as they are now: each is ready, or not, or not known to be; together they are ready
@@ -104,7 +98,7 @@ impl Lifecycle {
         let (status, words) = match (self.wrong.is_empty(), mine.is_empty()) {
             (true, _) => return conditions,
             (false, false) => (Truth::False, (reason.as_str(), mine.join("\n"))),
-            (false, true) => (Truth::False, ("BundleRefused", "other resources of the revision are wrong".to_owned())),
+            (false, true) => (Truth::True, ("Loaded", LOADED.to_owned())),
         };
         let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(*last_transition_time);
         conditions.set((ConditionType::Initialized, None), status, words, at);

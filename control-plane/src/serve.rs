@@ -21,7 +21,7 @@ use crate::{
     fleet::Fleet,
     http,
     keys::{self, KeySetReport, KeySets, Sources, client::Client},
-    model::Bundle,
+    model::{self, Bundle},
     pipeline::{CompileError, compile_bundle},
     publication::Publication,
     releases::{Admission, Applied, ApplyError, KEPT, Proposal, Releases},
@@ -97,7 +97,7 @@ impl Hub {
     /// fleet makes of it.
     #[cfg(feature = "test-hooks")]
     pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
-        let bundle = crate::model::read(&proposal.files)?;
+        let bundle = model::read(&proposal.files)?;
         let digest = Digest::of(&plan);
         let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
         let publication = Publication::uniform(Snapshot::build(&bundle, plan, &self.code, digest.clone()));
@@ -129,17 +129,27 @@ impl Hub {
         self.put_in_force(&lock(&self.releases));
     }
 
+    /// Whether a proposal would be taken, up to the store: admission and gate.
+    pub fn prove(&self, proposal: &Proposal) -> Result<(), ApplyError> {
+        let bundle = model::read(&proposal.files)?;
+        self.admission().admit(&bundle)?;
+        Ok(())
+    }
+
+    /// Looks at the fleet now, so that conditions are up to date.
+    pub fn look(&self) {
+        let mut releases = lock(&self.releases);
+        let fleet = self.fleet().report();
+        if releases.observe(fleet, SystemTime::now()) {
+            self.put_in_force(&releases);
+        }
+    }
+
     /// Looks after rollouts, for ever: promotes, completes and rolls back as the fleet answers.
     pub async fn follow_rollouts(&self) {
         loop {
-            let under_way = {
-                let mut releases = lock(&self.releases);
-                let fleet = self.fleet().report();
-                if releases.observe(fleet, SystemTime::now()) {
-                    self.put_in_force(&releases);
-                }
-                releases.is_under_way()
-            };
+            self.look();
+            let under_way = lock(&self.releases).is_under_way();
             tokio::select! {
                 () = self.rollout.notified() => {}
                 () = time::sleep(LOOK), if under_way => {}

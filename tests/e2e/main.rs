@@ -19,6 +19,7 @@ mod module;
 mod odd_requests;
 mod refusals;
 mod restarts;
+mod rollouts;
 mod store;
 mod updates;
 mod world;

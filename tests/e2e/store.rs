@@ -11,6 +11,8 @@ use postern::store::{Database, Store};
 use postern_tests::{crash, process::Process, wait};
 
 const ROUNDS: usize = 200;
+/// What a revision takes on a disk that is full soon.
+const PADDING: usize = 50_000;
 
 fn writer(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postern-store-writer"));
@@ -56,7 +58,7 @@ fn keeps_every_acknowledged_revision_through_200_kills() {
         total += said.len();
         let store = Database::open(state.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
         let last = said.last().copied().unwrap_or(latest);
-        latest = crash::check(&store, last).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        latest = crash::check(&store, last, 0).unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
     println!("{ROUNDS} kills, {total} revisions acknowledged, {:?}", begin.elapsed());
     assert!(total >= ROUNDS, "most kills must have hit a writer at work");
@@ -68,8 +70,8 @@ fn says_when_the_disk_is_full_and_goes_on_when_there_is_space_again() {
     // A limit on the size of a file stands for the end of the disk; the signal that comes with it must not kill.
     let script = "trap '' XFSZ; exec \"$0\" \"$@\"";
     let mut command = Command::new("prlimit");
-    command.args(["--fsize=2500000:unlimited", "sh", "-c", script]);
-    command.arg(env!("CARGO_BIN_EXE_postern-store-writer")).arg(state.path());
+    command.args(["--fsize=900000:unlimited", "sh", "-c", script]);
+    command.arg(env!("CARGO_BIN_EXE_postern-store-writer")).arg(state.path()).arg(PADDING.to_string());
     let writer = Process::start("postern-store-writer", &mut command).unwrap();
     let full = |line: &String| line.starts_with("full: ");
     wait::until_true("the end of the disk", || Ok(writer.stdout().iter().any(full))).unwrap();
@@ -89,7 +91,7 @@ fn says_when_the_disk_is_full_and_goes_on_when_there_is_space_again() {
     writer.kill();
     writer.wait_for_output().unwrap();
     let last = *acknowledged(&writer).last().unwrap();
-    crash::check(&Database::open(state.path()).unwrap(), last).unwrap();
+    crash::check(&Database::open(state.path()).unwrap(), last, PADDING).unwrap();
 }
 
 #[test]

@@ -32,13 +32,13 @@ pub fn draft(number: u64) -> Draft {
 
 /// Every revision that is kept is whole, none is missing between them, and the last that was acknowledged is there.
 /// Returns the latest.
-pub fn check(store: &dyn Store, acknowledged: u64) -> Result<u64> {
+pub fn check(store: &dyn Store, acknowledged: u64, padding: usize) -> Result<u64> {
     let revisions = store.revisions()?;
     let latest = revisions.first().map_or(0, |revision| revision.number);
     ensure!(latest >= acknowledged, "revision {acknowledged} was acknowledged, but {latest} is the latest");
     ensure!(latest <= acknowledged + 1, "{latest} is there, but only {acknowledged} was acknowledged");
     for (revision, number) in revisions.iter().zip((1..=latest).rev()) {
-        let draft = draft(number);
+        let draft = draft(number, padding);
         let parent = (number > 1).then(|| number - 1);
         let Draft { digest, author, message, documents, .. } = draft;
         let expect = Revision { number, digest, author, message, at: number, parent, documents: documents.len() };

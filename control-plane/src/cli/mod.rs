@@ -1,16 +1,24 @@
 //! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
 
+mod bootstrap;
 mod canary;
 mod filter;
+mod remote;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use self::{canary::CanaryStep, filter::FilterOptions};
+use self::{
+    bootstrap::Bootstrap,
+    canary::CanaryStep,
+    filter::FilterOptions,
+    remote::{Apply, Remote, Rollback, RolloutCommand},
+};
 use crate::{
     eval::Eval,
     keys::KeySets,
@@ -40,6 +48,24 @@ enum Command {
     Eval(Eval),
     /// Check a directory of resources without a server, as a server would; exit code 1 if something is wrong
     Validate(Validate),
+    /// Put a directory of resources in force as a new revision of a running control plane
+    Apply(Apply),
+    /// Show what is in force, how it spreads, and which node runs what
+    Status(Remote),
+    /// List the revisions that are kept, the latest first
+    Revisions(Remote),
+    /// Go back to what an earlier revision said, as a new revision
+    Rollback(Rollback),
+    /// Pause, resume or abort the rollout under way
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
+    /// Print what an Envoy is started with to be a node of this control plane
+    Bootstrap(Bootstrap),
+    /// Print a script that completes commands and options in a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
     /// Write the reference of policies, docs/policies.md, to the standard output
     #[command(hide = true)]
     Reference,
@@ -100,6 +126,16 @@ impl Cli {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Validate(options) => options.run(),
+            Command::Apply(options) => options.run(),
+            Command::Status(remote) => remote::status(&remote),
+            Command::Revisions(remote) => remote::revisions(&remote),
+            Command::Rollback(options) => options.run(),
+            Command::Rollout(command) => command.run(),
+            Command::Bootstrap(options) => options.run(),
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "postern", &mut io::stdout());
+                Ok(())
+            }
             Command::Reference => {
                 print!("{}", reference::policies());
                 Ok(())

@@ -17,13 +17,14 @@ use postern::store::{Database, Parent, Store, StoreError};
 use postern_tests::crash::{KEPT, draft};
 
 fn main() -> Result<()> {
-    let state = env::args_os().nth(1).map(PathBuf::from).context("usage: postern-store-writer STATE")?;
+    let state = env::args_os().nth(1).map(PathBuf::from).context("usage: postern-store-writer STATE [PADDING]")?;
+    let padding = env::args().nth(2).map_or(Ok(0), |padding| padding.parse())?;
     let store = Database::open(&state)?;
     let mut out = io::stdout().lock();
     loop {
         let latest = store.latest()?.map(|revision| revision.number);
         let number = latest.unwrap_or_default() + 1;
-        match store.append(draft(number), Parent::Exactly(latest)) {
+        match store.append(draft(number, padding), Parent::Exactly(latest)) {
             Ok(revision) => writeln!(out, "{}", revision.number)?,
             Err(error @ StoreError::Full { .. }) => {
                 writeln!(out, "full: {error}")?;
