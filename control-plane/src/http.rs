@@ -11,7 +11,7 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, rest, serve::Hub};
+use crate::{admin, digest::Digest, fleet::NodeReport, keys::KeySetReport, releases::RolloutReport, rest, serve::Hub};
 
 /// What is served over HTTP.
 pub fn router(hub: Arc<Hub>) -> Router {
@@ -19,6 +19,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/status", get(status))
         .route("/filter/{file}", get(filter))
+        .merge(admin::router())
         .with_state(Arc::clone(&hub))
         .merge(rest::router(hub))
 }
@@ -30,6 +31,9 @@ struct Status {
     /// The revision that nodes should run.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<Digest>,
+    /// How it spreads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout: Option<RolloutReport>,
     /// The digest of the filter that runs it.
     filter: Digest,
     /// Why the latest change was refused, if it was: a line an error.
@@ -45,6 +49,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Json<Status> {
     let revision = hub.publications().borrow().as_ref().map(|publication| publication.revision().clone());
     Json(Status {
         revision,
+        rollout: hub.releases().report(),
         filter: hub.code().digest().clone(),
         refused_change: hub.refused_change(),
         key_sets: hub.key_set_reports(),

@@ -21,9 +21,9 @@ pub enum CompileError {
     /// What users wrote is wrong.
     #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
-    /// The engine would not load what we made of it.
+    /// The filter would not load what we made of it, and did not say for which resource.
     #[error("the plan does not pass the gate: {0}")]
-    Gate(postern_engine::LoadError),
+    Gate(gate::Refusal),
 }
 
 /// YAML → model → attach → lower → gate → revision → snapshot, for a node that says nothing of itself, with no published
@@ -48,7 +48,10 @@ pub fn compile_scope(
     let attachment = attach(scope);
     let revision = group_revision(scope, key_sets, code.digest());
     let (plan, errors) = lower(scope, key_sets, &attachment, &revision, strictness)?;
-    let plan = gate::admit(&plan).map_err(CompileError::Gate)?;
+    let plan = code.gate().admit(&plan).map_err(|refusal| match gate::blame(&refusal, &plan, scope, &attachment) {
+        Some(diagnostics) => CompileError::Diagnostics(diagnostics),
+        None => CompileError::Gate(refusal),
+    })?;
     let snapshot = Snapshot::build(scope, &attachment, plan, code, revision);
     check_raw(scope, &snapshot)?;
     Ok((snapshot, errors))

@@ -18,13 +18,14 @@ use crate::{
     node::{DEFAULT_MESH, NodeIdentity},
     pipeline::{CompileError, compile_refusal, compile_scope},
     revision::{group_revision, revision},
+    rollout::{Audience, Rollout},
     snapshot::{FilterCode, Snapshot},
 };
 
 /// How many groups are compiled before a change is admitted. What is past it is compiled when its first node comes.
 const MOST_CHECKED: usize = 512;
 
-/// One revision, as nodes are served it. What it says does not change; streams share it.
+/// One revision, or two during a rollout, as nodes are served them. What it says does not change; streams share it.
 #[derive(Debug)]
 pub struct Publication {
     revision: Digest,
@@ -37,6 +38,16 @@ enum Content {
     Uniform(Arc<Snapshot>),
     /// To each group its own.
     Grouped(Box<Groups>),
+    /// To each node what the rollout says.
+    Split(Box<Split>),
+}
+
+#[derive(Debug)]
+struct Split {
+    rollout: Rollout,
+    last_good: Arc<Publication>,
+    candidate: Arc<Publication>,
+    audience: Arc<Audience>,
 }
 
 #[derive(Debug)]
@@ -77,7 +88,14 @@ impl Publication {
         Ok(Self { revision, content: Content::Grouped(Box::new(groups)) })
     }
 
-    /// The revision that is in force.
+    /// The candidate of a rollout for the nodes that it says, and the last good revision for all others. The audience
+    /// learns of every node that asks.
+    pub fn split(rollout: Rollout, last_good: Arc<Self>, candidate: Arc<Self>, audience: Arc<Audience>) -> Self {
+        let revision = if rollout.is_back() { last_good.revision() } else { candidate.revision() }.clone();
+        Self { revision, content: Content::Split(Box::new(Split { rollout, last_good, candidate, audience })) }
+    }
+
+    /// The revision that is in force, or spreads.
     pub fn revision(&self) -> &Digest {
         &self.revision
     }
@@ -87,6 +105,11 @@ impl Publication {
         match &self.content {
             Content::Uniform(snapshot) => Arc::clone(snapshot),
             Content::Grouped(groups) => groups.snapshot_for(node),
+            Content::Split(split) => {
+                split.audience.add(node);
+                let on_candidate = split.rollout.revision_for(node) == split.rollout.candidate();
+                if on_candidate { &split.candidate } else { &split.last_good }.snapshot_for(node)
+            }
         }
     }
 
@@ -95,6 +118,7 @@ impl Publication {
         match &self.content {
             Content::Uniform(_) => 1,
             Content::Grouped(groups) => lock(&groups.compiled).len(),
+            Content::Split(split) => split.candidate.groups(),
         }
     }
 
@@ -103,18 +127,27 @@ impl Publication {
         match &self.content {
             Content::Uniform(_) => Vec::new(),
             Content::Grouped(groups) => lock(&groups.problems).clone(),
+            Content::Split(split) => [split.last_good.problems(), split.candidate.problems()].concat(),
+        }
+    }
+
+    /// What is compiled for this filter, by the revisions of groups.
+    fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
+        match &self.content {
+            Content::Grouped(groups) if groups.code.digest() == filter => lock(&groups.known).clone(),
+            Content::Uniform(_) | Content::Grouped(_) => HashMap::new(),
+            Content::Split(split) => {
+                let mut known = split.last_good.known(filter);
+                known.extend(split.candidate.known(filter));
+                known
+            }
         }
     }
 }
 
 impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
-        let known = match previous.map(|previous| &previous.content) {
-            Some(Content::Grouped(previous)) if previous.code.digest() == code.digest() => {
-                lock(&previous.known).clone()
-            }
-            _ => HashMap::new(),
-        };
+        let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
         let targets = targets(&bundle).into_iter().collect();
         let (compiled, problems) = Default::default();
         Self { bundle, key_sets, code, targets, compiled, known: Mutex::new(known), problems }

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::{
+    cli::filter::FilterOptions,
     keys::KeySets,
     lint::{Finding, lint},
     model::{self, Diagnostics},
@@ -29,6 +30,8 @@ pub struct Validate {
     /// Fail on warnings too
     #[arg(long)]
     deny_warnings: bool,
+    #[command(flatten)]
+    filter: FilterOptions,
     /// How the outcome is written
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -46,7 +49,10 @@ impl Validate {
     /// Writes errors and warnings, and fails if there is one that counts.
     pub fn run(self) -> anyhow::Result<()> {
         let files = source::read(&self.directory)?;
-        let (errors, warnings) = match check(&files) {
+        let code = self.filter.read_if_there()?;
+        let alone = code.is_none();
+        let code = code.unwrap_or_else(|| FilterCode::new(Vec::new(), None));
+        let (errors, warnings) = match check(&files, &code) {
             Ok(warnings) => (None, warnings),
             Err(CompileError::Diagnostics(errors)) => (Some(errors), Vec::new()),
             Err(error) => return Err(error.into()),
@@ -57,7 +63,7 @@ impl Validate {
                 let outcome = json!({"valid": valid, "files": files.len(), "errors": errors, "warnings": warnings});
                 terminal::write(&format!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
             }
-            Output::Text => self.show(files.len(), errors.as_ref(), &warnings)?,
+            Output::Text => self.show(files.len(), alone, errors.as_ref(), &warnings)?,
         }
         let warned = self.deny_warnings && !warnings.is_empty();
         match errors.map_or(0, |errors| errors.iter().count()) {
@@ -67,7 +73,7 @@ impl Validate {
         }
     }
 
-    fn show(&self, files: usize, errors: Option<&Diagnostics>, warnings: &[Finding]) -> io::Result<()> {
+    fn show(&self, files: usize, alone: bool, errors: Option<&Diagnostics>, warnings: &[Finding]) -> io::Result<()> {
         for error in errors.into_iter().flatten() {
             anstream::eprintln!("{ERROR}error{ERROR:#}: {error}");
         }
@@ -81,16 +87,16 @@ impl Validate {
             0 => String::new(),
             count => format!(", {}", counted(count, "warning")),
         };
+        let alone = if alone { " (no filter was found: checked by the engine alone)" } else { "" };
         let (directory, files) = (self.directory.display(), counted(files, "file"));
-        terminal::write(&format!("{directory}: {GOOD}valid{GOOD:#}, {files}{noted}\n"))
+        terminal::write(&format!("{directory}: {GOOD}valid{GOOD:#}, {files}{noted}{alone}\n"))
     }
 }
 
-fn check(files: &[model::File]) -> Result<Vec<Finding>, CompileError> {
+fn check(files: &[model::File], code: &FilterCode) -> Result<Vec<Finding>, CompileError> {
     let bundle = model::read(files)?;
     let warnings = lint(&bundle);
-    // Which filter will run the resources has no influence on whether they are right.
-    Publication::admit(bundle, KeySets::default(), &FilterCode::new(Vec::new(), None), &[], None)?;
+    Publication::admit(bundle, KeySets::default(), code, &[], None)?;
     Ok(warnings)
 }
 

@@ -6,9 +6,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use postern::{
     discovery::{Answer, Discovery, service::MAX_CLIENT_INACTIVE},
-    model::{self, File},
+    model::File,
+    releases::Proposal,
     serve::{Hub, Sockets, serve},
     snapshot::FilterCode,
+    store::Parent,
 };
 use postern_proto::discovery::v1::{
     ErrorDetail, HealthCheckRequest, PolicyDiscoveryRequest, PolicyDiscoveryResponse,
@@ -38,7 +40,8 @@ fn apply(hub: &Hub, value: &str, port: u16) {
          endpoints: [{{ address: 127.0.0.1, port: {port} }}]\n"
     );
     let file = File { name: "policies.yaml".to_owned(), bytes: text.into_bytes() };
-    hub.apply(model::read(&[file]).unwrap()).unwrap();
+    let (author, message) = ("test".to_owned(), value.to_owned());
+    hub.apply(Proposal { files: vec![file], author, message, parent: Parent::Latest }).unwrap();
 }
 
 /// The service alone, on a free port.

@@ -68,3 +68,47 @@ fn refuses_to_start_on_wrong_input() {
         "did you mean `RoutePolicy`",
     );
 }
+
+/// A filter that takes no plan, and says why.
+fn refusing_filter(directory: &std::path::Path, reason: &str) -> std::path::PathBuf {
+    let size = reason.len();
+    let text = format!(
+        r#"(module
+  (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "{reason}")
+  (func (export "proxy_on_memory_allocate") (param i32) (result i32) (i32.const 8192))
+  (func (export "proxy_abi_version_0_2_1"))
+  (func (export "proxy_on_configure") (param i32 i32) (result i32)
+    (drop (call $log (i32.const 4) (i32.const 1024) (i32.const {size}))) (i32.const 0)))"#
+    );
+    let path = directory.join("refusing.wasm");
+    std::fs::write(&path, wat::parse_str(text).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn stops_a_policy_that_the_filter_refuses_at_the_gate_with_the_filters_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(&directory.path().join("site"));
+    let reason = "plan refused: chain 0: request: step `apiKeyAuth`: keys are out of fashion";
+    let filter = refusing_filter(directory.path(), reason);
+    let (config, filter) = (site.directory().to_str().unwrap(), filter.to_str().unwrap());
+    let expect = "spec.request[0]: the filter refuses this: keys are out of fashion";
+    check_fails(&["validate", config, "--filter", filter], 1, expect);
+    let addresses = ["--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    check_fails(&[&["serve", "--config", config, "--filter", filter][..], &addresses].concat(), 1, expect);
+}
+
+#[test]
+fn validates_without_a_filter_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(&directory.path().join("site"));
+    // Far from any filter.
+    let program = directory.path().join("postern");
+    std::fs::copy(postern_tests::control_plane::from_environment("POSTERN_BIN").unwrap(), &program).unwrap();
+    let mut command = std::process::Command::new(program);
+    let output = command.arg("validate").arg(site.directory()).env_remove("POSTERN_FILTER").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("3 files (no filter was found: checked by the engine alone)"));
+}

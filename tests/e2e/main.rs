@@ -25,5 +25,7 @@ mod odd_requests;
 mod polling;
 mod refusals;
 mod restarts;
+mod rollouts;
+mod store;
 mod updates;
 mod world;

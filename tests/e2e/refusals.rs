@@ -4,13 +4,14 @@ use std::{fs, net::SocketAddr, sync::Arc};
 
 use postern::{
     attach::{Scope, attach},
-    gate::AdmittedPlan,
+    gate::{AdmittedPlan, Gate},
     model,
     node::NodeIdentity,
     pipeline,
     serve::{Hub, Sockets, serve},
     snapshot::{FilterCode, Snapshot},
     source,
+    wasm::{Filter, Limits},
 };
 use postern_tests::{
     Client, Envoy, Site, Upstream,
@@ -34,6 +35,8 @@ impl InProcess {
     fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
+        let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());
+        let code = code.gated(gate);
         let hub = Arc::new(Hub::new(code.clone()));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();

@@ -17,10 +17,10 @@ use crate::{Client, process::Process, wait};
 #[derive(Debug)]
 pub struct ControlPlane {
     process: Process,
-    config: PathBuf,
+    /// All that it was started with but its addresses.
+    arguments: Vec<OsString>,
     xds: SocketAddr,
     http: SocketAddr,
-    options: Vec<OsString>,
 }
 
 impl ControlPlane {
@@ -31,22 +31,31 @@ impl ControlPlane {
 
     /// The same with further options.
     pub fn start_with(config: &Path, options: &[&OsStr]) -> Result<Self> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_on(config, any, any, options)
+        let mut arguments = vec!["--config".into(), config.into()];
+        arguments.extend(options.iter().map(OsString::from));
+        Self::start_anywhere(arguments)
     }
 
-    fn start_on(config: &Path, xds: SocketAddr, http: SocketAddr, options: &[&OsStr]) -> Result<Self> {
+    /// The same with revisions that are kept, and further options.
+    pub fn start_with_state(config: &Path, state: &Path, options: &[&str]) -> Result<Self> {
+        let mut arguments = vec!["--config".into(), config.into(), "--state".into(), state.into()];
+        arguments.extend(options.iter().map(OsString::from));
+        Self::start_anywhere(arguments)
+    }
+
+    fn start_anywhere(arguments: Vec<OsString>) -> Result<Self> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_on(arguments, any, any)
+    }
+
+    fn start_on(arguments: Vec<OsString>, xds: SocketAddr, http: SocketAddr) -> Result<Self> {
         let mut command = Self::command()?;
-        command
-            .args(["serve", "--xds", &xds.to_string(), "--http", &http.to_string(), "--config"])
-            .arg(config)
-            .args(options);
+        command.args(["serve", "--xds", &xds.to_string(), "--http", &http.to_string()]).args(&arguments);
         let mut process = Process::start("postern", &mut command)?;
         let listening = |line: &str| Some((field(line, "xds=")?, field(line, "http=")?));
         let (xds, http) = process.wait_for_line("its addresses", listening)?;
         process.wait_for_line("its first revision", |line| line.contains("in force").then_some(()))?;
-        let options = options.iter().map(|option| (*option).to_owned()).collect();
-        Ok(Self { process, config: config.to_owned(), xds, http, options })
+        Ok(Self { process, arguments, xds, http })
     }
 
     /// The program, with the filter that the tests are for, and nothing else.
@@ -59,8 +68,7 @@ impl ControlPlane {
     /// Kills it (SIGKILL) and starts it anew on the same addresses.
     pub fn kill_and_restart(&mut self) -> Result<()> {
         self.kill();
-        let options: Vec<_> = self.options.iter().map(OsString::as_os_str).collect();
-        *self = Self::start_on(&self.config, self.xds, self.http, &options)?;
+        *self = Self::start_on(std::mem::take(&mut self.arguments), self.xds, self.http)?;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod client;
 pub mod collector;
 pub mod control_plane;
+pub mod crash;
 pub mod envoy;
 pub mod key_server;
 pub mod process;

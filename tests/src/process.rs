@@ -73,6 +73,12 @@ impl Process {
         Ok(self.child.try_wait()?.map(|status| status.to_string()))
     }
 
+    /// Waits until all that an ended process printed has been read.
+    pub fn wait_for_output(&self) -> Result<()> {
+        let read = || Ok(self.stdout.is_complete() && self.stderr.is_complete());
+        wait::until_true("the rest of the output", read).map(drop)
+    }
+
     /// Ends it at once (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
         // It may have ended by itself, which is as good.
@@ -115,6 +121,11 @@ impl Lines {
 
     fn get(&self) -> Vec<String> {
         self.with(Vec::clone)
+    }
+
+    /// Whether the thread has come to the end: it holds the lines as long as it reads.
+    fn is_complete(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     fn with<T>(&self, look: impl FnOnce(&Vec<String>) -> T) -> T {

@@ -33,21 +33,32 @@ pub(crate) enum Bench {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// The time from a change to the first Envoy that runs it, for 10, 1,000 and 10,000 routes, and the gate's part of it
+    ///
+    /// `cargo xtask bench gate -- --help` lists its options: `--rounds N` and `--json FILE`. The exit code is not zero when the
+    /// gate took longer than it may.
+    Gate {
+        /// Passed on to the bench as they are
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
 }
 
 /// Builds everything and becomes the bench, so that Ctrl-C reaches the bench itself.
 pub(crate) fn bench(paths: &Paths, bench: &Bench) -> Result<ExitCode> {
     match bench {
-        Bench::Filter { rest } => filter(paths, rest),
+        Bench::Filter { rest } => beside_envoy(paths, "postern-bench", rest),
+        Bench::Gate { rest } => beside_envoy(paths, "postern-bench-gate", rest),
         Bench::Xds { rest } => xds(paths, rest),
     }
 }
 
-fn filter(paths: &Paths, rest: &[OsString]) -> Result<ExitCode> {
+/// A bench that starts Envoys.
+fn beside_envoy(paths: &Paths, name: &str, rest: &[OsString]) -> Result<ExitCode> {
     let filter = filter::build(paths)?;
     let envoy = envoy::resolve(paths)?;
-    build(paths, &["postern-bench"])?;
-    let mut command = Command::new(release(paths, "postern-bench"));
+    build(paths, &[name])?;
+    let mut command = Command::new(release(paths, name));
     command.env("POSTERN_ENVOY", &envoy.path).env("POSTERN_FILTER", &filter.path).args(rest);
     become_it(command)
 }

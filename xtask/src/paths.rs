@@ -40,6 +40,11 @@ impl Paths {
         self.target.join("filter").join("postern_filter.wasm")
     }
 
+    /// Where every control plane that is started from here keeps the compiled filter.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.target.join("cache")
+    }
+
     /// The control plane's program.
     pub(crate) fn postern(&self) -> PathBuf {
         self.target.join("debug").join("postern")

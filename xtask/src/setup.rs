@@ -35,6 +35,7 @@ impl Setup {
         command.env("POSTERN_ENVOY", &self.envoy.path);
         command.env("POSTERN_FILTER", &self.filter.path);
         command.env("POSTERN_BIN", paths.postern());
+        command.env("POSTERN_CACHE", paths.cache());
     }
 }
 

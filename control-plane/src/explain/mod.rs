@@ -7,13 +7,14 @@ mod show;
 use std::{collections::BTreeMap, sync::Arc};
 
 use postern_engine::{Plan, event::Phase, run::Fate};
+use prost::Message;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 pub use self::command::Explain;
 use crate::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, attach},
-    gate,
+    gate::Refusal,
     keys::KeySets,
     lower::{PERMISSION_STEP, Strictness, lower},
     model::{Action, Bundle, Diagnostics, Level, Resource, push_field, push_item},
@@ -185,8 +186,8 @@ pub fn explain(
         Some(request) => {
             let revision = group_revision(&scope, &keys, code.digest());
             let (plan, _) = lower(&scope, &keys, &attachment, &revision, Strictness::Strict)?;
-            let plan = gate::admit(&plan).map_err(CompileError::Gate)?;
-            let plan = Plan::load(plan.bytes()).map_err(CompileError::Gate)?;
+            let plan = Plan::load(&plan.encode_to_vec())
+                .map_err(|error| CompileError::Gate(Refusal::Declined(error.to_string())))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
         }
     };

@@ -36,7 +36,7 @@ pub struct Fleet {
 
 #[derive(Debug, Default)]
 struct Node {
-    service: String,
+    identity: NodeIdentity,
     /// The streams that are open, each with the revision that it is settled on.
     streams: Vec<(u64, Option<Digest>)>,
     since: u64,
@@ -64,7 +64,7 @@ impl Fleet {
     pub fn connect(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         self.streams = self.streams.wrapping_add(1);
         let node = self.nodes.entry(identity.id.clone()).or_default();
-        identity.service.clone_into(&mut node.service);
+        identity.clone_into(&mut node.identity);
         if node.streams.is_empty() {
             node.since = seconds(now);
         }
@@ -140,11 +140,26 @@ impl Fleet {
         }
     }
 
+    /// Who they say they are, all of them.
+    pub fn identities(&self) -> Vec<NodeIdentity> {
+        self.nodes.values().map(|node| node.identity.clone()).collect()
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// All nodes, in the order of their identities.
     pub fn report(&self) -> Vec<NodeReport> {
         let report = |(id, node): (&String, &Node)| NodeReport {
             id: id.clone(),
-            service: node.service.clone(),
+            service: node.identity.service.clone(),
             connected: !node.streams.is_empty(),
             since: node.since,
             revision: node.revision().cloned(),

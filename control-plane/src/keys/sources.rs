@@ -55,8 +55,13 @@ pub struct FetchError {
 impl Sources {
     /// Wants exactly the key sets that these resources name. What is known of a set that stays is kept.
     pub fn want(&mut self, bundle: &Bundle, now: Duration) {
+        self.want_all([bundle], now);
+    }
+
+    /// The same for several revisions that are in force at once.
+    pub fn want_all<'a>(&mut self, bundles: impl IntoIterator<Item = &'a Bundle>, now: Duration) {
         let mut wanted: BTreeMap<&KeyUri, Duration> = BTreeMap::new();
-        for issuer in &bundle.issuers {
+        for issuer in bundles.into_iter().flat_map(|bundle| &bundle.issuers) {
             if let KeySource::Published { uri, refresh } = &issuer.spec.keys {
                 wanted.entry(uri).and_modify(|shortest| *shortest = (*shortest).min(*refresh)).or_insert(*refresh);
             }

@@ -17,21 +17,36 @@ use envoy_types::pb::{
 };
 
 use super::{FILTER_NAME, Resource, any};
-use crate::{digest::Digest, gate::AdmittedPlan};
+use crate::{
+    digest::Digest,
+    gate::{AdmittedPlan, Gate},
+};
 
-/// The filter's code and how Envoys get at it.
+/// The filter's code, how Envoys get at it, and the gate that its plans pass.
 #[derive(Debug, Clone)]
 pub struct FilterCode {
     bytes: Vec<u8>,
     digest: Digest,
     on_nodes: Option<PathBuf>,
+    gate: Gate,
 }
 
 impl FilterCode {
-    /// Code that travels inside the resource, or lies at `on_nodes` on every node.
+    /// Code that travels inside the resource, or lies at `on_nodes` on every node. Its plans are loaded by the engine
+    /// alone, until it is [gated](Self::gated).
     pub fn new(bytes: Vec<u8>, on_nodes: Option<PathBuf>) -> Self {
         let digest = Digest::of(&bytes);
-        Self { bytes, digest, on_nodes }
+        Self { bytes, digest, on_nodes, gate: Gate::of_engine() }
+    }
+
+    /// The same code behind another gate: whatever serves Envoys must load plans in this very code.
+    pub fn gated(self, gate: Gate) -> Self {
+        Self { gate, ..self }
+    }
+
+    /// What every plan for this code must pass.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The digest of the code.

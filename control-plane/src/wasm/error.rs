@@ -28,6 +28,9 @@ pub enum HostError {
     /// Its compiled form could not be written.
     #[error("the compiled module cannot be written: {0}")]
     Serialize(String),
+    /// Its compiled form is not what this build of wasmtime makes.
+    #[error("the compiled module cannot be used: {0}")]
+    Restore(String),
 }
 
 /// A module that trapped, or that a limit stopped.

@@ -13,6 +13,7 @@ mod cases;
 mod cpu;
 mod decide;
 mod filters;
+pub mod gate;
 mod load;
 mod measure;
 mod places;

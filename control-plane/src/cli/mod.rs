@@ -1,23 +1,37 @@
 //! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
 
-use std::{fs, io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+mod bootstrap;
+mod canary;
+pub(crate) mod filter;
+mod remote;
+
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
 use tracing_subscriber::EnvFilter;
 
+use self::{
+    bootstrap::Bootstrap,
+    canary::CanaryStep,
+    filter::FilterOptions,
+    remote::{Apply, Remote, Rollback, RolloutCommand},
+};
 use crate::{
     eval::Eval,
     explain::Explain,
     files::{self, Delivery},
     publication::Publication,
     reference,
+    releases::{KEPT, Releases},
+    rollout::Strategy,
     serve::{Hub, Sockets, follow, serve_within},
-    snapshot::FilterCode,
+    store::Database,
     validate::Validate,
     xds::Limits,
 };
@@ -37,6 +51,24 @@ enum Command {
     Eval(Eval),
     Explain(Explain),
     Validate(Validate),
+    /// Put a directory of resources in force as a new revision of a running control plane
+    Apply(Apply),
+    /// Show what is in force, how it spreads, and which node runs what
+    Status(Remote),
+    /// List the revisions that are kept, the latest first
+    Revisions(Remote),
+    /// Go back to what an earlier revision said, as a new revision
+    Rollback(Rollback),
+    /// Pause, resume or abort the rollout under way
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
+    /// Print what an Envoy is started with to be a node of this control plane
+    Bootstrap(Bootstrap),
+    /// Print a script that completes commands and options in a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
     /// Write the reference of policies, docs/policies.md, to the standard output
     #[command(hide = true)]
     Reference,
@@ -47,9 +79,18 @@ struct Serve {
     /// The directory with `.yaml` files; a change in it is in force at once
     #[arg(long, value_name = "DIR")]
     config: PathBuf,
-    /// The filter's code; default: `postern_filter.wasm` beside this program or in `filter/` next to its folder
-    #[arg(long, value_name = "FILE", env = "POSTERN_FILTER")]
-    filter: Option<PathBuf>,
+    /// Where revisions are kept; default: in memory, and a restart begins with revision 1
+    #[arg(long, value_name = "DIR", env = "POSTERN_STATE")]
+    state: Option<PathBuf>,
+    /// How many revisions are kept to go back to
+    #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = kept)]
+    keep: usize,
+    /// A step of every rollout: a share of the nodes or a tag, and how long to wait there, such as `25%:30s` or `stage=canary:1m`;
+    /// more than once for more steps. Default: all nodes at once
+    #[arg(long = "canary", value_name = "STEP")]
+    canary: Vec<CanaryStep>,
+    #[command(flatten)]
+    filter: FilterOptions,
     /// Where that file lies on every node; default: the code is sent with the configuration
     #[arg(long, value_name = "PATH")]
     filter_on_nodes: Option<PathBuf>,
@@ -85,6 +126,16 @@ impl Cli {
             Command::Eval(options) => options.run(),
             Command::Explain(options) => options.run(),
             Command::Validate(options) => options.run(),
+            Command::Apply(options) => options.run(),
+            Command::Status(remote) => remote::status(&remote),
+            Command::Revisions(remote) => remote::revisions(&remote),
+            Command::Rollback(options) => options.run(),
+            Command::Rollout(command) => command.run(),
+            Command::Bootstrap(options) => options.run(),
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "postern", &mut io::stdout());
+                Ok(())
+            }
             Command::Reference => {
                 print!("{}", reference::policies());
                 Ok(())
@@ -104,9 +155,11 @@ impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.start_logging()?;
-        let code = FilterCode::new(self.read_filter()?, self.filter_on_nodes.clone());
-        tracing::info!(filter = code.digest().short(), kilobytes = code.bytes().len() / 1024, "filter read");
-        let hub = Arc::new(Hub::new(code));
+        let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
+        let store = self.state.as_deref().map_or_else(|| Ok(Database::in_memory()), Database::open)?;
+        let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
+        let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
+        let hub = Arc::new(Hub::with_releases(code, Releases::new(Arc::new(store), strategy, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
@@ -130,18 +183,6 @@ impl Serve {
         }
         Ok(())
     }
-
-    fn read_filter(&self) -> anyhow::Result<Vec<u8>> {
-        let path = match &self.filter {
-            Some(path) => path.clone(),
-            None => find_filter().context(
-                "the filter's code was not found: build it with `cargo xtask build-filter`, or name it with `--filter`",
-            )?,
-        };
-        let bytes = fs::read(&path).with_context(|| format!("cannot read the filter {}", path.display()))?;
-        anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
-        Ok(bytes)
-    }
 }
 
 /// Delivers to files for as long as there is something to deliver, or never ends if nobody asked for that.
@@ -152,11 +193,9 @@ async fn deliver(delivery: Option<Delivery>, publications: watch::Receiver<Optio
     }
 }
 
-/// The filter beside this program, as a package lays it out, or where a build of this repository puts it.
-fn find_filter() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    let folder = program.parent()?;
-    let beside = folder.join("postern_filter.wasm");
-    let built = folder.parent()?.join("filter/postern_filter.wasm");
-    [beside, built].into_iter().find(|path| path.is_file())
+fn kept(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=10_000).contains(&number) => Ok(number),
+        _ => Err("expected a number from 1 to 10000".to_owned()),
+    }
 }

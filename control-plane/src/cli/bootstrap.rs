@@ -1,0 +1,101 @@
+//! `postern bootstrap`: what an Envoy is started with to be a node of ours.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+/// Who the node is, and where it gets everything from.
+#[derive(Debug, Args)]
+pub(super) struct Bootstrap {
+    /// Which node it is: unique in the fleet
+    #[arg(long)]
+    id: String,
+    /// The service that it belongs to
+    #[arg(long, value_name = "NAME")]
+    service: String,
+    /// A tag that policies can select it by; more than once for more tags
+    #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = tag)]
+    tags: Vec<(String, String)>,
+    /// The mesh that it belongs to; default: `default`
+    #[arg(long)]
+    mesh: Option<String>,
+    /// Where the control plane serves xDS
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18000")]
+    xds: SocketAddr,
+    /// Where the node's own admin interface listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    admin: SocketAddr,
+    /// Ask for changes alone (delta xDS) instead of the whole state
+    #[arg(long)]
+    delta: bool,
+}
+
+impl Bootstrap {
+    /// Prints it, as JSON, which Envoy reads and YAML is a superset of.
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        println!("{}", serde_json::to_string_pretty(&self.document())?);
+        Ok(())
+    }
+
+    fn document(&self) -> Value {
+        let api = if self.delta { "DELTA_GRPC" } else { "GRPC" };
+        let aggregated = json!({ "ads": {}, "resource_api_version": "V3" });
+        let options = json!({
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {
+                "http2_protocol_options": { "connection_keepalive": { "interval": "30s", "timeout": "5s" } },
+            },
+        });
+        json!({
+            "node": { "id": self.id, "cluster": self.service, "metadata": self.metadata() },
+            "admin": { "address": socket(self.admin) },
+            "dynamic_resources": {
+                "ads_config": {
+                    "api_type": api,
+                    "transport_api_version": "V3",
+                    "grpc_services": [{ "envoy_grpc": { "cluster_name": "postern" } }],
+                },
+                "cds_config": aggregated,
+                "lds_config": aggregated,
+            },
+            "static_resources": {
+                "clusters": [{
+                    "name": "postern",
+                    "type": "STATIC",
+                    "connect_timeout": "1s",
+                    "typed_extension_protocol_options": {
+                        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
+                    },
+                    "load_assignment": {
+                        "cluster_name": "postern",
+                        "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": socket(self.xds) } }] }],
+                    },
+                }],
+            },
+        })
+    }
+
+    fn metadata(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(mesh) = &self.mesh {
+            metadata.insert("mesh".to_owned(), json!(mesh));
+        }
+        if !self.tags.is_empty() {
+            let tags: Map<_, _> = self.tags.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            metadata.insert("tags".to_owned(), Value::Object(tags));
+        }
+        Value::Object(metadata)
+    }
+}
+
+fn socket(address: SocketAddr) -> Value {
+    json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } })
+}
+
+fn tag(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not a tag such as `stage=canary`")),
+    }
+}

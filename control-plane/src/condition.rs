@@ -1,0 +1,156 @@
+//! Conditions: where a revision, or a resource in it, is on its way to the nodes, as people and scripts read it.
+//!
+//! The form is that of Kubernetes' status conditions, with the node where one speaks for itself. Three types, in the
+//! order of a life: `Scheduled`, `Initialized`, `Ready`. Values only; [`lifecycle`](crate::lifecycle) decides them.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::milliseconds;
+
+/// What a condition is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ConditionType {
+    /// It was taken in, and is on its way.
+    Scheduled,
+    /// It was compiled, and the filter has loaded it at the gate.
+    Initialized,
+    /// It runs: on one node, or, without a node, on every live node that it concerns.
+    Ready,
+}
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Truth {
+    /// It does.
+    True,
+    /// It does not, and will not by itself.
+    False,
+    /// It is not known yet.
+    Unknown,
+}
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub kind: ConditionType,
+    /// Whether it holds.
+    pub status: Truth,
+    /// Why, for machines: one word in UpperCamelCase.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// The node that it is about, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Since when the status is what it is, in milliseconds since 1970.
+    pub last_transition_time: u64,
+}
+
+/// All conditions of one thing, at most one of a type and node, in the order of types and nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Conditions(Vec<Condition>);
+
+impl Conditions {
+    /// Sets a condition. Its time changes only when its status does.
+    pub fn set(
+        &mut self,
+        (kind, node): (ConditionType, Option<&str>),
+        status: Truth,
+        (reason, message): (&str, impl Into<String>),
+        now: SystemTime,
+    ) {
+        let (reason, message, at) = (reason.to_owned(), message.into(), milliseconds(now));
+        match self.0.binary_search_by(|other| (other.kind, other.node.as_deref()).cmp(&(kind, node))) {
+            Ok(place) => {
+                if let Some(condition) = self.0.get_mut(place) {
+                    let since = if condition.status == status { condition.last_transition_time } else { at };
+                    (condition.status, condition.reason, condition.message) = (status, reason, message);
+                    condition.last_transition_time = since;
+                }
+            }
+            Err(place) => {
+                let node = node.map(str::to_owned);
+                self.0.insert(place, Condition { kind, status, reason, message, node, last_transition_time: at });
+            }
+        }
+    }
+
+    /// Forgets what is about a node.
+    pub fn forget(&mut self, node: &str) {
+        self.0.retain(|condition| condition.node.as_deref() != Some(node));
+    }
+
+    /// A condition; without a node, the one about all of them.
+    pub fn get(&self, kind: ConditionType, node: Option<&str>) -> Option<&Condition> {
+        self.0.iter().find(|condition| condition.kind == kind && condition.node.as_deref() == node)
+    }
+
+    /// Whether a condition is there and holds.
+    pub fn holds(&self, kind: ConditionType, node: Option<&str>) -> bool {
+        self.get(kind, node).is_some_and(|condition| condition.status == Truth::True)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Condition> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn keeps_the_time_of_the_last_transition_and_not_of_the_last_word() {
+        let mut conditions = Conditions::default();
+        let ready = (ConditionType::Ready, None);
+        conditions.set(ready, Truth::Unknown, ("Waiting", "0 of 2"), at(1));
+        conditions.set(ready, Truth::Unknown, ("Waiting", "1 of 2"), at(2));
+        let found = conditions.get(ConditionType::Ready, None).unwrap();
+        assert_eq!((found.message.as_str(), found.last_transition_time), ("1 of 2", 1_000));
+        conditions.set(ready, Truth::True, ("Acked", "2 of 2"), at(3));
+        assert_eq!(conditions.get(ConditionType::Ready, None).unwrap().last_transition_time, 3_000);
+    }
+
+    #[test]
+    fn stand_in_the_order_of_a_life_and_of_nodes() {
+        let mut conditions = Conditions::default();
+        for (kind, node) in [
+            (ConditionType::Ready, Some("b")),
+            (ConditionType::Ready, Some("a")),
+            (ConditionType::Scheduled, None),
+            (ConditionType::Ready, None),
+            (ConditionType::Initialized, None),
+        ] {
+            conditions.set((kind, node), Truth::True, ("Test", ""), at(0));
+        }
+        let order: Vec<_> = conditions.iter().map(|condition| (condition.kind, condition.node.as_deref())).collect();
+        use ConditionType::{Initialized, Ready, Scheduled};
+        let expect = [(Scheduled, None), (Initialized, None), (Ready, None), (Ready, Some("a")), (Ready, Some("b"))];
+        assert_eq!(order, expect);
+        conditions.forget("a");
+        assert_eq!(conditions.iter().count(), 4);
+    }
+
+    #[test]
+    fn is_written_as_kubernetes_writes_it() {
+        let mut conditions = Conditions::default();
+        let ready = (ConditionType::Ready, Some("edge-1"));
+        conditions.set(ready, Truth::False, ("Rejected", "the plan cannot be decoded"), at(7));
+        let expect = r#"[{"type":"Ready","status":"False","reason":"Rejected","message":"the plan cannot be decoded","node":"edge-1","lastTransitionTime":7000}]"#;
+        assert_eq!(serde_json::to_string(&conditions).unwrap(), expect);
+        assert_eq!(serde_json::from_str::<Conditions>(expect).unwrap(), conditions);
+    }
+}

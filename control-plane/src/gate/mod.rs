@@ -1,0 +1,155 @@
+//! The gate: no plan reaches an Envoy that has not been loaded here first, in the very filter bytes that Envoys run.
+//!
+//! A plan takes the path that it takes in Envoy: a VM starts, a root context is made, its configuration is offered. The
+//! VM is a fresh one each time, as Envoy makes one to try an update on, and it has no more fuel, memory and table
+//! entries than [`Limits`] says; fuel is time that is the same on every machine. What the filter logs when it refuses
+//! is the user's error ([`blame`] finds the resource).
+//!
+//! The engine can be a gate of its own, where no filter's code is at hand: `postern validate` on a machine that has
+//! none, and tests of what comes before and after the gate. It runs the same code natively, but cannot know what the
+//! filter adds to it, nor another version of the filter.
+
+mod blame;
+mod modules;
+
+use std::{fmt, sync::Arc};
+
+use postern_engine::Plan;
+use postern_proto::plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps};
+use prost::Message;
+
+pub(crate) use self::blame::blame;
+pub use self::modules::{CacheError, ModuleCache, Origin};
+use crate::{
+    digest::Digest,
+    wasm::{CallError, Crash, Filter, HostError, Limits, LogLevel, LogLine, Refused, Setup},
+};
+
+/// What the filter writes in front of its reason.
+const REFUSED: &str = "plan refused: ";
+
+/// An encoded plan that a gate has let through. Only a gate makes one.
+#[derive(Debug, Clone)]
+pub struct AdmittedPlan {
+    bytes: Vec<u8>,
+    gate: Gate,
+}
+
+impl AdmittedPlan {
+    /// The plan as a filter gets it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// A plan that went past the gate, so that a test can see what an Envoy makes of it.
+    #[cfg(feature = "test-hooks")]
+    pub fn forced_past_the_gate(bytes: Vec<u8>) -> Self {
+        Self { bytes, gate: Gate::of_engine() }
+    }
+}
+
+/// A plan that refuses every request: it has nothing that could be wrong.
+pub fn refusal(revision: &Digest) -> AdmittedPlan {
+    let request = Steps { steps: Vec::new(), unsupported: vec![0] };
+    let plan = WirePlan {
+        format: FORMAT,
+        revision: revision.short().to_owned(),
+        strings: vec!["a plan that is not valid".to_owned()],
+        chains: vec![Chain { request: Some(request), ..Chain::default() }],
+        default_chain: 1,
+        ..WirePlan::default()
+    };
+    AdmittedPlan { bytes: plan.encode_to_vec(), gate: Gate::of_engine() }
+}
+
+/// Loads plans as Envoys will. Cheap to clone.
+#[derive(Clone)]
+pub struct Gate(Arc<Loader>);
+
+enum Loader {
+    Engine,
+    Filter { filter: Filter, limits: Limits },
+}
+
+impl Gate {
+    /// Loads plans in a filter.
+    pub fn of_filter(filter: Filter, limits: Limits) -> Self {
+        Self(Arc::new(Loader::Filter { filter, limits }))
+    }
+
+    /// Loads plans by the engine alone: for what never reaches an Envoy.
+    pub fn of_engine() -> Self {
+        Self(Arc::new(Loader::Engine))
+    }
+
+    /// Whether plans are loaded in a filter's code, and not by the engine alone.
+    pub fn runs_a_filter(&self) -> bool {
+        matches!(*self.0, Loader::Filter { .. })
+    }
+
+    /// Loads a plan as a filter would.
+    pub fn admit(&self, plan: &WirePlan) -> Result<AdmittedPlan, Refusal> {
+        let bytes = plan.encode_to_vec();
+        self.load(&bytes)?;
+        Ok(AdmittedPlan { bytes, gate: self.clone() })
+    }
+
+    fn load(&self, plan: &[u8]) -> Result<(), Refusal> {
+        match &*self.0 {
+            Loader::Engine => Plan::load(plan).map(drop).map_err(|error| Refusal::Declined(error.to_string())),
+            Loader::Filter { filter, limits } => {
+                let mut vm = filter.start(Setup { limits: *limits, ..Setup::default() })?;
+                vm.configure(plan).map(drop).map_err(Refusal::from)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.runs_a_filter() { "Gate(filter)" } else { "Gate(engine)" })
+    }
+}
+
+/// Why a plan did not pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The filter said no, in these words.
+    #[error("{0}")]
+    Declined(String),
+    /// It trapped over the plan, or ran into a limit.
+    #[error("{0}")]
+    Failed(String),
+    /// It does not even start.
+    #[error("the filter does not start: {0}")]
+    NotStarted(String),
+}
+
+impl From<HostError> for Refusal {
+    fn from(error: HostError) -> Self {
+        Self::NotStarted(error.to_string())
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Declined { log } => Self::Declined(reason(&log)),
+            Refused::Failed(CallError::Crashed(Crash { .. }) | CallError::Ended(_) | CallError::Unknown { .. }) => {
+                Self::Failed(refused.to_string())
+            }
+        }
+    }
+}
+
+/// The last grave line is what the filter has to say about its refusal.
+fn reason(log: &[LogLine]) -> String {
+    let line = log.iter().rev().find(|line| line.level >= LogLevel::Warn);
+    let text = line.map_or("the filter did not say why", |line| &line.text);
+    text.strip_prefix(REFUSED).unwrap_or(text).to_owned()
+}
+
+/// Why a filter would refuse a plan: what a NACK leaves out. `None` if the gate that it went through still takes it.
+pub fn diagnose(plan: &AdmittedPlan) -> Option<Refusal> {
+    plan.gate.load(&plan.bytes).err()
+}

@@ -1,0 +1,56 @@
+//! How a revision spreads: to all nodes at once, or to some first.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::node::NodeIdentity;
+
+/// The way from the first node to the last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Strategy {
+    /// Every node gets it now.
+    #[default]
+    AllAtOnce,
+    /// These nodes first, one step after the other, and all the others after the last step.
+    Canary(Vec<Step>),
+}
+
+impl Strategy {
+    pub(super) fn steps(&self) -> &[Step] {
+        match self {
+            Self::AllAtOnce => &[],
+            Self::Canary(steps) => steps,
+        }
+    }
+}
+
+/// One step of a canary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Which nodes it adds.
+    pub nodes: Pick,
+    /// How long they must have run it before the next step.
+    pub pause: Duration,
+}
+
+/// Which nodes a step adds to those of the steps before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Pick {
+    /// So many in a hundred of those that are live when the step starts, rounded up: at least one.
+    Share(u8),
+    /// All that have these tags, those that come later too.
+    Tags(BTreeMap<String, String>),
+}
+
+impl Pick {
+    pub(super) fn names(&self, node: &NodeIdentity) -> bool {
+        match self {
+            Self::Share(_) => false,
+            Self::Tags(tags) => tags.iter().all(|(name, value)| node.tags.get(name) == Some(value)),
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The store as an embedded database: one file with a few tables, every write a transaction that is on the disk when it
+//! returns. Documents are kept by their SHA-256, once for all revisions that have them, and checked when they are read.
+//!
+//! After any trouble with the file it is closed, and the next use opens it anew: the database then goes back to its
+//! last whole transaction by itself. So the way back from a full disk is to free space, and nothing else.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use redb::{ReadableDatabase as _, ReadableTable, TableDefinition, backends::InMemoryBackend};
+use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
+
+use super::{Document, Draft, NodeRecord, Parent, Revision, Store, StoreError, milliseconds};
+
+const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
+/// The digests of a revision's documents, one after the other.
+const CONTENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("contents");
+const DOCUMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("documents");
+const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
+const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
+
+/// The note that says how the tables are laid out.
+const FORMAT: (&str, &[u8]) = ("format", b"1");
+/// The file in a state directory.
+const FILE: &str = "store.redb";
+/// The size of a document's digest.
+const DIGEST: usize = 32;
+
+/// A store in one file, or in memory.
+#[derive(Debug)]
+pub struct Database {
+    place: Place,
+    open: Mutex<Option<redb::Database>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    Memory,
+}
+
+/// Why an operation ended: the store's own refusal, or trouble with the file.
+enum Trouble {
+    Refused(StoreError),
+    Unreadable(String),
+    Database(redb::Error),
+}
+
+impl<E: Into<redb::Error>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+impl Place {
+    fn open(&self) -> Result<redb::Database, Trouble> {
+        match self {
+            Self::File(path) => open_file(path, false),
+            Self::Memory => {
+                let database = redb::Builder::new().create_with_backend(InMemoryBackend::new())?;
+                lay_out(&database)?;
+                Ok(database)
+            }
+        }
+    }
+}
+
+impl Database {
+    /// Opens the store of a state directory, or makes it.
+    pub fn open(state: &Path) -> Result<Self, StoreError> {
+        let path = state.join(FILE);
+        let failed = |error| StoreError::Io { path: path.clone(), error };
+        fs::create_dir_all(state).map_err(failed)?;
+        let store = Self { place: Place::File(path.clone()), open: Mutex::default() };
+        if !path.try_exists().map_err(failed)? {
+            store.create(&path)?;
+        }
+        store.with(check_format)?;
+        // What is in force is read again at every start: better to hear of damage now than then.
+        if let Some(latest) = store.latest()? {
+            store.documents(latest.number)?;
+        }
+        Ok(store)
+    }
+
+    /// A store that ends with the process.
+    pub fn in_memory() -> Self {
+        Self { place: Place::Memory, open: Mutex::default() }
+    }
+
+    /// Makes the file under another name first: whatever stands under the right one was a whole store once, and an
+    /// empty file there is damage and no new store.
+    fn create(&self, path: &Path) -> Result<(), StoreError> {
+        let draft = path.with_extension("draft");
+        let made = match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::from(redb::Error::Io(error))),
+            _ => open_file(&draft, true).and_then(|database| lay_out(&database)),
+        };
+        made.and_then(|()| {
+            fs::rename(&draft, path).map_err(redb::Error::Io)?;
+            // The name must last as well.
+            let folder = path.parent().map(File::open).transpose().map_err(redb::Error::Io)?;
+            Ok(folder.map_or(Ok(()), |folder| folder.sync_all()).map_err(redb::Error::Io)?)
+        })
+        .map_err(|trouble| self.explain(trouble))
+    }
+
+    /// Runs an operation on the open database, which is closed if there is any trouble.
+    fn with<T>(&self, act: impl FnOnce(&redb::Database) -> Result<T, Trouble>) -> Result<T, StoreError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = match open.take() {
+            Some(database) => database,
+            None => guarded(|| self.place.open()).map_err(|trouble| self.explain(trouble))?,
+        };
+        let result = guarded(|| act(&database));
+        match result {
+            Ok(_) | Err(Trouble::Refused(_)) => *open = Some(database),
+            Err(Trouble::Database(_) | Trouble::Unreadable(_)) => close(database),
+        }
+        result.map_err(|trouble| self.explain(trouble))
+    }
+
+    fn explain(&self, trouble: Trouble) -> StoreError {
+        let path = match &self.place {
+            Place::File(path) => path.clone(),
+            Place::Memory => PathBuf::from("memory"),
+        };
+        match trouble {
+            Trouble::Refused(error) => error,
+            Trouble::Unreadable(reason) => StoreError::Damaged { path, reason },
+            Trouble::Database(redb::Error::Io(error)) => match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
+                    StoreError::Full { path, error }
+                }
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                    StoreError::Damaged { path, reason: error.to_string() }
+                }
+                _ => StoreError::Io { path, error },
+            },
+            Trouble::Database(redb::Error::DatabaseAlreadyOpen) => StoreError::InUse { path },
+            Trouble::Database(error) => StoreError::Damaged { path, reason: error.to_string() },
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+        open.take().into_iter().for_each(close);
+    }
+}
+
+/// Some damage is found by an assertion inside the database. It is the file's end, not the program's.
+fn guarded<T>(act: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(act));
+    outcome.unwrap_or_else(|panic| Err(Trouble::Unreadable(words(panic.as_ref()))))
+}
+
+/// Closing writes too, so it can find the same damage; whoever reads next is told.
+fn close(database: redb::Database) {
+    let _ = guarded(|| {
+        drop(database);
+        Ok(())
+    });
+}
+
+impl Store for Database {
+    fn append(&self, draft: Draft, parent: Parent) -> Result<Revision, StoreError> {
+        self.with(|database| append(database, &draft, parent))
+    }
+
+    fn latest(&self) -> Result<Option<Revision>, StoreError> {
+        self.with(|database| {
+            let table = database.begin_read()?.open_table(REVISIONS)?;
+            let last = table.last()?;
+            last.map(|(_, revision)| decode(revision.value())).transpose()
+        })
+    }
+
+    fn revision(&self, number: u64) -> Result<Option<Revision>, StoreError> {
+        self.with(|database| {
+            let table = database.begin_read()?.open_table(REVISIONS)?;
+            table.get(number)?.map(|revision| decode(revision.value())).transpose()
+        })
+    }
+
+    fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
+        self.with(|database| {
+            let table = database.begin_read()?.open_table(REVISIONS)?;
+            table.iter()?.rev().map(|entry| decode(entry?.1.value())).collect()
+        })
+    }
+
+    fn documents(&self, number: u64) -> Result<Option<Vec<Document>>, StoreError> {
+        self.with(|database| {
+            let reading = database.begin_read()?;
+            let contents = reading.open_table(CONTENTS)?;
+            let Some(digests) = contents.get(number)? else { return Ok(None) };
+            let documents = reading.open_table(DOCUMENTS)?;
+            let read = |digest: &[u8]| match documents.get(digest)? {
+                Some(bytes) if Sha256::digest(bytes.value()).as_slice() == digest => decode(bytes.value()),
+                Some(_) => Err(Trouble::Unreadable(format!("a document of revision {number} has changed"))),
+                None => Err(Trouble::Unreadable(format!("a document of revision {number} is missing"))),
+            };
+            digests.value().chunks(DIGEST).map(read).collect::<Result<_, _>>().map(Some)
+        })
+    }
+
+    fn collect(&self, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, StoreError> {
+        self.with(|database| collect(database, keep.max(1), pinned))
+    }
+
+    fn put_note(&self, name: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
+        self.with(|database| {
+            let writing = database.begin_write()?;
+            match value {
+                Some(value) => drop(writing.open_table(NOTES)?.insert(name, value)?),
+                None => drop(writing.open_table(NOTES)?.remove(name)?),
+            }
+            Ok(writing.commit()?)
+        })
+    }
+
+    fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.with(|database| {
+            let table = database.begin_read()?.open_table(NOTES)?;
+            Ok(table.get(name)?.map(|value| value.value().to_vec()))
+        })
+    }
+
+    fn put_nodes(&self, nodes: &BTreeMap<String, NodeRecord>) -> Result<(), StoreError> {
+        self.with(|database| {
+            let writing = database.begin_write()?;
+            let mut table = writing.open_table(NODES)?;
+            table.retain(|name, _| nodes.contains_key(name))?;
+            for (name, node) in nodes {
+                table.insert(name.as_str(), encode(node)?.as_slice())?;
+            }
+            drop(table);
+            Ok(writing.commit()?)
+        })
+    }
+
+    fn nodes(&self) -> Result<BTreeMap<String, NodeRecord>, StoreError> {
+        self.with(|database| {
+            let table = database.begin_read()?.open_table(NODES)?;
+            let read = |entry: Result<(redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, &[u8]>), _>| {
+                let (name, node) = entry.map_err(|error: redb::StorageError| Trouble::from(error))?;
+                Ok((name.value().to_owned(), decode(node.value())?))
+            };
+            table.iter()?.map(read).collect()
+        })
+    }
+}
+
+fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {
+    // Resources can hold credentials: nobody else may read them.
+    let file = OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
+    let file = file.map_err(redb::Error::Io)?;
+    if !new && file.metadata().map_err(redb::Error::Io)?.len() == 0 {
+        return Err(Trouble::Unreadable("the file is empty".to_owned()));
+    }
+    Ok(redb::Builder::new().create_file(file)?)
+}
+
+/// Makes all tables, so that readers find them.
+fn lay_out(database: &redb::Database) -> Result<(), Trouble> {
+    let writing = database.begin_write()?;
+    writing.open_table(REVISIONS)?;
+    writing.open_table(CONTENTS)?;
+    writing.open_table(DOCUMENTS)?;
+    writing.open_table(NODES)?;
+    writing.open_table(NOTES)?.insert(FORMAT.0, FORMAT.1)?;
+    Ok(writing.commit()?)
+}
+
+fn check_format(database: &redb::Database) -> Result<(), Trouble> {
+    let notes = database.begin_read()?.open_table(NOTES)?;
+    match notes.get(FORMAT.0)? {
+        Some(format) if format.value() == FORMAT.1 => Ok(()),
+        Some(format) => {
+            let format = String::from_utf8_lossy(format.value()).into_owned();
+            Err(Trouble::Unreadable(format!("its format {format} is not known to this version of `postern`")))
+        }
+        None => Err(Trouble::Unreadable("it does not say its format".to_owned())),
+    }
+}
+
+fn append(database: &redb::Database, draft: &Draft, parent: Parent) -> Result<Revision, Trouble> {
+    let writing = database.begin_write()?;
+    let mut revisions = writing.open_table(REVISIONS)?;
+    let latest = revisions.last()?.map(|(number, _)| number.value());
+    if let Parent::Exactly(expected) = parent
+        && expected != latest
+    {
+        return Err(Trouble::Refused(StoreError::Conflict { expected, latest }));
+    }
+    let number = latest.unwrap_or_default().saturating_add(1);
+    let mut documents = writing.open_table(DOCUMENTS)?;
+    let mut digests = Vec::with_capacity(draft.documents.len().saturating_mul(DIGEST));
+    for document in &draft.documents {
+        let bytes = encode(document)?;
+        let digest = Sha256::digest(&bytes);
+        if documents.get(digest.as_slice())?.is_none() {
+            documents.insert(digest.as_slice(), bytes.as_slice())?;
+        }
+        digests.extend_from_slice(&digest);
+    }
+    writing.open_table(CONTENTS)?.insert(number, digests.as_slice())?;
+    let revision = Revision {
+        number,
+        digest: draft.digest.clone(),
+        author: draft.author.clone(),
+        message: draft.message.clone(),
+        at: milliseconds(draft.at),
+        parent: latest,
+        documents: draft.documents.len(),
+    };
+    revisions.insert(number, encode(&revision)?.as_slice())?;
+    drop((revisions, documents));
+    writing.commit()?;
+    Ok(revision)
+}
+
+fn collect(database: &redb::Database, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, Trouble> {
+    let writing = database.begin_write()?;
+    let mut revisions = writing.open_table(REVISIONS)?;
+    let mut contents = writing.open_table(CONTENTS)?;
+    let mut documents = writing.open_table(DOCUMENTS)?;
+    let numbers = revisions.iter()?.map(|entry| Ok(entry?.0.value())).collect::<Result<Vec<_>, redb::Error>>()?;
+    let old = numbers.len().saturating_sub(keep);
+    let gone: Vec<u64> = numbers.into_iter().take(old).filter(|number| !pinned.contains(number)).collect();
+    if gone.is_empty() {
+        return Ok(gone);
+    }
+    for number in &gone {
+        revisions.remove(number)?;
+        contents.remove(number)?;
+    }
+    let mut used = BTreeSet::new();
+    for entry in contents.iter()? {
+        used.extend(entry?.1.value().chunks(DIGEST).map(<[u8]>::to_vec));
+    }
+    documents.retain(|digest, _| used.contains(digest))?;
+    drop((revisions, contents, documents));
+    writing.commit()?;
+    Ok(gone)
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, Trouble> {
+    serde_json::to_vec(value).map_err(|error| Trouble::Database(redb::Error::Io(io::Error::other(error))))
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Trouble> {
+    serde_json::from_slice(bytes).map_err(|error| Trouble::Unreadable(error.to_string()))
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("the database gave up").to_owned()
+}

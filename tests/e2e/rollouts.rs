@@ -1,0 +1,293 @@
+//! The user stories of the policy lifecycle, on several real Envoys: changes without a restart, status by node, the
+//! previous version while the latest one fails, and the way back.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use postern::{
+    gate::Gate,
+    releases::{KEPT, Proposal, Releases},
+    rollout::{Pick, Step, Strategy},
+    serve::{Hub, Sockets, serve},
+    snapshot::FilterCode,
+    source,
+    store::{Database, Parent},
+    wasm::{Filter, Limits},
+};
+use postern_tests::{
+    Client, ControlPlane, Envoy, Site, Upstream,
+    control_plane::{from_environment, wait_for_status},
+    wait,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::world::{KEY, assert_no_vm_failure, users, users_with};
+
+/// Several Envoys with the same resources: they share the gateway's port, and the kernel shares the requests out.
+fn envoys(xds: SocketAddr, number: usize) -> Vec<Envoy> {
+    let start = |index: usize| {
+        let id = format!("id: edge-{}", index + 1);
+        Envoy::start("whole.yaml", xds, &[("id: edge-1", &id)]).unwrap()
+    };
+    (0..number).map(start).collect()
+}
+
+fn rollout_state(status: &Value) -> &str {
+    status["rollout"]["state"].as_str().unwrap_or_default()
+}
+
+/// How many nodes run another plan than `version`.
+fn versions(status: &Value) -> Vec<String> {
+    let nodes = status["nodes"].as_array().unwrap();
+    let running = |node: &Value| node["types"]["extensionConfig"]["running"].as_str().unwrap_or_default().to_owned();
+    nodes.iter().map(running).collect()
+}
+
+fn completed(number: usize) -> impl Fn(&Value) -> bool {
+    move |status| {
+        let connected = status["nodes"].as_array().is_some_and(|nodes| nodes.len() == number);
+        connected && rollout_state(status) == "completed"
+    }
+}
+
+/// The control plane inside this process, so that a test can reach behind the gate.
+struct InProcess {
+    hub: Arc<Hub>,
+    xds: SocketAddr,
+    http: SocketAddr,
+    _runtime: Runtime,
+}
+
+impl InProcess {
+    fn start(strategy: Strategy) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
+        let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());
+        let releases = Releases::new(Arc::new(Database::in_memory()), strategy, KEPT);
+        let hub = Arc::new(Hub::with_releases(code.gated(gate), releases));
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();
+        let (xds, http) = (sockets.xds_address().unwrap(), sockets.http_address().unwrap());
+        runtime.spawn(serve(Arc::clone(&hub), sockets));
+        let looked_after = Arc::clone(&hub);
+        runtime.spawn(async move { looked_after.follow_rollouts().await });
+        Self { hub, xds, http, _runtime: runtime }
+    }
+
+    fn proposal(site: &Site) -> Proposal {
+        let files = source::read(site.directory()).unwrap();
+        Proposal { files, author: "test".to_owned(), message: String::new(), parent: Parent::Latest }
+    }
+
+    fn apply(&self, site: &Site) {
+        self.hub.apply(Self::proposal(site)).unwrap();
+    }
+
+    /// A plan of a format that no filter knows.
+    fn force_a_bad_plan(&self, site: &Site) {
+        self.hub.apply_past_the_gate(Self::proposal(site), b"\x08\x63".to_vec()).unwrap();
+    }
+}
+
+/// Requests without a pause until it is dropped; what was not expected is kept.
+struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<(usize, Vec<String>)>>,
+}
+
+impl Load {
+    fn start(listener: SocketAddr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let one = |_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let (mut sent, mut unexpected) = (0, Vec::new());
+                // Each connection of its own, so that all Envoys get some. Bounded, whatever becomes of the test.
+                while !stop.load(Ordering::Relaxed) && sent < 1_000_000 {
+                    sent += 1;
+                    match Client::new(listener).send(&users_with(KEY)) {
+                        Ok(answer) if answer.status == 200 => {}
+                        Ok(answer) => unexpected.push(format!("{}: {}", answer.status, answer.body)),
+                        Err(error) => unexpected.push(format!("no answer: {error:#}")),
+                    }
+                }
+                (sent, unexpected)
+            })
+        };
+        Self { threads: (0..2).map(one).collect(), stop }
+    }
+
+    fn stop(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        let results: Vec<_> = self.threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        for (_, unexpected) in &results {
+            assert_eq!(*unexpected, Vec::<String>::new());
+        }
+        results.iter().map(|(sent, _)| sent).sum()
+    }
+}
+
+struct Stage {
+    site: Site,
+    _upstream: Upstream,
+    _directory: TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(0).unwrap();
+        let site = Site::quickstart(directory.path().join("policies"), upstream.address(), 0).unwrap();
+        Self { site, _upstream: upstream, _directory: directory }
+    }
+
+    fn change(&self, from: &str, to: &str) {
+        self.site.replace("policies.yaml", from, to).unwrap();
+    }
+
+    fn answers(&self, value: &str) -> bool {
+        let answer = Client::new(self.site.listener()).send(&users_with(KEY)).unwrap();
+        answer.header("x-content-type-options") == Some(value)
+    }
+}
+
+fn rejected(envoy: &Envoy) -> u64 {
+    let stats = envoy.stats("extension_config_discovery").unwrap();
+    stats.iter().find(|(name, _)| name.ends_with(".update_rejected")).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn remains_running_with_a_previous_version_of_the_policy_in_case_of_issues_with_the_latest() {
+    let stage = Stage::new();
+    let control_plane = InProcess::start(Strategy::AllAtOnce);
+    control_plane.apply(&stage.site);
+    let envoys = envoys(control_plane.xds, 2);
+    let good = wait_for_status(control_plane.http, "both nodes", completed(2)).unwrap();
+    let load = Load::start(stage.site.listener());
+
+    control_plane.force_a_bad_plan(&stage.site);
+    let back = |status: &Value| rollout_state(status) == "rolledBack";
+    let status = wait_for_status(control_plane.http, "the rollback", back).unwrap();
+    assert_eq!((&status["rollout"]["candidate"], &status["rollout"]["lastGood"]), (&2.into(), &1.into()));
+    let reason = status["rollout"]["reason"].as_str().unwrap();
+    assert!(reason.contains("plan format 99 is not supported, this engine loads format 1"), "{reason}");
+    let restored = |status: &Value| versions(status) == versions(&good);
+    wait_for_status(control_plane.http, "the last good version on both", restored).unwrap();
+    assert_eq!(Client::new(stage.site.listener()).send(&users()).unwrap().status, 401);
+
+    // The next good revision goes through, and is the last good one from then on.
+    stage.change("nosniff", "after-the-rollback");
+    control_plane.apply(&stage.site);
+    let status = wait_for_status(control_plane.http, "the next revision", completed(2)).unwrap();
+    assert_eq!(status["rollout"]["lastGood"], 3);
+    assert!(stage.answers("after-the-rollback"));
+    let sent = load.stop();
+    assert!(sent > 0);
+    for envoy in &envoys {
+        assert_no_vm_failure(envoy);
+    }
+}
+
+#[test]
+fn a_nack_in_the_first_step_of_a_canary_on_four_envoys_leaves_the_other_three_untouched() {
+    let stage = Stage::new();
+    let step = Step { nodes: Pick::Share(25), pause: std::time::Duration::from_secs(3600) };
+    let control_plane = InProcess::start(Strategy::Canary(vec![step]));
+    control_plane.apply(&stage.site);
+    let envoys = envoys(control_plane.xds, 4);
+    wait_for_status(control_plane.http, "all four nodes", completed(4)).unwrap();
+    control_plane.force_a_bad_plan(&stage.site);
+    let back = |status: &Value| rollout_state(status) == "rolledBack";
+    wait_for_status(control_plane.http, "the rollback", back).unwrap();
+    let mut counts: Vec<_> = envoys.iter().map(rejected).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 0, 0, 1]);
+    assert_eq!(Client::new(stage.site.listener()).send(&users_with(KEY)).unwrap().status, 200);
+}
+
+#[test]
+fn takes_a_canary_on_four_envoys_step_by_step() {
+    let stage = Stage::new();
+    let state = tempfile::tempdir().unwrap();
+    let options = ["--canary", "25%:1h"];
+    let mut control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &options).unwrap();
+    let _envoys = envoys(control_plane.xds(), 4);
+    let before = control_plane.wait_for_status("all four nodes", completed(4)).unwrap();
+    stage.change("nosniff", "changed");
+    let differ = |status: &Value, expect: usize| {
+        let (now, before) = (versions(status), versions(&before));
+        now.len() == 4 && now.iter().zip(&before).filter(|(now, before)| now != before).count() == expect
+    };
+    let status = control_plane.wait_for_status("the first step", |status| differ(status, 1)).unwrap();
+    assert_eq!((&status["rollout"]["step"], &status["rollout"]["steps"]), (&1.into(), &2.into()));
+    assert_eq!(rollout_state(&status), "progressing");
+    // A restart changes nothing: the same node stays the only one.
+    let first = versions(&status);
+    control_plane.kill_and_restart().unwrap();
+    let same = |status: &Value| versions(status) == first;
+    let status = control_plane.wait_for_status("the same step after a restart", same).unwrap();
+    assert_eq!((rollout_state(&status), &status["rollout"]["lastGood"]), ("progressing", &1.into()));
+}
+
+#[test]
+fn promotes_a_canary_when_its_nodes_have_acknowledged() {
+    let stage = Stage::new();
+    let state = tempfile::tempdir().unwrap();
+    let options = ["--canary", "50%:0s"];
+    let control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &options).unwrap();
+    let _envoys = envoys(control_plane.xds(), 2);
+    control_plane.wait_for_status("both nodes", completed(2)).unwrap();
+    stage.change("nosniff", "changed");
+    let done = |status: &Value| status["rollout"]["lastGood"] == 2 && completed(2)(status);
+    control_plane.wait_for_status("the rollout", done).unwrap();
+    assert!(stage.answers("changed"));
+    let log = control_plane.log();
+    for step in ["number=2", "step=1 steps=2", "step=2 steps=2"] {
+        assert!(log.iter().any(|line| line.contains(step)), "{step} is not in the log");
+    }
+}
+
+#[test]
+fn serves_the_stored_revision_after_a_restart_even_if_the_directory_is_broken() {
+    let stage = Stage::new();
+    let state = tempfile::tempdir().unwrap();
+    let mut control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap();
+    let _envoys = envoys(control_plane.xds(), 2);
+    let before = control_plane.wait_for_status("both nodes", completed(2)).unwrap();
+    control_plane.kill();
+    stage.change("policy: apiKeyAuth", "policy: apiKeyAuht");
+    control_plane.kill_and_restart().unwrap();
+    let status = control_plane.wait_for_status("both nodes again", completed(2)).unwrap();
+    assert_eq!(status["revision"], before["revision"]);
+    assert!(status["refusedChange"][0].as_str().unwrap().contains("did you mean `apiKeyAuth`"), "{status}");
+    wait::until_true("requests to be decided", || Ok(Client::new(stage.site.listener()).send(&users())?.status == 401))
+        .unwrap();
+    stage.change("policy: apiKeyAuht", "policy: apiKeyAuth");
+    stage.change("nosniff", "mended");
+    let next = |status: &Value| status["rollout"]["lastGood"] == 2;
+    control_plane.wait_for_status("the next revision", next).unwrap();
+    assert!(stage.answers("mended"));
+}
+
+#[test]
+fn says_that_a_store_is_damaged_and_starts_anew_when_it_is_moved_away() {
+    let stage = Stage::new();
+    let state = tempfile::tempdir().unwrap();
+    drop(ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap());
+    let store = state.path().join("store.redb");
+    fs::write(&store, b"not a store").unwrap();
+    let error = format!("{:#}", ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap_err());
+    assert!(error.contains("the store is damaged") && error.contains("move it away and start again"), "{error}");
+    fs::rename(&store, state.path().join("damaged")).unwrap();
+    let control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap();
+    assert_eq!(control_plane.status().unwrap()["rollout"]["candidate"], 1);
+}

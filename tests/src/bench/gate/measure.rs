@@ -1,0 +1,119 @@
+//! One case: a control plane in this process, a real Envoy on it, and changes, one after the other.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use postern::{
+    digest::Digest,
+    gate::{Gate, ModuleCache, Origin},
+    keys::KeySets,
+    model,
+    pipeline::compile_bundle,
+    serve::{Hub, Sockets, serve},
+    snapshot::{FilterCode, ResourceType, Selection, Snapshot},
+    wasm::Limits,
+};
+use tokio::runtime::Runtime;
+
+use super::resources;
+use crate::{Envoy, control_plane::from_environment, site::free_port};
+
+/// Far beyond what an Envoy takes: reaching it is a failure, not a measurement.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often the fleet is looked at.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Where the time of one change went.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Files to resources.
+    pub(super) read: Duration,
+    /// Resources to what Envoys get, with the gate.
+    pub(super) compile: Duration,
+    /// The gate alone, on the same plan.
+    pub(super) gate: Duration,
+    /// From publication to the ACK.
+    pub(super) ack: Duration,
+    /// From the files to the ACK.
+    pub(super) total: Duration,
+}
+
+pub(super) fn measure(routes: usize, rounds: u32) -> Result<Vec<Times>> {
+    let directory = tempfile::tempdir()?;
+    let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER")?)?, None);
+    // The first start compiles, every later one does not: that is the one to measure.
+    let cache = ModuleCache::open(directory.path())?;
+    cache.filter(code.bytes(), code.digest())?;
+    let (filter, origin) = cache.filter(code.bytes(), code.digest())?;
+    ensure!(origin == Origin::Cached, "the compiled filter was not kept");
+    let code = code.gated(Gate::of_filter(filter, Limits::default()));
+
+    let runtime = Runtime::new()?;
+    let hub = Arc::new(Hub::new(code.clone()));
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let sockets = runtime.block_on(Sockets::bind(any, any))?;
+    let xds = sockets.xds_address()?;
+    runtime.spawn(serve(Arc::clone(&hub), sockets));
+    let listener = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+    let case = Case { hub, code, routes, listener };
+    case.hub.publish(case.compile(0)?);
+    let envoy = Envoy::whole(xds)?;
+    // The first change waits for an Envoy that starts; it does not count.
+    case.change(1).with_context(|| envoy.log().join("\n"))?;
+    (2..rounds + 2).map(|change| case.change(change)).collect()
+}
+
+struct Case {
+    hub: Arc<Hub>,
+    code: FilterCode,
+    routes: usize,
+    listener: SocketAddr,
+}
+
+impl Case {
+    fn compile(&self, change: u32) -> Result<Snapshot> {
+        let bundle = model::read(&resources::files(self.routes, self.listener, change)?)?;
+        Ok(compile_bundle(&bundle, &KeySets::default(), &self.code)?)
+    }
+
+    fn change(&self, change: u32) -> Result<Times> {
+        let files = resources::files(self.routes, self.listener, change)?;
+        let begin = Instant::now();
+        let bundle = model::read(&files)?;
+        let read = begin.elapsed();
+        let snapshot = compile_bundle(&bundle, &KeySets::default(), &self.code)?;
+        let compile = begin.elapsed() - read;
+        let plan = snapshot.plan().clone();
+        let version = snapshot.select(ResourceType::ExtensionConfig, &Selection::Everything).version;
+        let published = Instant::now();
+        self.hub.publish(snapshot);
+        self.wait_for_ack(&version)?;
+        let (ack, total) = (published.elapsed(), begin.elapsed());
+        let again = Instant::now();
+        ensure!(postern::gate::diagnose(&plan).is_none(), "the gate refuses what it let through");
+        Ok(Times { read, compile, gate: again.elapsed(), ack, total })
+    }
+
+    fn wait_for_ack(&self, version: &Digest) -> Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < LIMIT {
+            for node in self.hub.fleet().report() {
+                let Some(status) = node.types.get(&ResourceType::ExtensionConfig) else { continue };
+                if let Some(refused) = &status.refused {
+                    return Err(anyhow!("Envoy refused the plan: {}", refused.message));
+                }
+                if status.running.as_ref() == Some(version) {
+                    return Ok(());
+                }
+            }
+            thread::sleep(LOOK);
+        }
+        Err(anyhow!("no ACK within {LIMIT:?}"))
+    }
+}

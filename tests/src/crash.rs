@@ -1,0 +1,45 @@
+//! What the store's crash tests write, and how they know that it is all there.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use postern::store::{Document, Draft, Revision, Store};
+
+/// How many revisions the writer keeps.
+pub const KEPT: usize = 20;
+
+/// The content of a revision, which follows from its number; `padding` bytes of it are its own.
+pub fn draft(number: u64, padding: usize) -> Draft {
+    let document = |index: u64| {
+        let size = if index == 0 { padding } else { usize::try_from(index * 700).unwrap_or_default() };
+        // The first one changes with every revision, the others now and then: documents are shared, and collected.
+        let text = format!("revision: {}\n{}", number >> index, "x".repeat(size));
+        Document { file: format!("file-{index}.yaml"), line: 1, text: text.into_bytes() }
+    };
+    Draft {
+        digest: format!("digest-{number}"),
+        author: "writer".to_owned(),
+        message: format!("number {number}"),
+        at: UNIX_EPOCH + Duration::from_millis(number),
+        documents: (0..8).map(document).collect(),
+    }
+}
+
+/// Every revision that is kept is whole, none is missing between them, and the last that was acknowledged is there.
+/// Returns the latest.
+pub fn check(store: &dyn Store, acknowledged: u64, padding: usize) -> Result<u64> {
+    let revisions = store.revisions()?;
+    let latest = revisions.first().map_or(0, |revision| revision.number);
+    ensure!(latest >= acknowledged, "revision {acknowledged} was acknowledged, but {latest} is the latest");
+    ensure!(latest <= acknowledged + 1, "{latest} is there, but only {acknowledged} was acknowledged");
+    for (revision, number) in revisions.iter().zip((1..=latest).rev()) {
+        let draft = draft(number, padding);
+        let parent = (number > 1).then(|| number - 1);
+        let Draft { digest, author, message, documents, .. } = draft;
+        let expect = Revision { number, digest, author, message, at: number, parent, documents: documents.len() };
+        ensure!(*revision == expect, "{revision:?} should be {expect:?}");
+        ensure!(store.documents(number)? == Some(documents), "revision {number} is only half there");
+    }
+    ensure!(latest < KEPT as u64 || revisions.len() >= KEPT, "only {} revisions are kept", revisions.len());
+    Ok(latest)
+}
