@@ -3,7 +3,10 @@
 use postern_engine::schema::{Field, Kind, Object};
 use serde::de::DeserializeOwned;
 
-use super::{consumer, diagnostic::Report, gateway, issuer, path::Path, route_policy, service, settings, tree::Node};
+use super::{
+    agent, consumer, diagnostic::Report, gateway, issuer, path::Path, route_policy, service, settings, tree::Node,
+};
+use crate::node::DEFAULT_MESH;
 
 /// What a kind of resource is called and what its documents hold.
 #[derive(Debug)]
@@ -17,11 +20,18 @@ pub struct KindSchema {
 }
 
 /// Every kind of resource that can be read, as documentation shows it.
-pub const SCHEMAS: &[KindSchema] =
-    &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, issuer::SCHEMA, route_policy::SCHEMA, settings::SCHEMA];
+pub const SCHEMAS: &[KindSchema] = &[
+    gateway::SCHEMA,
+    service::SCHEMA,
+    consumer::SCHEMA,
+    issuer::SCHEMA,
+    agent::SCHEMA,
+    route_policy::SCHEMA,
+    settings::SCHEMA,
+];
 
 /// Kinds that the design has and this version does not.
-pub(super) const PLANNED: &[&str] = &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent"];
+pub(super) const PLANNED: &[&str] = &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =
@@ -33,7 +43,9 @@ pub(super) const METADATA: Field =
 
 const METADATA_FIELDS: Object = Object {
     fields: &[
-        Field::required("name", Kind::Name, "The name, unique among the resources of this kind."),
+        Field::required("name", Kind::Name, "The name, unique among the resources of this kind in the mesh."),
+        Field::optional("mesh", Kind::Name, "The mesh that the resource belongs to; it refers to nothing outside.")
+            .or(DEFAULT_MESH),
         Field::optional("labels", Kind::Map { key: &Kind::Text, value: &Kind::Text }, "Labels of your own."),
     ],
     exactly_one_of: &[],

@@ -6,7 +6,9 @@ use postern_engine::schema::{Field, Kind};
 use serde::Deserialize;
 
 use super::{
-    Bundle, Diagnostic, Diagnostics, File, Metadata, Resource, check,
+    Bundle, Diagnostic, Diagnostics, File, Metadata, Resource,
+    attachment::Attachments,
+    check,
     diagnostic::{Report, quote},
     kinds::{self, Spec},
     links::{self, ServiceNames},
@@ -16,16 +18,21 @@ use super::{
     path::Path,
     tree::Node,
 };
+use crate::node::DEFAULT_MESH;
 
 /// A bundle, as far as it is read.
-#[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct Reading<'f> {
+    attachments: Attachments<'f>,
     bundle: Bundle,
     services: ServiceNames,
     found: Vec<Diagnostic>,
 }
 
-impl Reading {
+impl<'f> Reading<'f> {
+    pub(super) fn new(attachments: Attachments<'f>) -> Self {
+        Self { attachments, bundle: Bundle::default(), services: ServiceNames::default(), found: Vec::new() }
+    }
+
     pub(super) fn file(&mut self, file: &File) {
         let name: Arc<str> = file.name.as_str().into();
         let parsed = parse(&file.bytes);
@@ -46,15 +53,19 @@ impl Reading {
         Ok(self.bundle)
     }
 
-    fn document(&mut self, file: &Arc<str>, document: Document) {
-        let root = &document.root;
-        let mut report = Report::new(file, label(root));
+    fn document(&mut self, file: &Arc<str>, mut document: Document) {
+        let mut report = Report::new(file, label(&document.root));
         faults(document.faults, &mut report);
+        if let Some(schema) = kind(&document.root).and_then(kinds::schema) {
+            self.attachments.resolve(&mut document.root, &schema.document, file, &mut report);
+        }
+        let root = &document.root;
         self.declare(root);
         match kind(root) {
             Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
             Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
             Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
+            Some("Agent") => self.bundle.agents.extend(resource(file, root, &mut report)),
             Some("Issuer") => self.bundle.issuers.extend(resource(file, root, &mut report)),
             Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
             Some("Settings") => self.bundle.settings.extend(resource(file, root, &mut report)),
@@ -66,7 +77,7 @@ impl Reading {
     /// Notes the name of a service even if the rest of it is wrong, so that routes to it are not.
     fn declare(&mut self, root: &Node) {
         match (kind(root), name(root)) {
-            (Some("Service"), Some(name)) => self.services.add(name),
+            (Some("Service"), Some(name)) => self.services.add(mesh(root), name),
             (Some(kind), _) if kind != "Service" && is_kind(kind) => {}
             _ => self.services.unknown(),
         }
@@ -89,9 +100,9 @@ fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> O
         return None;
     }
     match serde_json::from_value::<Written<T>>(root.to_json()) {
-        Ok(Written { metadata: Metadata { name, labels }, spec }) => {
+        Ok(Written { metadata: Metadata { name, mesh, labels }, spec }) => {
             let origin = Origin::new(Arc::clone(file), root);
-            Some(Resource { name, labels, spec, kind: T::SCHEMA.name, origin })
+            Some(Resource { name, mesh, labels, spec, kind: T::SCHEMA.name, origin })
         }
         // The schema accepts what the type does not: our mistake, but the user's file is not served half.
         Err(error) => {
@@ -128,6 +139,12 @@ fn kind(root: &Node) -> Option<&str> {
 
 fn name(root: &Node) -> Option<&str> {
     root.get("metadata")?.get("name")?.text()
+}
+
+/// The mesh of a document; a wrong one is reported otherwise, and is nobody's.
+fn mesh(root: &Node) -> &str {
+    let written = root.get("metadata").and_then(|metadata| metadata.get("mesh"));
+    written.map_or(DEFAULT_MESH, |mesh| mesh.text().unwrap_or_default())
 }
 
 fn is_kind(kind: &str) -> bool {
@@ -205,7 +222,7 @@ mod tests {
         check(
             &document("Ingress"),
             &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `Consumer`, `Issuer`, \
-                 `RoutePolicy`, `Settings`"],
+                 `Agent`, `RoutePolicy`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

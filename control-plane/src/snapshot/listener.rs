@@ -18,7 +18,7 @@ use envoy_types::pb::{
 };
 use prost::Name;
 
-use super::{FILTER_NAME, Resource, access_log, any, cluster::socket_address, filter::from_the_control_plane};
+use super::{FILTER_NAME, Resource, access_log, any, endpoint::socket_address, filter::from_the_control_plane, tls};
 use crate::model::{self, Bundle, Gateway, Step};
 
 const REQUEST_ID: &str = "x-request-id";
@@ -48,7 +48,8 @@ fn resource(gateway: &str, listener: &model::Listener, trusts_request_ids: bool)
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(ConfigType::TypedConfig(any(&connection_manager(gateway, trusts_request_ids)))),
     };
-    let chain = FilterChain { filters: vec![manager], ..Default::default() };
+    let transport_socket = listener.tls.as_ref().map(|tls| tls::downstream(gateway, &listener.name, tls));
+    let chain = FilterChain { filters: vec![manager], transport_socket, ..Default::default() };
     let message = Listener {
         name: name.clone(),
         address: Some(socket_address(&listener.address.to_string(), listener.port)),

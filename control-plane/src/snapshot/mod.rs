@@ -3,11 +3,15 @@
 //! Building is a projection: it reads the model and the plan, and decides nothing about either.
 
 mod access_log;
+mod agent;
 mod cluster;
+mod endpoint;
 mod filter;
 mod listener;
 mod resource_type;
 mod route;
+mod secret;
+mod tls;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -102,19 +106,19 @@ pub struct Snapshot {
 impl Snapshot {
     /// Projects a bundle and its plan into Envoy's resources.
     pub fn build(bundle: &Bundle, plan: AdmittedPlan, code: &FilterCode, revision: Digest) -> Self {
-        let clusters = bundle.services.iter().map(|service| cluster::cluster(&service.name, &service.spec));
-        let clusters: Vec<_> = clusters.collect();
+        let clusters: Vec<_> = bundle.services.iter().map(cluster::cluster).collect();
         let endpoints = bundle.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
             // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
-            Some(cluster::endpoints(&service.name, &service.spec)?.versioned_with(cluster))
+            Some(endpoint::endpoints(service)?.versioned_with(cluster))
         });
         let mut resources = BTreeMap::new();
         let mut insert = |kind, list: Vec<Resource>| {
             let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
             resources.insert(kind, named);
         };
+        insert(ResourceType::Secret, secret::secrets(bundle));
         insert(ResourceType::Endpoints, endpoints.collect());
-        insert(ResourceType::Cluster, clusters);
+        insert(ResourceType::Cluster, clusters.into_iter().chain(bundle.agents.iter().map(agent::cluster)).collect());
         insert(ResourceType::ExtensionConfig, vec![filter::extension_config(&plan, code)]);
         insert(
             ResourceType::Listener,
