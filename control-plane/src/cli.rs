@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     eval::Eval,
     pipeline::compile,
-    reference,
+    reference, schema,
     serve::{Hub, Sockets, follow, serve},
     snapshot::FilterCode,
     source,
@@ -40,9 +40,17 @@ enum Command {
         /// The directory with `.yaml` files
         directory: PathBuf,
     },
-    /// Write the reference of policies, docs/policies.md, to the standard output
+    /// Print a JSON Schema of all resources, or of one kind, for editors
+    Schema {
+        /// The kind, such as `Gateway`; all of them if left out
+        kind: Option<String>,
+    },
+    /// Write a page of docs/ to the standard output
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// Which one
+        page: Page,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +79,12 @@ struct Serve {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Page {
+    Policies,
+    Resources,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum LogFormat {
     Text,
     Json,
@@ -83,8 +97,9 @@ impl Cli {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Validate { directory } => validate(&directory),
-            Command::Reference => {
-                print!("{}", reference::policies());
+            Command::Schema { kind } => print_schema(kind.as_deref()),
+            Command::Reference { page } => {
+                print!("{}", page.write());
                 Ok(())
             }
         };
@@ -96,6 +111,24 @@ impl Cli {
             }
         }
     }
+}
+
+impl Page {
+    fn write(self) -> String {
+        match self {
+            Self::Policies => reference::policies(),
+            Self::Resources => reference::resources(),
+        }
+    }
+}
+
+fn print_schema(kind: Option<&str>) -> anyhow::Result<()> {
+    let schema = match kind {
+        Some(kind) => schema::of_kind(kind)?,
+        None => schema::of_all_kinds(),
+    };
+    println!("{schema:#}");
+    Ok(())
 }
 
 fn validate(directory: &Path) -> anyhow::Result<()> {

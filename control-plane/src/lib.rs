@@ -23,6 +23,7 @@ pub mod pipeline;
 pub mod publication;
 pub mod reference;
 pub mod revision;
+pub mod schema;
 pub mod serve;
 pub mod snapshot;
 pub mod source;

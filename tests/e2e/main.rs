@@ -13,9 +13,11 @@
 mod audit_log;
 mod commands;
 mod decisions;
+mod gateway;
 mod key_rotation;
 mod limits;
 mod module;
+mod mtls;
 mod odd_requests;
 mod refusals;
 mod restarts;

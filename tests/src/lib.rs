@@ -10,6 +10,7 @@ pub mod collector;
 pub mod control_plane;
 pub mod envoy;
 pub mod key_server;
+pub mod pki;
 pub mod process;
 pub mod site;
 pub mod upstream;
