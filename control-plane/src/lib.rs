@@ -36,6 +36,7 @@ pub mod releases;
 pub mod rest;
 pub mod revision;
 pub mod rollout;
+pub mod schema;
 pub mod serve;
 pub mod simulate;
 pub mod snapshot;

@@ -14,6 +14,7 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
     parts.add(&bundle.services);
     parts.add(&bundle.envoy_resources);
     parts.add(&bundle.consumers);
+    parts.add(&bundle.agents);
     parts.add(&bundle.issuers);
     parts.add(&bundle.route_policies);
     parts.add(&bundle.traffic_permissions);
@@ -31,6 +32,7 @@ pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) ->
     parts.add(scope.services.iter().copied());
     parts.add(scope.envoy_resources.iter().copied());
     parts.add(scope.consumers.iter().copied());
+    parts.add(scope.agents.iter().copied());
     parts.add(scope.issuers.iter().copied());
     parts.add(scope.route_policies.iter().copied());
     parts.add(scope.traffic_permissions.iter().copied());
@@ -56,7 +58,7 @@ impl Parts {
             if let Some(set) = key_sets.get(uri) {
                 // Keys are plain data, which can always be written down.
                 let set = serde_json::to_vec(set).unwrap_or_default();
-                self.0.push(Digest::of_parts([b"keys", issuer.name.as_bytes(), &set]));
+                self.0.push(Digest::of_parts([b"keys", issuer.mesh().as_bytes(), issuer.name.as_bytes(), &set]));
             }
         }
     }

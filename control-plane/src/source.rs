@@ -9,7 +9,7 @@ use std::{
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::{sync::mpsc, time};
 
-use crate::model::File;
+use crate::model::{File, attachment::is_attachment};
 
 /// How deep folders may nest: a loop of links must end somewhere.
 const DEEPEST: usize = 16;
@@ -48,12 +48,13 @@ pub enum SourceError {
     },
 }
 
-/// Every `.yaml` and `.yml` file in a directory and its folders, in the order of their paths.
+/// Every `.yaml` and `.yml` file in a directory and its folders, and the certificates and keys for them, in the order of
+/// their paths.
 pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
     let mut paths = Vec::new();
     collect(directory, 0, &mut paths)?;
     paths.sort();
-    if paths.is_empty() {
+    if !paths.iter().any(|path| is_resources(path)) {
         return Err(SourceError::Empty(directory.to_owned()));
     }
     paths.into_iter().map(read_file).collect()
@@ -71,11 +72,15 @@ fn collect(directory: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> Result<(
         }
         if path.is_dir() {
             collect(&path, depth + 1, paths)?;
-        } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        } else if is_resources(&path) || is_attachment(&path) {
             paths.push(path);
         }
     }
     Ok(())
+}
+
+fn is_resources(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 /// Editors and mounted volumes keep their own affairs in hidden files.

@@ -2,7 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
-use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::{
+    envoy::config::{
+        cluster::v3::{
+            Cluster,
+            cluster::{ClusterDiscoveryType, DiscoveryType},
+        },
+        route::v3::RouteConfiguration,
+    },
+    google::protobuf::value::Kind,
+};
 use postern::{
     model::File,
     pipeline::compile,
@@ -108,4 +117,53 @@ fn puts_every_route_into_each_virtual_host_that_can_reach_it() {
         })
         .collect();
     assert_eq!(hosts, ["*: any any", "*.example.com: any any wild", "api.example.com: api any any wild"]);
+}
+
+#[test]
+fn encodes_the_tags_of_endpoints_in_one_order() {
+    let tags = "tags: { a: '1', b: '2', c: '3', d: '4', e: '5' }";
+    for address in ["127.0.0.1", "localhost"] {
+        let text = GATEWAY.replace("address: 127.0.0.1", &format!("{tags}, address: {address}"));
+        let versions = || {
+            let snapshot = compiled(&[file("a.yaml", &text)]);
+            [ResourceType::Cluster, ResourceType::Endpoints]
+                .map(|kind| snapshot.select(kind, &Selection::Everything).version)
+        };
+        let expect = versions();
+        assert!((0..10).all(|_| versions() == expect));
+    }
+    let text = GATEWAY.replace("address: 127.0.0.1", &format!("{tags}, address: localhost"));
+    let set = compiled(&[file("a.yaml", &text)]).select(ResourceType::Cluster, &Selection::Everything);
+    let cluster = Cluster::decode(set.resources[0].body.value.as_slice()).unwrap();
+    let endpoint = &cluster.load_assignment.unwrap().endpoints[0].lb_endpoints[0];
+    let metadata = &endpoint.metadata.as_ref().unwrap().filter_metadata["envoy.lb"];
+    assert_eq!(metadata.fields.len(), 5);
+    assert_eq!(metadata.fields["c"].kind, Some(Kind::StringValue("3".to_owned())));
+}
+
+#[test]
+fn makes_a_cluster_of_an_agent() {
+    let agent = |address: &str| {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: Agent\nmetadata: {{ name: opa }}\nspec: {{ address: '{address}' }}\n"
+        );
+        let set = compiled(&[file("a.yaml", &text)]).select(ResourceType::Cluster, &Selection::Everything);
+        let cluster = Cluster::decode(set.resources[0].body.value.as_slice()).unwrap();
+        let endpoint = cluster.load_assignment.unwrap().endpoints[0].lb_endpoints[0].host_identifier.clone();
+        (cluster.name, cluster.cluster_discovery_type, format!("{endpoint:?}"))
+    };
+    let check = |address, discovery: DiscoveryType, part: &str| {
+        let (name, found, endpoint) = agent(address);
+        assert_eq!((name.as_str(), found), ("agent/opa", Some(ClusterDiscoveryType::Type(discovery.into()))));
+        assert!(endpoint.contains(part), "{endpoint}");
+    };
+    check("127.0.0.1:9191", DiscoveryType::Static, "PortValue(9191)");
+    check("opa.svc:9191", DiscoveryType::StrictDns, "opa.svc");
+    check("unix:/run/opa.sock", DiscoveryType::Static, "/run/opa.sock");
+}
+
+#[test]
+fn gives_the_same_names_of_two_meshes_different_revisions() {
+    let other = GATEWAY.replace("metadata: { ", "metadata: { mesh: other, ");
+    assert_ne!(compiled(&[file("a.yaml", GATEWAY)]).revision(), compiled(&[file("a.yaml", &other)]).revision());
 }

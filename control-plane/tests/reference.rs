@@ -1,11 +1,17 @@
-//! The reference of policies is current, and every example in it works.
+//! The references in docs/ are current, and every example in them works.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::{fs, path::Path};
 
-use postern::{model::File, pipeline::compile, reference, snapshot::FilterCode};
+use postern::{
+    model::{self, File},
+    pipeline::compile,
+    reference,
+    snapshot::FilterCode,
+};
 use postern_engine::policy::SCHEMAS;
+use rcgen::{CertificateParams, KeyPair};
 
 /// What examples may name.
 const RESOURCES: &str = "
@@ -27,9 +33,29 @@ spec: { endpoints: [{ address: collector.example.com, port: 80 }] }
 
 #[test]
 fn the_reference_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/policies.md");
-    let written = fs::read_to_string(path).unwrap_or_default();
-    assert!(written == reference::policies(), "docs/policies.md is not current: run `cargo xtask docs`");
+    for (name, page) in [("policies.md", reference::policies()), ("resources.md", reference::resources())] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+        let written = fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "docs/{name} is not current: run `cargo xtask docs`");
+    }
+}
+
+#[test]
+fn every_kind_has_an_example_and_all_of_them_fit_together() {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap().pem();
+    let text: Vec<_> = reference::EXAMPLES.iter().map(|(_, example)| *example).collect();
+    let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
+    let files = [
+        file("examples.yaml", &text.join("---\n")),
+        file("edge.crt", &certificate),
+        file("ca.crt", &certificate),
+        file("edge.key", &key.serialize_pem()),
+    ];
+    compile(&files, &FilterCode::new(Vec::new(), None)).unwrap_or_else(|error| panic!("{error}"));
+    let documented: Vec<_> = reference::EXAMPLES.iter().map(|(kind, _)| *kind).collect();
+    let kinds: Vec<_> = model::SCHEMAS.iter().map(|schema| schema.name).collect();
+    assert_eq!(documented, kinds);
 }
 
 #[test]

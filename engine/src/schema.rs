@@ -60,6 +60,10 @@ pub enum Kind {
     Method,
     /// A path that starts with `/`.
     Path,
+    /// A whole path in which `{name}` stands for one segment and, as the last one, `{name=**}` for all the rest.
+    PathTemplate,
+    /// A regular expression that every part of a system understands alike: no look-around, no references back.
+    Regex,
     /// A host name, `*` or a `*.` wildcard, without a port.
     Host,
     /// An IP address or a DNS name, without a port.
@@ -113,6 +117,8 @@ pub enum Kind {
     JwkSet,
     /// A resource of Envoy in protobuf JSON: a mapping with its type in `@type`. What it may say is Envoy's matter.
     EnvoyMessage,
+    /// Certificates or a key in PEM: the text itself, or `file:` with the name of a file beside the resource's.
+    Pem,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.
     Params,
 }

@@ -30,6 +30,17 @@ fn validates_a_good_directory() {
 }
 
 #[test]
+fn prints_schemas_for_editors() {
+    let all = postern(&["schema"]);
+    let schema: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let one = postern(&["schema", "Gateway"]);
+    let schema: serde_json::Value = serde_json::from_slice(&one.stdout).unwrap();
+    assert_eq!(schema["properties"]["kind"]["enum"][0], "Gateway");
+    check_fails(&["schema", "Servce"], 1, "unknown kind `Servce`: did you mean `Service`?");
+}
+
+#[test]
 fn reports_every_error_of_a_bundle_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let site = site(directory.path());

@@ -11,6 +11,7 @@ pub mod control_plane;
 pub mod crash;
 pub mod envoy;
 pub mod key_server;
+pub mod pki;
 pub mod process;
 pub mod site;
 pub mod upstream;

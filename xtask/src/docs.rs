@@ -8,11 +8,16 @@ use anyhow::{Context as _, Result};
 use crate::paths::Paths;
 use crate::run::{cargo, output, say};
 
-/// Writes docs/policies.md.
+/// The pages that `postern` writes.
+const PAGES: [&str; 2] = ["policies", "resources"];
+
+/// Writes them into docs/.
 pub(crate) fn docs(paths: &Paths) -> Result<ExitCode> {
-    let page = output(cargo(paths).args(["run", "--quiet", "--package", "postern", "--", "reference"]))?;
-    let path = paths.root.join("docs").join("policies.md");
-    fs::write(&path, format!("{page}\n")).with_context(|| format!("cannot write {}", path.display()))?;
-    say(format_args!("written: {}", paths.shown(&path)));
+    for name in PAGES {
+        let page = output(cargo(paths).args(["run", "--quiet", "--package", "postern", "--", "reference", name]))?;
+        let path = paths.root.join("docs").join(name).with_extension("md");
+        fs::write(&path, format!("{page}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+        say(format_args!("written: {}", paths.shown(&path)));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ use super::{
     scope::Scope,
     source::Source,
 };
-use crate::model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef, quote};
+use crate::model::{self, Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef, quote};
 
 /// The largest body that is buffered where nobody says.
 const DEFAULT_BODY_SIZE: u32 = 256 * 1024;
@@ -136,8 +136,8 @@ pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
     let mut attachment = Attachment::default();
     let mut known = HashMap::new();
     let index = Index::new(scope);
-    let mut place = |route: Option<&str>, service: Option<&str>, attachment: &mut Attachment<'a>| {
-        let concern = index.concern(scope, route, service);
+    let mut place = |route: Option<&str>, declared: Option<&model::Route>, attachment: &mut Attachment<'a>| {
+        let concern = index.concern(scope, route, declared);
         let permissions: Vec<_> = permission::rules(scope, route);
         let permits =
             permissions.iter().map(|rule| (std::ptr::from_ref(rule.permission), rule.entry)).collect::<Vec<_>>();
@@ -151,16 +151,16 @@ pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
         })
     };
     let declared = scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes);
-    let mut routes: BTreeMap<&'a str, Option<&'a str>> =
-        declared.map(|route| (route.name.as_str(), Some(route.service.as_str()))).collect();
+    let mut routes: BTreeMap<&'a str, Option<&'a model::Route>> =
+        declared.map(|route| (route.name.as_str(), Some(route))).collect();
     for route in scope.route_policies.iter().filter_map(|policy| policy.spec.target_ref.route()) {
         routes.entry(route).or_insert(None);
     }
     for route in scope.traffic_permissions.iter().filter_map(|permission| permission.spec.target_ref.route()) {
         routes.entry(route).or_insert(None);
     }
-    for (route, service) in routes {
-        if let Some(chain) = place(Some(route), service, &mut attachment) {
+    for (route, declared) in routes {
+        if let Some(chain) = place(Some(route), declared, &mut attachment) {
             attachment.routes.insert(route, chain);
         }
     }
@@ -200,8 +200,13 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// The policies that concern a route to a service, in the order of priority.
-    fn concern(&self, scope: &Scope<'a>, route: Option<&str>, service: Option<&str>) -> Vec<Concern<'a>> {
+    /// The policies that concern a route, in the order of priority. Where it goes is known of declared ones only.
+    fn concern(
+        &self,
+        scope: &Scope<'a>,
+        route: Option<&str>,
+        declared: Option<&model::Route>,
+    ) -> Vec<Concern<'a>> {
         let own = route.and_then(|route| self.routes.get(route)).into_iter().flatten();
         let mut places: Vec<_> = self.everywhere.iter().chain(own).copied().collect();
         places.sort_unstable();
@@ -209,7 +214,7 @@ impl<'a> Index<'a> {
             TargetRef::Mesh => true,
             target => {
                 target.route().is_some_and(|target| Some(target) == route)
-                    || target.service().is_some_and(|target| Some(target) == service)
+                    || declared.is_some_and(|declared| declared.goes_to(target.service()))
             }
         };
         let concern = |place: usize| {

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use crate::{
     model::{
-        AccessLog, Bundle, Consumer, EnvoyResource, Gateway, Issuer, Resource, RoutePolicy, Service, Settings,
+        AccessLog, Agent, Bundle, Consumer, EnvoyResource, Gateway, Issuer, Resource, RoutePolicy, Service, Settings,
         TargetRef, Timeout, TrafficPermission,
     },
     node::NodeIdentity,
@@ -47,6 +47,8 @@ pub struct Scope<'a> {
     pub envoy_resources: Vec<&'a Resource<EnvoyResource>>,
     /// The callers that they know.
     pub consumers: Vec<&'a Resource<Consumer>>,
+    /// The agents that they may call.
+    pub agents: Vec<&'a Resource<Agent>>,
     /// The issuers that they know.
     pub issuers: Vec<&'a Resource<Issuer>>,
     /// What holds for their mesh.
@@ -76,6 +78,7 @@ impl<'a> Scope<'a> {
             services: of_mesh(&bundle.services, node),
             envoy_resources: bundle.envoy_resources.iter().filter(raw).collect(),
             consumers: of_mesh(&bundle.consumers, node),
+            agents: of_mesh(&bundle.agents, node),
             issuers: of_mesh(&bundle.issuers, node),
             settings: bundle.settings.iter().find(|settings| settings.mesh() == node.mesh),
             route_policies: attached(&bundle.route_policies, &routes),

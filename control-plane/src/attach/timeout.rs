@@ -29,7 +29,7 @@ pub fn for_service<'a>(scope: &Scope<'a>, service: &str) -> EffectiveTimeouts<'a
 pub fn for_route<'a>(scope: &Scope<'a>, route: &model::Route) -> EffectiveTimeouts<'a> {
     let selects = |target: &TargetRef| match target {
         TargetRef::Mesh => true,
-        target => target.route() == Some(&route.name) || target.service() == Some(&route.service),
+        target => target.route() == Some(&route.name) || route.goes_to(target.service()),
     };
     effective(scope, |timeout, to| {
         timeout.spec.target_ref.route().is_none_or(|target| target == route.name) && selects(to)

@@ -30,8 +30,10 @@ use crate::{
     reference,
     releases::{KEPT, Releases},
     rollout::Strategy,
+    schema,
     serve::{Hub, Sockets, follow, serve_within},
     store::Database,
+    terminal,
     validate::Validate,
     xds::Limits,
 };
@@ -69,9 +71,17 @@ enum Command {
         /// Which shell
         shell: Shell,
     },
-    /// Write the reference of policies, docs/policies.md, to the standard output
+    /// Print a JSON Schema of all resources, or of one kind, for editors
+    Schema {
+        /// The kind, such as `Gateway`; all of them if left out
+        kind: Option<String>,
+    },
+    /// Write a page of docs/ to the standard output
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// Which one
+        page: Page,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -113,6 +123,21 @@ struct Serve {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Page {
+    Policies,
+    Resources,
+}
+
+impl Page {
+    fn write(self) -> String {
+        match self {
+            Self::Policies => reference::policies(),
+            Self::Resources => reference::resources(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum LogFormat {
     Text,
     Json,
@@ -136,8 +161,9 @@ impl Cli {
                 clap_complete::generate(shell, &mut Cli::command(), "postern", &mut io::stdout());
                 Ok(())
             }
-            Command::Reference => {
-                print!("{}", reference::policies());
+            Command::Schema { kind } => print_schema(kind.as_deref()),
+            Command::Reference { page } => {
+                print!("{}", page.write());
                 Ok(())
             }
         };
@@ -183,6 +209,14 @@ impl Serve {
         }
         Ok(())
     }
+}
+
+fn print_schema(kind: Option<&str>) -> anyhow::Result<()> {
+    let schema = match kind {
+        Some(kind) => schema::of_kind(kind)?,
+        None => schema::of_all_kinds(),
+    };
+    Ok(terminal::write(&format!("{schema:#}\n"))?)
 }
 
 /// Delivers to files for as long as there is something to deliver, or never ends if nobody asked for that.

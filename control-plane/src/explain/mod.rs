@@ -58,8 +58,8 @@ pub struct Explanation {
 pub struct Declared {
     /// The gateway.
     pub gateway: String,
-    /// The service.
-    pub service: String,
+    /// The services.
+    pub services: Vec<String>,
 }
 
 /// Where something is written.
@@ -199,7 +199,7 @@ pub fn explain(
         node: node.clone(),
         route: route.to_owned(),
         declared: declared
-            .map(|(gateway, route)| Declared { gateway: gateway.name.clone(), service: route.service.clone() }),
+            .map(|(gateway, route)| Declared { gateway: gateway.name.clone(), services: route.services() }),
         shadow: chain.is_some_and(|chain| chain.shadow),
         max_body_size: chain.map_or(0, |chain| chain.body_limit),
         permissions: chain.map(permissions).unwrap_or_default(),

@@ -9,6 +9,7 @@ use postern_engine::{
 };
 
 use super::{
+    attachment,
     diagnostic::{Report, StepKey, quote},
     format::{self, Outcome},
     nearest::{one_of, suggestion, suggestion_or_all},
@@ -55,6 +56,8 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::HeaderValue => text(node, format::header_value, path, report),
         Kind::Method => text(node, format::method, path, report),
         Kind::Path => text(node, format::path, path, report),
+        Kind::PathTemplate => text(node, format::path_template, path, report),
+        Kind::Regex => text(node, format::regex, path, report),
         Kind::Host => text(node, format::host, path, report),
         Kind::Address => text(node, format::address, path, report),
         Kind::IpAddress => text(node, format::ip_address, path, report),
@@ -75,6 +78,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::JsonSchema => json_schema(node, path, report),
         Kind::JwkSet => key_set(node, path, report),
         Kind::EnvoyMessage => envoy_message(node, path, report),
+        Kind::Pem => pem(node, path, report),
         // Only the mapping around it knows the policy: see `fields`.
         Kind::Params => {}
     }
@@ -151,6 +155,15 @@ fn key_set(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
 fn envoy_message(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Map(_)) {
         wrong_type(node, "a mapping", path, report);
+    }
+}
+
+/// What the text holds is the matter of the kind's own rules, and whether the file is there that of `attachment`.
+fn pem(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    match &node.value {
+        Value::Text(_) => {}
+        Value::Map(_) => object(node, &attachment::REFERENCE, path, report),
+        _ => wrong_type(node, "PEM in a string, or a mapping with `file`", path, report),
     }
 }
 

@@ -2,12 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use postern_engine::cel::Pattern;
+
 use super::{
     cidr::Cidr,
     diagnostic::quote,
     nearest::{one_of, suggestion},
     unit,
 };
+
+/// The longest template of a path that Envoy takes.
+const LONGEST_TEMPLATE: usize = 256;
+/// How often a regular expression can repeat something in RE2.
+const MOST_TIMES: u64 = 1000;
 
 /// What a rule says about a string.
 pub(super) type Outcome = Result<(), String>;
@@ -70,6 +77,59 @@ pub(super) fn path(text: &str) -> Outcome {
     expect(text.starts_with('/'), "a path that starts with `/`", text)?;
     let allowed = |c: char| !c.is_control() && !matches!(c, ' ' | '?' | '#');
     expect(text.chars().all(allowed), "a path without spaces, query and fragment", text)
+}
+
+/// A path whose segments are text, `{name}` or, as the last one, `{name=**}`. The bounds are Envoy's.
+pub(super) fn path_template(text: &str) -> Outcome {
+    expect(text.starts_with('/'), "a path that starts with `/`", text)?;
+    if text.len() > LONGEST_TEMPLATE {
+        return Err(format!("expected at most {LONGEST_TEMPLATE} bytes, found {}", text.len()));
+    }
+    let mut names = Vec::new();
+    let mut segments = text.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let Some(inside) = segment.strip_prefix('{').and_then(|inside| inside.strip_suffix('}')) else {
+            literal_segment(segment, segments.peek().is_none())?;
+            continue;
+        };
+        let name = inside.strip_suffix("=**");
+        if name.is_some() && segments.peek().is_some() {
+            return Err(format!("nothing comes behind all the rest: {}", quote(segment)));
+        }
+        let name = name.unwrap_or(inside);
+        let fits = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !fits || names.contains(&name) {
+            return Err(format!("a `{{name}}` is of letters, digits and `_`, and there once: {}", quote(segment)));
+        }
+        names.push(name);
+    }
+    Ok(())
+}
+
+fn literal_segment(segment: &str, last: bool) -> Outcome {
+    if segment.contains(['{', '}']) {
+        return Err(format!("a `{{name}}` is a whole segment: {}", quote(segment)));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~%!$&'()+,;:@=".contains(c);
+    if !segment.chars().all(fits) {
+        return Err(format!("only letters, digits and `-._~%!$&'()+,;:@=` stand for themselves: {}", quote(segment)));
+    }
+    if segment.is_empty() && !last {
+        return Err("a segment cannot be empty".to_owned());
+    }
+    Ok(())
+}
+
+/// Envoy's regular expressions are RE2's, which has all that our own have but for very long repetitions.
+pub(super) fn regex(text: &str) -> Outcome {
+    match Pattern::compile(text) {
+        _ if text.is_empty() => expect(false, "a regular expression", text),
+        Ok(_) if text.split(['{', ',', '}']).any(|part| part.parse().is_ok_and(|times: u64| times > MOST_TIMES)) => {
+            Err(format!("{} repeats something more than {MOST_TIMES} times", quote(text)))
+        }
+        Ok(_) => Ok(()),
+        Err(reason) => Err(format!("{} is no regular expression: {reason}", quote(text))),
+    }
 }
 
 pub(super) fn host(text: &str) -> Outcome {
@@ -193,6 +253,39 @@ mod tests {
     #[test]
     fn knows_paths() {
         check(path, &["/", "/a/b.c", "/%20/é"], &["", "a", "*", "/a?b", "/a#b", "/a b", "/\n"]);
+    }
+
+    #[test]
+    fn knows_path_templates() {
+        check(
+            path_template,
+            &["/", "/users/{id}", "/{a}/{b_1}", "/files/{rest=**}", "/users/", "/v1.0/a%20b/{a}/"],
+            &[
+                "users",
+                "/{}",
+                "/{a}/{a}",
+                "/x{a}",
+                "/{a=**}/b",
+                "/{a-b}",
+                "/{a=*}",
+                "/a?b",
+                "/{a",
+                "/a}",
+                "//a",
+                "/*",
+                "/é",
+                &format!("/{}", "a".repeat(256)),
+            ],
+        );
+    }
+
+    #[test]
+    fn knows_regular_expressions() {
+        check(
+            regex,
+            &["a", "/users/[0-9]+", r"v\d{1,3}", "(a|b)*c"],
+            &["", "(", "[a", "*", r"(a)\1", "(?=a)", "a{1001}", "(ab){2,1001}", &"a".repeat(4097)],
+        );
     }
 
     #[test]

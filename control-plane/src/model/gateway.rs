@@ -3,12 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use postern_engine::schema::{Field, Kind, Object};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::{
     diagnostic::Report,
     kinds::{self, KindSchema, Spec},
     path::Path,
+    pem::{self, Certificates, PrivateKey},
+    route::{self, Route},
     target_ref::{self, TargetRef},
     tree::Node,
 };
@@ -34,7 +36,7 @@ const SPEC: Object = Object {
         Field::required("listeners", Kind::List { item: &Kind::Object(&LISTENER), at_least: 1 }, "Where it listens."),
         Field::required(
             "routes",
-            Kind::List { item: &Kind::Object(&ROUTE), at_least: 1 },
+            Kind::List { item: &Kind::Object(&route::SCHEMA), at_least: 1 },
             "Which requests go where; the first that matches wins.",
         ),
     ],
@@ -47,36 +49,31 @@ pub(super) const PORT: Kind = Kind::Integer { min: 1, max: 65535 };
 const LISTENER: Object = Object {
     fields: &[
         Field::required("name", Kind::Name, "The name, unique in the gateway."),
-        Field::optional("address", Kind::IpAddress, "The address to bind; 127.0.0.1 if left out."),
+        Field::optional("address", Kind::IpAddress, "The address to bind.").or("127.0.0.1"),
         Field::required("port", PORT, "The port to bind."),
+        Field::optional("tls", Kind::Object(&TLS), "How connections are secured; in the clear if left out."),
     ],
     exactly_one_of: &[],
 };
 
-const ROUTE: Object = Object {
+const TLS: Object = Object {
     fields: &[
-        Field::required("name", Kind::Name, "The name, unique among the routes of all gateways."),
-        Field::optional("hosts", Kind::List { item: &Kind::Host, at_least: 1 }, "The hosts; any if left out."),
-        Field::optional("match", Kind::Object(&MATCH), "What a request must be like; anything if left out."),
-        Field::required("service", Kind::Name, "The Service that gets the requests."),
+        Field::required("certificate", Kind::Pem, "The certificate, and those that it was issued with."),
+        Field::required("key", Kind::Pem, "The key of that certificate: RSA, or ECDSA on P-256 or P-384."),
+        Field::optional(
+            "clientCa",
+            Kind::Pem,
+            "The authorities, one of which must have issued a client's certificate; clients need none if left out.",
+        ),
+        Field::optional(
+            "clientCertificate",
+            Kind::Choice(&["require", "request"]),
+            "`request` lets clients without a certificate in as well. One that does not fit `clientCa` is refused in \
+             either case.",
+        )
+        .or("require"),
     ],
     exactly_one_of: &[],
-};
-
-const MATCH: Object = Object {
-    fields: &[
-        Field::optional("path", Kind::Object(&PATH), "The path; any if left out."),
-        Field::optional("methods", Kind::List { item: &Kind::Method, at_least: 1 }, "The methods; any if left out."),
-    ],
-    exactly_one_of: &[],
-};
-
-const PATH: Object = Object {
-    fields: &[
-        Field::optional("exact", Kind::Path, "The whole path."),
-        Field::optional("prefix", Kind::Path, "The start of the path."),
-    ],
-    exactly_one_of: &["exact", "prefix"],
 };
 
 /// Listeners, and the routes that they serve.
@@ -103,51 +100,34 @@ pub struct Listener {
     pub address: IpAddr,
     /// The port to bind, never 0.
     pub port: u16,
+    /// How connections are secured, if they are.
+    pub tls: Option<ListenerTls>,
 }
 
-/// Requests that go to one service.
+/// How connections to a listener are secured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Route {
-    /// The name, unique among the routes of all gateways.
-    pub name: String,
-    /// Host names and `*.` wildcards in lower case, or `*`: at least one.
-    #[serde(default = "any_host", deserialize_with = "lower_case")]
-    pub hosts: Vec<String>,
-    /// What a request must be like.
-    #[serde(default, rename = "match")]
-    pub matching: Match,
-    /// The name of a Service that exists.
-    pub service: String,
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListenerTls {
+    /// The certificate, and those that it was issued with.
+    pub certificate: Certificates,
+    /// Its key.
+    pub key: PrivateKey,
+    /// The authorities, one of which must have issued a client's certificate.
+    pub client_ca: Option<Certificates>,
+    /// Whether a client must have one, where there are authorities.
+    #[serde(default)]
+    pub client_certificate: ClientCertificate,
 }
 
-/// What a request must be like, apart from its host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-pub struct Match {
-    /// The path.
-    #[serde(default)]
-    pub path: PathMatch,
-    /// The methods; any if empty.
-    #[serde(default)]
-    pub methods: Vec<String>,
-}
-
-/// What a path must be like. The query is no part of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether a client must show a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum PathMatch {
-    /// The whole path.
-    Exact(String),
-    /// The start of the path.
-    Prefix(String),
-}
-
-impl Default for PathMatch {
-    /// Any path.
-    fn default() -> Self {
-        Self::Prefix("/".to_owned())
-    }
+pub enum ClientCertificate {
+    /// It must.
+    #[default]
+    Require,
+    /// It may.
+    Request,
 }
 
 impl Spec for Gateway {
@@ -155,6 +135,28 @@ impl Spec for Gateway {
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &[], path, report);
+        let items = |name| spec.get(name).map_or(&[][..], Node::items).iter().enumerate();
+        let listeners = path.field("listeners");
+        for (index, listener) in items("listeners") {
+            if let Some(tls) = listener.get("tls") {
+                tls_rules(tls, &listeners.item(index).field("tls"), report);
+            }
+        }
+        let routes = path.field("routes");
+        for (index, route) in items("routes") {
+            route::rules(route, &routes.item(index), report);
+        }
+    }
+}
+
+fn tls_rules(tls: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    pem::pair_rules(tls, path, report);
+    match (tls.get("clientCa"), tls.get("clientCertificate")) {
+        (Some(authorities), _) => pem::authority_rules(authorities, &path.field("clientCa"), report),
+        (None, Some(wish)) => {
+            report.error(wish.at, &path.field("clientCertificate"), "it goes with `clientCa`");
+        }
+        (None, None) => {}
     }
 }
 
@@ -162,19 +164,10 @@ fn loopback() -> IpAddr {
     Ipv4Addr::LOCALHOST.into()
 }
 
-fn any_host() -> Vec<String> {
-    vec!["*".to_owned()]
-}
-
-fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let hosts = Vec::<String>::deserialize(deserializer)?;
-    Ok(hosts.iter().map(|host| host.to_ascii_lowercase()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{File, read};
+    use crate::model::{Backend, File, Match, PathMatch, read};
 
     fn read_spec(spec: &str) -> Result<Gateway, String> {
         let head = "apiVersion: postern/v1\nkind: Gateway\nmetadata: {name: edge}\n";
@@ -194,13 +187,14 @@ mod tests {
     fn fills_in_defaults() {
         let spec = " {listeners: [{name: http, port: 8080}], routes: [{name: all, service: users}]}";
         let gateway = read_spec(spec).unwrap();
-        let listener = Listener { name: "http".to_owned(), address: Ipv4Addr::LOCALHOST.into(), port: 8080 };
+        let listener = Listener { name: "http".to_owned(), address: Ipv4Addr::LOCALHOST.into(), port: 8080, tls: None };
         assert_eq!(gateway.listeners, [listener]);
         let route = Route {
             name: "all".to_owned(),
             hosts: vec!["*".to_owned()],
-            matching: Match { path: PathMatch::Prefix("/".to_owned()), methods: vec![] },
-            service: "users".to_owned(),
+            matching: Match { path: PathMatch::Prefix("/".to_owned()), methods: vec![], headers: vec![] },
+            backends: vec![Backend { service: "users".to_owned(), weight: 1 }],
+            retries: None,
         };
         assert_eq!(gateway.routes, [route]);
     }
@@ -255,10 +249,10 @@ mod tests {
                  and `-` that starts with a letter or digit, found `http!`",
                 "g:6:31: Gateway `edge`: spec.listeners[0].address: expected an IP address, found `localhost`",
                 "g:6:48: Gateway `edge`: spec.listeners[0].port: expected a whole number from 1 to 65535, found `0`",
-                "g:8:7: Gateway `edge`: spec.routes[0].service: missing required field `service`",
                 "g:9:15: Gateway `edge`: spec.routes[0].hosts[0]: expected a host name, `*`, or `*.` and a host name, \
                  without a port, found `users:80`",
-                "g:11:15: Gateway `edge`: spec.routes[0].match.path: expected exactly one of `exact`, `prefix`",
+                "g:11:15: Gateway `edge`: spec.routes[0].match.path: expected exactly one of `exact`, `prefix`, \
+                 `template`, `regex`",
                 "g:11:36: Gateway `edge`: spec.routes[0].match.path.prefix: expected a path that starts with `/`, found `b`",
                 "g:12:18: Gateway `edge`: spec.routes[0].match.methods: expected at least 1 item, found 0",
                 "g:13:7: Gateway `edge`: spec.routes[0].servce: unknown field `servce`: did you mean `service`?",

@@ -4,9 +4,10 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    access_log, consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy, service,
+    access_log, agent, consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy, service,
     settings, timeout, traffic_permission, tree::Node,
 };
+use crate::node::DEFAULT_MESH;
 
 /// What a kind of resource is called and what its documents hold.
 #[derive(Debug)]
@@ -26,15 +27,13 @@ pub const SCHEMAS: &[KindSchema] = &[
     envoy_resource::SCHEMA,
     consumer::SCHEMA,
     issuer::SCHEMA,
+    agent::SCHEMA,
     route_policy::SCHEMA,
     traffic_permission::SCHEMA,
     timeout::SCHEMA,
     access_log::SCHEMA,
     settings::SCHEMA,
 ];
-
-/// Kinds that the design has and this version does not.
-pub(super) const PLANNED: &[&str] = &["Agent"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =
@@ -46,7 +45,9 @@ pub(super) const METADATA: Field =
 
 const METADATA_FIELDS: Object = Object {
     fields: &[
-        Field::required("name", Kind::Name, "The name, unique among the resources of this kind."),
+        Field::required("name", Kind::Name, "The name, unique among the resources of this kind in the mesh."),
+        Field::optional("mesh", Kind::Name, "The mesh that the resource belongs to; it refers to nothing outside.")
+            .or(DEFAULT_MESH),
         Field::optional("labels", Kind::Map { key: &Kind::Text, value: &Kind::Text }, "Labels of your own."),
     ],
     exactly_one_of: &[],

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
+    Backend, Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
     diagnostic::{Lacking, StepKey, quote},
     nearest::suggestion,
 };
@@ -15,14 +15,19 @@ use super::{
 /// The names of the services of a bundle, also of those that are wrong otherwise.
 #[derive(Default)]
 pub(super) struct ServiceNames {
-    names: BTreeSet<String>,
+    /// By mesh and name.
+    names: BTreeSet<(String, String)>,
     /// Something could not be read that may have been a service.
     incomplete: bool,
 }
 
 impl ServiceNames {
-    pub(super) fn add(&mut self, name: &str) {
-        self.names.insert(name.to_owned());
+    pub(super) fn add(&mut self, mesh: &str, name: &str) {
+        self.names.insert((mesh.to_owned(), name.to_owned()));
+    }
+
+    fn of_mesh<'n>(&'n self, mesh: &str) -> impl Iterator<Item = &'n str> {
+        self.names.iter().filter(move |(of, _)| of == mesh).map(|(_, name)| name.as_str())
     }
 
     /// Notes that there may be services whose names are not known.
@@ -38,6 +43,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(sort_unique(&mut bundle.services));
     found.extend(sort_unique(&mut bundle.envoy_resources));
     found.extend(sort_unique(&mut bundle.consumers));
+    found.extend(sort_unique(&mut bundle.agents));
     found.extend(sort_unique(&mut bundle.issuers));
     found.extend(sort_unique(&mut bundle.route_policies));
     found.extend(sort_unique(&mut bundle.traffic_permissions));
@@ -81,7 +87,7 @@ fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     resources.sort_by(|a, b| a.order().cmp(&b.order()));
     resources.dedup_by(|second, first| {
-        let same = second.name == first.name;
+        let same = second.key() == first.key();
         if same {
             let place = place(&first.diagnose("metadata.name", ""));
             found.push(second.diagnose("metadata.name", format!("{} is already declared ({place})", second.label())));
@@ -92,47 +98,57 @@ fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
 }
 
 fn one_settings(bundle: &Bundle) -> Vec<Diagnostic> {
-    let Some((first, others)) = bundle.settings.split_first() else { return Vec::new() };
-    let place = place(&first.diagnose("metadata.name", ""));
-    let message = format!("there can be only one, and {} is already declared ({place})", first.label());
-    others.iter().map(|other| other.diagnose("metadata.name", message.clone())).collect()
+    let claims =
+        bundle.settings.iter().map(|settings| (settings.mesh.as_str(), settings.diagnose("metadata.name", "")));
+    collisions(claims.collect(), |_, first| format!("there can be only one, and {} is already declared", owner(first)))
 }
 
 fn routes(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = gateway_items(bundle, "routes", "name", |gateway| {
         gateway.spec.routes.iter().map(|route| route.name.as_str()).collect()
     });
-    collisions(claims, |name, first| format!("route {} is already declared by {}", quote(name), owner(first)))
+    collisions(claims, |(_, name), first| format!("route {} is already declared by {}", quote(name), owner(first)))
 }
 
 fn listener_names(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = gateway_items(bundle, "listeners", "name", |gateway| {
         gateway.spec.listeners.iter().map(|listener| (gateway.name.as_str(), listener.name.as_str())).collect()
     });
-    collisions(claims, |(_, name), first| format!("listener {} is already declared ({})", quote(name), place(first)))
+    collisions(claims, |(_, (_, name)), first| {
+        format!("listener {} is already declared ({})", quote(name), place(first))
+    })
 }
 
 fn listener_addresses(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = gateway_items(bundle, "listeners", "port", |gateway| {
         gateway.spec.listeners.iter().map(|listener| SocketAddr::new(listener.address, listener.port)).collect()
     });
-    collisions(claims, |address, first| format!("`{address}` is already used by {}", owner(first)))
+    collisions(claims, |(_, address), first| format!("`{address}` is already used by {}", owner(first)))
 }
 
 fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnostic> {
     if services.incomplete {
         return Vec::new();
     }
-    let claims = gateway_items(bundle, "routes", "service", |gateway| {
-        gateway.spec.routes.iter().map(|route| route.service.as_str()).collect()
-    });
-    let unknown = claims.into_iter().filter(|(service, _)| !services.names.contains(*service));
-    unknown
-        .map(|(service, at)| {
-            let near = suggestion(service, services.names.iter().map(String::as_str));
-            Diagnostic { message: format!("unknown service {}{near}", quote(service)), ..at }
-        })
-        .collect()
+    let mut found = Vec::new();
+    for gateway in &bundle.gateways {
+        for (index, route) in gateway.spec.routes.iter().enumerate() {
+            for (rank, Backend { service, .. }) in route.backends.iter().enumerate() {
+                if !services.names.contains(&(gateway.mesh.clone(), service.clone())) {
+                    let near = suggestion(service, services.of_mesh(&gateway.mesh));
+                    let message = format!("unknown service {}{near}", quote(service));
+                    found.push(gateway.diagnose(&backend_field(gateway, index, rank), message));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Where the service is named: a route has one by itself, or a list.
+fn backend_field(gateway: &Resource<Gateway>, route: usize, rank: usize) -> String {
+    let listed = format!("spec.routes[{route}].services[{rank}].service");
+    if gateway.has(&listed) { listed } else { format!("spec.routes[{route}].service") }
 }
 
 /// Names of Envoy's resources, among those that are written as such. What we generate is the snapshot's matter.
@@ -149,7 +165,9 @@ fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
 fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().flat_map(|consumer| {
         let keys = consumer.spec.api_keys.iter().enumerate();
-        keys.map(|(index, key)| (key.sha256, consumer.diagnose(&format!("spec.apiKeys[{index}]"), "")))
+        keys.map(|(index, key)| {
+            ((&consumer.mesh, key.sha256), consumer.diagnose(&format!("spec.apiKeys[{index}]"), ""))
+        })
     });
     collisions(claims.collect(), |_, first| format!("this API key is already that of {}", owner(first)))
 }
@@ -157,17 +175,21 @@ fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
 fn hmac_keys(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().flat_map(|consumer| {
         let keys = consumer.spec.hmac.iter().enumerate();
-        keys.map(|(index, key)| (key.key_id.as_str(), consumer.diagnose(&format!("spec.hmac[{index}].keyId"), "")))
+        keys.map(|(index, key)| {
+            ((&consumer.mesh, key.key_id.as_str()), consumer.diagnose(&format!("spec.hmac[{index}].keyId"), ""))
+        })
     });
-    collisions(claims.collect(), |id, first| format!("HMAC key {} is already that of {}", quote(id), owner(first)))
+    collisions(claims.collect(), |(_, id), first| format!("HMAC key {} is already that of {}", quote(id), owner(first)))
 }
 
 fn usernames(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().filter_map(|consumer| {
         let basic_auth = consumer.spec.basic_auth.as_ref()?;
-        Some((basic_auth.username.as_str(), consumer.diagnose("spec.basicAuth.username", "")))
+        Some(((&consumer.mesh, basic_auth.username.as_str()), consumer.diagnose("spec.basicAuth.username", "")))
     });
-    collisions(claims.collect(), |name, first| format!("user name {} is already that of {}", quote(name), owner(first)))
+    collisions(claims.collect(), |(_, name), first| {
+        format!("user name {} is already that of {}", quote(name), owner(first))
+    })
 }
 
 fn log_backend_names(bundle: &Bundle) -> Vec<Diagnostic> {
@@ -212,17 +234,17 @@ fn log_backends(bundle: &Bundle) -> Vec<Diagnostic> {
     found
 }
 
-/// What each item of a list of each gateway claims, and where: at `spec.<list>[<index>].<field>`.
+/// What each item of a list of each gateway claims in its mesh, and where: at `spec.<list>[<index>].<field>`.
 fn gateway_items<'b, K>(
     bundle: &'b Bundle,
     list: &str,
     field: &str,
     keys: impl Fn(&'b Resource<Gateway>) -> Vec<K>,
-) -> Vec<(K, Diagnostic)> {
+) -> Vec<((&'b str, K), Diagnostic)> {
     let mut claims = Vec::new();
     for gateway in &bundle.gateways {
         for (index, key) in keys(gateway).into_iter().enumerate() {
-            claims.push((key, gateway.diagnose(&format!("spec.{list}[{index}].{field}"), "")));
+            claims.push(((gateway.mesh.as_str(), key), gateway.diagnose(&format!("spec.{list}[{index}].{field}"), "")));
         }
     }
     claims
@@ -448,5 +470,50 @@ mod tests {
     #[test]
     fn accepts_a_policy_for_a_route_that_no_gateway_declares() {
         check(&[&policy("x", "elsewhere")], &[]);
+    }
+
+    /// The same document in another mesh.
+    fn in_mesh(mesh: &str, document: &str) -> String {
+        document.replace("metadata: {", &format!("metadata: {{mesh: {mesh}, "))
+    }
+
+    #[test]
+    fn lets_every_mesh_have_the_same_names() {
+        let user = document("Consumer", "alice", "{apiKeys: [{key: a}], basicAuth: {username: a, password: b}}");
+        let settings = document("Settings", "all", "{}");
+        let all = [service("s"), gateway("edge", 80, "r", "s"), policy("p", "r"), user, settings].concat();
+        check(&[&all, &in_mesh("other", &all)], &[]);
+        let place = "1:4:31: Settings `all`: metadata.name: Settings `all` is already declared (0:4)";
+        let settings = in_mesh("other", &document("Settings", "all", "{}"));
+        check(&[&settings, &settings], &[place]);
+    }
+
+    #[test]
+    fn allows_one_settings_a_mesh() {
+        let settings = |name: &str| document("Settings", name, "{}");
+        let place = "1:4:18: Settings `b`: metadata.name";
+        check(
+            &[&settings("a"), &settings("b"), &in_mesh("other", &settings("c"))],
+            &[&format!("{place}: there can be only one, and Settings `a` (0:4) is already declared")],
+        );
+    }
+
+    #[test]
+    fn refuses_a_route_to_a_service_of_another_mesh() {
+        check(
+            &[&in_mesh("other", &service("users")), &gateway("edge", 80, "r", "users")],
+            &["1:5:73: Gateway `edge`: spec.routes[0].service: unknown service `users`"],
+        );
+    }
+
+    #[test]
+    fn wants_the_name_of_a_mesh() {
+        check(
+            &[&in_mesh("'a b'", &service("users"))],
+            &[
+                "0:4:18: Service `users`: metadata.mesh: expected a name of at most 253 letters, digits, `.`, `_` and `-` \
+               that starts with a letter or digit, found `a b`",
+            ],
+        );
     }
 }

@@ -6,6 +6,8 @@
 //! they fit each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
 
 mod access_log;
+mod agent;
+pub(crate) mod attachment;
 mod build;
 mod check;
 pub mod cidr;
@@ -14,6 +16,7 @@ mod diagnostic;
 mod envoy_resource;
 mod format;
 mod gateway;
+mod health_check;
 mod issuer;
 mod key_uri;
 mod kinds;
@@ -23,7 +26,9 @@ mod origin;
 mod parse;
 mod password;
 mod path;
+mod pem;
 mod reading;
+mod route;
 mod route_policy;
 mod service;
 mod settings;
@@ -32,6 +37,7 @@ mod timeout;
 mod traffic_permission;
 mod tree;
 pub mod unit;
+mod upstream_tls;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -41,22 +47,32 @@ use crate::{digest::Digest, node::DEFAULT_MESH};
 
 pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
+    agent::{Agent, AgentAddress, AgentRetry},
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
     envoy_resource::{EnvoyResource, RawResource},
-    gateway::{Gateway, Listener, Match, PathMatch, Route},
+    gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
+    health_check::{HealthCheck, Probe},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
+    pem::{Certificates, PrivateKey},
+    route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
-    service::{Address, Endpoint, Service},
+    service::{Address, Endpoint, Protocol, Service},
     settings::{Answer, LogBackend, LogFile, Settings},
     target_ref::{Level, TargetRef},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},
+    upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
 };
-use self::{diagnostic::Report, origin::Origin, reading::Reading};
+use self::{
+    attachment::{Attachments, is_attachment},
+    diagnostic::Report,
+    origin::Origin,
+    reading::Reading,
+};
 pub(crate) use self::{
     diagnostic::quote,
     nearest::suggestion,
@@ -65,7 +81,7 @@ pub(crate) use self::{
     timeout::CONF as TIMEOUT_CONF,
 };
 
-/// A file with any number of documents.
+/// A file with any number of documents or, by its name, certificates or a key for them.
 #[derive(Clone)]
 pub struct File {
     /// What errors call it.
@@ -102,8 +118,10 @@ pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
 /// One thing that a user declared.
 #[derive(Debug, Clone)]
 pub struct Resource<T> {
-    /// The name, unique among the resources of its kind.
+    /// The name, unique among the resources of its kind in its mesh.
     pub name: String,
+    /// The mesh that it belongs to: it refers to nothing outside.
+    pub mesh: String,
     /// The user's own labels.
     pub labels: BTreeMap<String, String>,
     /// What was declared.
@@ -134,7 +152,12 @@ impl<T> Resource<T> {
 
     /// The mesh that it belongs to.
     pub fn mesh(&self) -> &str {
-        DEFAULT_MESH
+        &self.mesh
+    }
+
+    /// Whether the user wrote this field.
+    fn has(&self, field: &str) -> bool {
+        self.origin.has(field)
     }
 
     /// How errors name the resource: "Gateway `edge`".
@@ -142,9 +165,21 @@ impl<T> Resource<T> {
         format!("{} `{}`", self.kind, self.name)
     }
 
+    /// What tells it from all others of its kind.
+    fn key(&self) -> (&str, &str) {
+        (&self.mesh, &self.name)
+    }
+
     /// What resources of one kind are sorted by: nothing in it depends on the order of files.
     fn order(&self) -> impl Ord {
-        (&self.name, self.origin.file(), self.origin.start())
+        (self.key(), self.origin.file(), self.origin.start())
+    }
+}
+
+impl Resource<Service> {
+    /// The identity that certificates of the service carry.
+    pub fn spiffe_id(&self) -> String {
+        format!("spiffe://{}/{}", self.mesh, self.name)
     }
 }
 
@@ -153,21 +188,29 @@ impl<T> Resource<T> {
 #[serde(deny_unknown_fields)]
 struct Metadata {
     name: String,
+    #[serde(default = "default_mesh")]
+    mesh: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }
 
-/// All resources that a user declared, each kind sorted by name: equal whatever the order of the files.
+fn default_mesh() -> String {
+    DEFAULT_MESH.to_owned()
+}
+
+/// All resources that a user declared, each kind sorted by mesh and name: equal whatever the order of the files.
 #[derive(Debug, Clone, Default)]
 pub struct Bundle {
-    /// The gateways: no two have routes of one name, or listeners of one address.
+    /// The gateways: no two of a mesh have routes of one name, or listeners of one address.
     pub gateways: Vec<Resource<Gateway>>,
-    /// The services, among them every one that a gateway names.
+    /// The services, among them every one that a gateway of their mesh names.
     pub services: Vec<Resource<Service>>,
     /// Resources of Envoy that are served as they are: no two of one type have the same name.
     pub envoy_resources: Vec<Resource<EnvoyResource>>,
-    /// The consumers: no two have the same key or user name.
+    /// The consumers: no two of a mesh have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
+    /// The external policy agents.
+    pub agents: Vec<Resource<Agent>>,
     /// The issuers of tokens.
     pub issuers: Vec<Resource<Issuer>>,
     /// The chains, and what they are attached to.
@@ -178,14 +221,14 @@ pub struct Bundle {
     pub timeouts: Vec<Resource<Timeout>>,
     /// Who logs what where; every backend that they name exists.
     pub access_logs: Vec<Resource<AccessLog>>,
-    /// The settings: at most one.
+    /// The settings: at most one a mesh.
     pub settings: Vec<Resource<Settings>>,
 }
 
 /// Reads all files as one bundle, or says everything that is wrong with them.
 pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
-    let mut reading = Reading::default();
-    for file in files {
+    let mut reading = Reading::new(Attachments::of(files));
+    for file in files.iter().filter(|file| !is_attachment(file.name.as_ref())) {
         reading.file(file);
     }
     reading.finish()

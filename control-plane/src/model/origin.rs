@@ -44,13 +44,22 @@ impl Origin {
 
     /// Where the value of a field such as `spec.routes[0].service` starts, or else that of its nearest parent.
     pub(super) fn find(&self, field: &str) -> Position {
-        let mut place = &self.root;
-        let mut rest = field;
+        self.descend(field).0.at
+    }
+
+    /// Whether there is such a field.
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.descend(field).1.is_empty()
+    }
+
+    /// The deepest part that a field leads to, and what is left of its name.
+    fn descend<'p>(&self, field: &'p str) -> (&Place, &'p str) {
+        let (mut place, mut rest) = (&self.root, field);
         while let Some((part, after)) = place.enter(rest) {
             place = part;
             rest = after;
         }
-        place.at
+        (place, rest)
     }
 }
 

@@ -6,7 +6,9 @@ use postern_engine::schema::{Field, Kind};
 use serde::Deserialize;
 
 use super::{
-    Bundle, Diagnostic, Diagnostics, File, Metadata, Resource, check,
+    Bundle, Diagnostic, Diagnostics, File, Metadata, Resource,
+    attachment::Attachments,
+    check,
     diagnostic::{Lacking, Report, quote},
     kinds::{self, Spec},
     links::{self, ServiceNames},
@@ -16,11 +18,11 @@ use super::{
     path::Path,
     tree::Node,
 };
-use crate::digest::Digest;
+use crate::{digest::Digest, node::DEFAULT_MESH};
 
 /// A bundle, as far as it is read.
-#[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct Reading<'f> {
+    attachments: Attachments<'f>,
     bundle: Bundle,
     services: ServiceNames,
     found: Vec<Diagnostic>,
@@ -28,7 +30,11 @@ pub(super) struct Reading {
     lacking: Vec<Lacking>,
 }
 
-impl Reading {
+impl<'f> Reading<'f> {
+    pub(super) fn new(attachments: Attachments<'f>) -> Self {
+        Self { attachments, bundle: Bundle::default(), services: ServiceNames::default(), found: Vec::new(), lacking: Vec::new() }
+    }
+
     pub(super) fn file(&mut self, file: &File) {
         let name: Arc<str> = file.name.as_str().into();
         let parsed = parse(&file.bytes);
@@ -50,16 +56,20 @@ impl Reading {
         Ok(self.bundle)
     }
 
-    fn document(&mut self, file: &Arc<str>, document: Document) {
-        let root = &document.root;
-        let mut report = Report::new(file, label(root));
+    fn document(&mut self, file: &Arc<str>, mut document: Document) {
+        let mut report = Report::new(file, label(&document.root));
         faults(document.faults, &mut report);
+        if let Some(schema) = kind(&document.root).and_then(kinds::schema) {
+            self.attachments.resolve(&mut document.root, &schema.document, file, &mut report);
+        }
+        let root = &document.root;
         self.declare(root);
         match kind(root) {
             Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
             Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
             Some("EnvoyResource") => self.bundle.envoy_resources.extend(resource(file, root, &mut report)),
             Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
+            Some("Agent") => self.bundle.agents.extend(resource(file, root, &mut report)),
             Some("Issuer") => self.bundle.issuers.extend(resource(file, root, &mut report)),
             Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
             Some("TrafficPermission") => self.bundle.traffic_permissions.extend(resource(file, root, &mut report)),
@@ -75,7 +85,7 @@ impl Reading {
     /// Notes the name of a service even if the rest of it is wrong, so that routes to it are not.
     fn declare(&mut self, root: &Node) {
         match (kind(root), name(root)) {
-            (Some("Service"), Some(name)) => self.services.add(name),
+            (Some("Service"), Some(name)) => self.services.add(mesh(root), name),
             (Some(kind), _) if kind != "Service" && is_kind(kind) => {}
             _ => self.services.unknown(),
         }
@@ -98,10 +108,10 @@ fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> O
         return None;
     }
     let read = serde_json::from_value::<Written<T>>(root.to_json()).and_then(|written| {
-        let Written { metadata: Metadata { name, labels }, spec } = written;
-        let digest = Digest::of(&serde_json::to_vec(&(T::SCHEMA.name, &name, &spec))?);
+        let Written { metadata: Metadata { name, mesh, labels }, spec } = written;
+        let digest = Digest::of(&serde_json::to_vec(&(T::SCHEMA.name, &mesh, &name, &spec))?);
         let origin = Origin::new(Arc::clone(file), root);
-        Ok(Resource { name, labels, spec, kind: T::SCHEMA.name, origin, digest })
+        Ok(Resource { name, mesh, labels, spec, kind: T::SCHEMA.name, origin, digest })
     });
     match read {
         Ok(resource) => Some(resource),
@@ -119,12 +129,8 @@ fn unknown_kind(root: &Node, report: &mut Report<'_>) {
         &[kinds::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kinds::METADATA];
     check::open_object(root, SHARED, &Path::Root, report);
     let Some((node, kind)) = root.get("kind").and_then(|node| Some((node, node.text()?))) else { return };
-    let message = if kinds::PLANNED.contains(&kind) {
-        format!("kind {} is not supported yet", quote(kind))
-    } else {
-        let known: Vec<_> = kinds::SCHEMAS.iter().map(|schema| schema.name).collect();
-        format!("unknown kind {}{}", quote(kind), suggestion_or_all(kind, &known))
-    };
+    let known: Vec<_> = kinds::SCHEMAS.iter().map(|schema| schema.name).collect();
+    let message = format!("unknown kind {}{}", quote(kind), suggestion_or_all(kind, &known));
     report.error(node.at, &Path::Root.field("kind"), message);
 }
 
@@ -142,8 +148,14 @@ fn name(root: &Node) -> Option<&str> {
     root.get("metadata")?.get("name")?.text()
 }
 
+/// The mesh of a document; a wrong one is reported otherwise, and is nobody's.
+fn mesh(root: &Node) -> &str {
+    let written = root.get("metadata").and_then(|metadata| metadata.get("mesh"));
+    written.map_or(DEFAULT_MESH, |mesh| mesh.text().unwrap_or_default())
+}
+
 fn is_kind(kind: &str) -> bool {
-    kinds::schema(kind).is_some() || kinds::PLANNED.contains(&kind)
+    kinds::schema(kind).is_some()
 }
 
 /// "Gateway `edge`", or "Gateway" if it has no name; nothing if there is no such kind.
@@ -201,23 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn knows_kinds_that_are_not_supported_yet() {
-        for kind in kinds::PLANNED {
-            check(
-                &format!("{{kind: {kind}, apiVersion: postern/v1, metadata: {{name: slow}}, spec: {{}}}}"),
-                &[&format!("f:1:8: {kind} `slow`: kind: kind `{kind}` is not supported yet")],
-            );
-        }
-    }
-
-    #[test]
     fn suggests_kinds() {
         let document = |kind| format!("{{kind: {kind}, apiVersion: postern/v1, metadata: {{name: a}}, spec: {{}}}}");
         check(&document("Gatway"), &["f:1:8: kind: unknown kind `Gatway`: did you mean `Gateway`?"]);
         check(
             &document("Ingress"),
             &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `EnvoyResource`, \
-                 `Consumer`, `Issuer`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `AccessLog`, `Settings`"],
+                 `Consumer`, `Issuer`, `Agent`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `AccessLog`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

@@ -1,19 +1,24 @@
-//! `Service`: the endpoints behind routes.
+//! `Service`: the endpoints behind routes, and how requests reach them.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    diagnostic::Report,
     gateway::PORT,
+    health_check::{self, HealthCheck},
     kinds::{self, KindSchema, Spec},
+    path::Path,
+    tree::Node,
+    upstream_tls::{self, UpstreamTls},
 };
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
     name: "Service",
-    about: "The endpoints behind routes.",
+    about: "The endpoints behind routes, and how requests reach them.",
     document: Object {
         fields: &[
             kinds::API_VERSION,
@@ -26,28 +31,70 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
 };
 
 const SPEC: Object = Object {
-    fields: &[Field::required(
-        "endpoints",
-        Kind::List { item: &Kind::Object(&ENDPOINT), at_least: 1 },
-        "Where requests can be sent.",
-    )],
+    fields: &[
+        Field::required(
+            "endpoints",
+            Kind::List { item: &Kind::Object(&ENDPOINT), at_least: 1 },
+            "Where requests can be sent.",
+        ),
+        Field::optional(
+            "protocol",
+            Kind::Choice(&["http1", "http2", "grpc"]),
+            "What the endpoints speak. `grpc` is HTTP/2 by another name.",
+        )
+        .or("http1"),
+        Field::optional(
+            "tls",
+            Kind::Object(&upstream_tls::SCHEMA),
+            "How connections are secured; in the clear if left out.",
+        ),
+        Field::optional(
+            "healthCheck",
+            Kind::Object(&health_check::SCHEMA),
+            "How each Envoy finds out which endpoints can take requests; all of them if left out.",
+        ),
+    ],
     exactly_one_of: &[],
 };
 
 const ENDPOINT: Object = Object {
     fields: &[
-        Field::required("address", Kind::Address, "An IP address or a DNS name."),
+        Field::required("address", Kind::Address, "An IP address, or a DNS name that each Envoy resolves."),
         Field::required("port", PORT, "The port."),
+        Field::optional(
+            "tags",
+            Kind::Map { key: &Kind::Text, value: &Kind::Text },
+            "What tells this endpoint from others, such as its version: Envoy's metadata `envoy.lb` of it.",
+        ),
     ],
     exactly_one_of: &[],
 };
 
-/// The endpoints behind routes.
+/// The endpoints behind routes, and how requests reach them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Service {
     /// Where requests can be sent: at least one.
     pub endpoints: Vec<Endpoint>,
+    /// What the endpoints speak.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// How connections are secured, if they are.
+    pub tls: Option<UpstreamTls>,
+    /// How to find out which endpoints can take requests.
+    pub health_check: Option<HealthCheck>,
+}
+
+/// What endpoints speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, without an upgrade to it.
+    #[serde(alias = "grpc")]
+    Http2,
 }
 
 /// One place to send requests to.
@@ -58,6 +105,9 @@ pub struct Endpoint {
     pub address: Address,
     /// The port, never 0.
     pub port: u16,
+    /// What tells it from others.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
 }
 
 /// The address of an endpoint.
@@ -72,6 +122,16 @@ pub enum Address {
 
 impl Spec for Service {
     const SCHEMA: &'static KindSchema = &SCHEMA;
+
+    fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+        if let Some(tls) = spec.get("tls") {
+            upstream_tls::rules(tls, &path.field("tls"), report);
+        }
+        if let Some(check) = spec.get("healthCheck") {
+            let protocol = spec.get("protocol").and_then(Node::text).unwrap_or("http1");
+            health_check::rules(check, protocol, &path.field("healthCheck"), report);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -92,9 +152,12 @@ mod tests {
 
     #[test]
     fn tells_ip_addresses_from_dns_names() {
-        let ip = Endpoint { address: Address::Ip("10.0.0.1".parse().unwrap()), port: 80 };
-        let name = Endpoint { address: Address::Name("users.svc".to_owned()), port: 8080 };
-        check("{endpoints: [{address: 10.0.0.1, port: 80}, {address: users.svc, port: 8080}]}", Ok(&[ip, name]));
+        let ip = Endpoint { address: Address::Ip("10.0.0.1".parse().unwrap()), port: 80, tags: BTreeMap::new() };
+        let tags = BTreeMap::from([("version".to_owned(), "v2".to_owned())]);
+        let name = Endpoint { address: Address::Name("users.svc".to_owned()), port: 8080, tags };
+        let spec =
+            "{endpoints: [{address: 10.0.0.1, port: 80}, {address: users.svc, port: 8080, tags: {version: v2}}]}";
+        check(spec, Ok(&[ip, name]));
     }
 
     #[test]

@@ -34,6 +34,18 @@ pub fn size(text: &str) -> Option<u32> {
     u32::try_from(number.checked_mul(factor)?).ok()
 }
 
+/// Reads a length of time.
+pub(super) fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    duration(&String::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("not a length of time"))
+}
+
+/// The same for one that may be left out.
+pub(super) fn deserialize_some_duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    deserialize_duration(deserializer).map(Some)
+}
+
 /// Reads a size that may be written as a number or as text, or left out.
 pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     #[derive(Deserialize)]

@@ -1,73 +1,140 @@
-//! `Service` → Envoy's cluster and its endpoints.
+//! `Service` → Envoy's cluster.
+
+use std::{collections::HashMap, time::Duration};
 
 use envoy_types::pb::{
-    envoy::config::{
-        cluster::v3::{
-            Cluster,
-            cluster::{ClusterDiscoveryType, DiscoveryType, EdsClusterConfig},
+    envoy::{
+        config::{
+            cluster::v3::{
+                Cluster,
+                cluster::{ClusterDiscoveryType, DiscoveryType, EdsClusterConfig},
+            },
+            core::v3::{
+                HealthCheck, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions as CommonOptions,
+                health_check::{GrpcHealthCheck, HealthChecker, HttpHealthCheck, TcpHealthCheck},
+            },
         },
-        core::v3::{
-            Address, SocketAddress, address,
-            socket_address::{PortSpecifier, Protocol},
+        extensions::upstreams::http::v3::{
+            HttpProtocolOptions,
+            http_protocol_options::{
+                ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
+            },
         },
-        endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint::HostIdentifier},
+        r#type::v3::CodecClientType,
     },
-    google::protobuf::Duration,
+    google::protobuf::{Any, Duration as WireDuration, UInt32Value},
+};
+use prost::{Message, Name};
+
+use super::{
+    Author, Resource, any,
+    endpoint::{ClusterLoadAssignment, is_static, load_assignment},
+    filter::from_the_control_plane,
+    timeout, tls,
+};
+use crate::{
+    digest::Digest,
+    model::{self, Probe, Protocol, Service, Timeouts},
 };
 
-use super::{Resource, filter::from_the_control_plane, timeout};
-use crate::model::{self, Service, Timeouts};
-
-const CONNECT_TIMEOUT: Duration = Duration { seconds: 5, nanos: 0 };
+const CONNECT_TIMEOUT: WireDuration = WireDuration { seconds: 5, nanos: 0 };
+const PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
 /// The cluster of a service. Addresses come by EDS; names are resolved by Envoy itself.
-pub(super) fn cluster(name: &str, service: &Service, timeouts: &Timeouts) -> Resource {
-    let discovery = if is_static(service) { DiscoveryType::Eds } else { DiscoveryType::StrictDns };
-    let by_eds = EdsClusterConfig { eds_config: Some(from_the_control_plane()), service_name: String::new() };
-    let mut cluster = Cluster {
-        name: name.to_owned(),
-        connect_timeout: Some(CONNECT_TIMEOUT),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
-        eds_cluster_config: is_static(service).then_some(by_eds),
-        load_assignment: (!is_static(service)).then(|| load_assignment(name, service)),
+pub(super) fn cluster(service: &model::Resource<Service>, timeouts: &Timeouts) -> Resource {
+    let (name, spec) = (&service.name, &service.spec);
+    let cluster = Cluster {
+        name: name.clone(),
+        connect_timeout: Some(timeout::connect(timeouts).unwrap_or(CONNECT_TIMEOUT)),
+        typed_extension_protocol_options: protocol_options(spec.protocol, timeout::idle(timeouts)),
+        transport_socket: spec.tls.as_ref().map(|tls| tls::upstream(name, tls, spec.protocol)),
+        health_checks: spec.health_check.iter().map(|check| health_check(check, spec.protocol)).collect(),
+        // An endpoint that is no longer listed is gone, whatever it answers.
+        ignore_health_on_host_removal: spec.health_check.is_some(),
         ..Default::default()
     };
-    timeout::set_on_cluster(&mut cluster, timeouts);
-    Resource::new(name, &cluster)
+    if is_static(spec) {
+        by_eds(cluster)
+    } else {
+        with_endpoints(cluster, DiscoveryType::StrictDns, load_assignment(name, spec))
+    }
 }
 
-/// The endpoints of a service, where EDS is how they come.
-pub(super) fn endpoints(name: &str, service: &Service) -> Option<Resource> {
-    is_static(service).then(|| Resource::new(name, &load_assignment(name, service)))
+fn by_eds(cluster: Cluster) -> Resource {
+    let source = EdsClusterConfig { eds_config: Some(from_the_control_plane()), service_name: String::new() };
+    let cluster = Cluster {
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into())),
+        eds_cluster_config: Some(source),
+        ..cluster
+    };
+    Resource::new(&cluster.name.clone(), &cluster)
 }
 
-/// A socket address, as Envoy writes it.
-pub(super) fn socket_address(address: &str, port: u16) -> Address {
-    let socket = SocketAddress {
-        protocol: Protocol::Tcp.into(),
-        address: address.to_owned(),
-        port_specifier: Some(PortSpecifier::PortValue(port.into())),
+/// A cluster that holds its endpoints itself. They are encoded apart, in an order that does not change: the pieces of a
+/// message, one behind the other, are the message.
+pub(super) fn with_endpoints(cluster: Cluster, discovery: DiscoveryType, endpoints: ClusterLoadAssignment) -> Resource {
+    #[derive(Clone, PartialEq, Message)]
+    struct Endpoints {
+        #[prost(message, optional, tag = "33")]
+        load_assignment: Option<ClusterLoadAssignment>,
+    }
+
+    let cluster = Cluster { cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())), ..cluster };
+    let mut value = cluster.encode_to_vec();
+    value.extend(Endpoints { load_assignment: Some(endpoints) }.encode_to_vec());
+    let version = Digest::of(&value);
+    let body = Any { type_url: Cluster::type_url(), value };
+    Resource { version, body, name: cluster.name, author: Author::Postern }
+}
+
+/// One entry at most: a map of several would be encoded in no order.
+pub(super) fn protocol_options(protocol: Protocol, idle: Option<WireDuration>) -> HashMap<String, Any> {
+    let config = match (protocol, idle) {
+        (Protocol::Http1, None) => return HashMap::new(),
+        (Protocol::Http1, Some(_)) => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
+        (Protocol::Http2, _) => ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default()),
+    };
+    let explicit = ExplicitHttpConfig { protocol_config: Some(config) };
+    let common = idle.map(|idle| CommonOptions { idle_timeout: Some(idle), ..Default::default() });
+    let options = HttpProtocolOptions {
+        common_http_protocol_options: common,
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(explicit)),
         ..Default::default()
     };
-    Address { address: Some(address::Address::SocketAddress(socket)) }
+    [(PROTOCOL_OPTIONS.to_owned(), any(&options))].into()
 }
 
-fn is_static(service: &Service) -> bool {
-    service.endpoints.iter().all(|endpoint| matches!(endpoint.address, model::Address::Ip(_)))
-}
-
-fn load_assignment(name: &str, service: &Service) -> ClusterLoadAssignment {
-    let locality =
-        LocalityLbEndpoints { lb_endpoints: service.endpoints.iter().map(lb_endpoint).collect(), ..Default::default() };
-    ClusterLoadAssignment { cluster_name: name.to_owned(), endpoints: vec![locality], ..Default::default() }
-}
-
-fn lb_endpoint(endpoint: &model::Endpoint) -> LbEndpoint {
-    let address = match &endpoint.address {
-        model::Address::Ip(address) => address.to_string(),
-        model::Address::Name(name) => name.clone(),
+fn health_check(check: &model::HealthCheck, protocol: Protocol) -> HealthCheck {
+    let checker = match &check.probe {
+        Probe::Http { path, host } => HealthChecker::HttpHealthCheck(HttpHealthCheck {
+            path: path.clone(),
+            host: host.clone().unwrap_or_default(),
+            codec_client_type: match protocol {
+                Protocol::Http1 => CodecClientType::Http1,
+                Protocol::Http2 => CodecClientType::Http2,
+            }
+            .into(),
+            ..Default::default()
+        }),
+        Probe::Tcp {} => HealthChecker::TcpHealthCheck(TcpHealthCheck::default()),
+        Probe::Grpc { service } => {
+            HealthChecker::GrpcHealthCheck(GrpcHealthCheck { service_name: service.clone(), ..Default::default() })
+        }
     };
-    let address = Some(socket_address(&address, endpoint.port));
-    let host = HostIdentifier::Endpoint(Endpoint { address, ..Default::default() });
-    LbEndpoint { host_identifier: Some(host), ..Default::default() }
+    HealthCheck {
+        timeout: Some(duration(check.timeout)),
+        interval: Some(duration(check.interval)),
+        unhealthy_threshold: Some(UInt32Value { value: check.unhealthy_threshold }),
+        healthy_threshold: Some(UInt32Value { value: check.healthy_threshold }),
+        health_checker: Some(checker),
+        ..Default::default()
+    }
+}
+
+/// A length of time, as Envoy writes it. The model has none that would not fit.
+pub(super) fn duration(duration: Duration) -> WireDuration {
+    WireDuration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
+    }
 }

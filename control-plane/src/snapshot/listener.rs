@@ -19,7 +19,7 @@ use envoy_types::pb::{
 };
 use prost::Name;
 
-use super::{FILTER_NAME, Resource, any, cluster::socket_address, filter::from_the_control_plane, source_tags};
+use super::{FILTER_NAME, Resource, any, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
 use crate::{
     attach::Attachment,
     model::{self, Gateway, Step},
@@ -57,11 +57,12 @@ pub(super) fn trusts_request_ids(gateway: &model::Resource<Gateway>, attachment:
 
 fn resource(listener: &model::Listener, manager: &Manager<'_>) -> Resource {
     let name = format!("{}/{}", manager.gateway, listener.name);
+    let transport_socket = listener.tls.as_ref().map(|tls| tls::downstream(manager.gateway, &listener.name, tls));
     let manager = Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(ConfigType::TypedConfig(any(&connection_manager(manager)))),
     };
-    let chain = FilterChain { filters: vec![manager], ..Default::default() };
+    let chain = FilterChain { filters: vec![manager], transport_socket, ..Default::default() };
     let message = Listener {
         name: name.clone(),
         address: Some(socket_address(&listener.address.to_string(), listener.port)),

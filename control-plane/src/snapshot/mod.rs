@@ -3,14 +3,18 @@
 //! Building is a projection: it reads the model and the plan, and decides nothing about either.
 
 mod access_log;
+mod agent;
 mod cluster;
+mod endpoint;
 mod filter;
 mod listener;
 mod raw;
 mod resource_type;
 mod route;
+mod secret;
 mod source_tags;
 mod timeout;
+mod tls;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,12 +162,12 @@ impl Snapshot {
     ) -> Self {
         let clusters = scope.services.iter().map(|service| {
             let timeouts = attach::for_service(scope, &service.name);
-            cluster::cluster(&service.name, &service.spec, &timeouts.conf)
+            cluster::cluster(service, &timeouts.conf)
         });
         let clusters: Vec<_> = clusters.collect();
         let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
             // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
-            Some(cluster::endpoints(&service.name, &service.spec)?.versioned_with(cluster))
+            Some(endpoint::endpoints(service)?.versioned_with(cluster))
         });
         let logs = access_log::access_logs(scope);
         let tags = attachment.read_source_tags();
@@ -172,8 +176,10 @@ impl Snapshot {
             let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
             resources.insert(kind, named);
         };
+        insert(ResourceType::Secret, secret::secrets(scope));
         insert(ResourceType::Endpoints, endpoints.collect());
-        insert(ResourceType::Cluster, clusters);
+        let agents = scope.agents.iter().copied().map(agent::cluster);
+        insert(ResourceType::Cluster, clusters.into_iter().chain(agents).collect());
         insert(ResourceType::ExtensionConfig, vec![filter::extension_config(&plan, code)]);
         let listeners = scope.gateways.iter().flat_map(|gateway| {
             let manager = listener::Manager {

@@ -2,24 +2,39 @@
 
 use std::collections::BTreeSet;
 
-use envoy_types::pb::envoy::{
-    config::route::v3::{
-        HeaderMatcher, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
-        header_matcher::HeaderMatchSpecifier,
-        route::Action,
-        route_action::{ClusterSpecifier, HostRewriteSpecifier},
-        route_match::PathSpecifier,
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::TypedExtensionConfig,
+            route::v3::{
+                HeaderMatcher, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
+                WeightedCluster,
+                header_matcher::HeaderMatchSpecifier,
+                route::Action,
+                route_action::{ClusterSpecifier, HostRewriteSpecifier},
+                route_match::PathSpecifier,
+                weighted_cluster::ClusterWeight,
+            },
+        },
+        extensions::path::r#match::uri_template::v3::UriTemplateMatchConfig,
+        r#type::matcher::v3::{
+            RegexMatcher, StringMatcher,
+            regex_matcher::{EngineType, GoogleRe2},
+            string_matcher::MatchPattern,
+        },
     },
-    r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
+    google::protobuf::UInt32Value,
 };
 
-use super::{Resource, timeout};
+use super::{Resource, any, cluster::duration, timeout};
 use crate::{
     attach::{self, Attachment, Scope},
-    model::{self, Gateway, PathMatch, Timeouts},
+    model::{self, Backend, Cause, Gateway, HeaderCondition, HeaderMatch, PathMatch, Retries, Timeouts},
 };
 
 const ANY_HOST: &str = "*";
+/// More than any expression that the model admits can become.
+const MOST_INSTRUCTIONS: u32 = 1_000_000;
 /// What the filter leaves for the router; a path that it did not leave stays as it is.
 const NEW_PATH: &str = "%FILTER_STATE(wasm.postern_path:PLAIN)%";
 /// For the host, Envoy writes `-` for what is not there: then it is the host that came.
@@ -97,14 +112,15 @@ fn envoy_routes(route: &model::Route, said: &Said) -> Vec<Route> {
 }
 
 fn envoy_route(route: &model::Route, method: Option<&String>, said: &Said) -> Route {
+    let methods = method.map(|method| header_matcher(":method", exact(method)));
     let matching = RouteMatch {
         path_specifier: Some(path_specifier(&route.matching.path)),
-        headers: method.map(|method| method_matcher(method)).into_iter().collect(),
+        headers: methods.into_iter().chain(route.matching.headers.iter().map(header_match)).collect(),
         ..Default::default()
     };
-    let cluster = ClusterSpecifier::Cluster(route.service.clone());
     let mut action = RouteAction {
-        cluster_specifier: Some(cluster),
+        cluster_specifier: Some(clusters(&route.backends)),
+        retry_policy: route.retries.as_ref().map(retry_policy),
         path_rewrite: if said.rewrites_path { NEW_PATH.to_owned() } else { String::new() },
         host_rewrite_specifier: said.rewrites_host.then(|| HostRewriteSpecifier::HostRewrite(NEW_HOST.to_owned())),
         ..Default::default()
@@ -118,22 +134,110 @@ fn envoy_route(route: &model::Route, method: Option<&String>, said: &Said) -> Ro
     }
 }
 
+fn clusters(backends: &[Backend]) -> ClusterSpecifier {
+    if let [only] = backends {
+        return ClusterSpecifier::Cluster(only.service.clone());
+    }
+    let weight = |backend: &Backend| ClusterWeight {
+        name: backend.service.clone(),
+        weight: Some(UInt32Value { value: backend.weight }),
+        ..Default::default()
+    };
+    ClusterSpecifier::WeightedClusters(WeightedCluster {
+        clusters: backends.iter().map(weight).collect(),
+        ..Default::default()
+    })
+}
+
+fn retry_policy(retries: &Retries) -> RetryPolicy {
+    let causes: Vec<_> = retries.on.iter().map(|cause| retry_on(*cause)).collect();
+    RetryPolicy {
+        retry_on: causes.join(","),
+        num_retries: Some(UInt32Value { value: retries.attempts }),
+        per_try_timeout: retries.per_try_timeout.map(duration),
+        ..Default::default()
+    }
+}
+
+/// A cause in Envoy's words.
+const fn retry_on(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ServerError => "5xx",
+        Cause::GatewayError => "gateway-error",
+        Cause::ConnectFailure => "connect-failure",
+        Cause::RefusedStream => "refused-stream",
+        Cause::Reset => "reset",
+        Cause::Retriable4xx => "retriable-4xx",
+        Cause::Cancelled => "cancelled",
+        Cause::DeadlineExceeded => "deadline-exceeded",
+        Cause::Internal => "internal",
+        Cause::ResourceExhausted => "resource-exhausted",
+        Cause::Unavailable => "unavailable",
+    }
+}
+
 /// A prefix ends where a segment ends: `/users` is `/users` and `/users/7`, never `/userspace`.
 fn path_specifier(path: &PathMatch) -> PathSpecifier {
     match path {
         PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
         PathMatch::Prefix(prefix) if prefix.ends_with('/') => PathSpecifier::Prefix(prefix.clone()),
         PathMatch::Prefix(prefix) => PathSpecifier::PathSeparatedPrefix(prefix.clone()),
+        PathMatch::Template(template) => PathSpecifier::PathMatchPolicy(template_matcher(template)),
+        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
     }
 }
 
-fn method_matcher(method: &str) -> HeaderMatcher {
-    let exact = StringMatcher { match_pattern: Some(MatchPattern::Exact(method.to_owned())), ..Default::default() };
-    HeaderMatcher {
-        name: ":method".to_owned(),
-        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(exact)),
-        ..Default::default()
+/// A template in Envoy's words: what a segment is called is of no interest to it.
+fn template_matcher(template: &str) -> TypedExtensionConfig {
+    let segments = template.split('/').map(|segment| match segment {
+        rest if rest.ends_with("=**}") => "**",
+        name if name.starts_with('{') => "*",
+        text => text,
+    });
+    let path_template = segments.collect::<Vec<_>>().join("/");
+    TypedExtensionConfig {
+        name: "envoy.path.match.uri_template.uri_template_matcher".to_owned(),
+        typed_config: Some(any(&UriTemplateMatchConfig { path_template })),
     }
+}
+
+/// Envoy wants the whole text to fit, always, and refuses an expression that becomes more than 100 instructions unless a
+/// field says otherwise. It is deprecated, and Envoy warns of it, so that only expressions have it that may need it.
+#[expect(deprecated, reason = "there is no other way to say it but the runtime of each Envoy")]
+fn regex(pattern: &str) -> RegexMatcher {
+    let raised = GoogleRe2 { max_program_size: Some(UInt32Value { value: MOST_INSTRUCTIONS }) };
+    let engine_type = may_be_large(pattern).then_some(EngineType::GoogleRe2(raised));
+    RegexMatcher { regex: pattern.to_owned(), engine_type }
+}
+
+/// Whether an expression can become more than 100 instructions: a character is two at most, what stands for most of
+/// Unicode a dozen, and a counted repetition as many as it counts.
+fn may_be_large(pattern: &str) -> bool {
+    let wide = pattern.matches('.').count() + pattern.matches("[^").count() + pattern.matches('\\').count();
+    let other = pattern.chars().any(|character| matches!(character, '{') || !character.is_ascii());
+    other || 2 * pattern.len() + 12 * wide > 90
+}
+
+fn header_match(header: &HeaderMatch) -> HeaderMatcher {
+    let condition = match &header.condition {
+        HeaderCondition::Exact(value) => exact(value),
+        HeaderCondition::Present(present) => HeaderMatchSpecifier::PresentMatch(*present),
+        HeaderCondition::Regex(pattern) => {
+            let matcher =
+                StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex(pattern))), ..Default::default() };
+            HeaderMatchSpecifier::StringMatch(matcher)
+        }
+    };
+    header_matcher(&header.name.to_ascii_lowercase(), condition)
+}
+
+fn exact(value: &str) -> HeaderMatchSpecifier {
+    let matcher = StringMatcher { match_pattern: Some(MatchPattern::Exact(value.to_owned())), ..Default::default() };
+    HeaderMatchSpecifier::StringMatch(matcher)
+}
+
+fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
+    HeaderMatcher { name: name.to_owned(), header_match_specifier: Some(condition), ..Default::default() }
 }
 
 #[cfg(test)]
@@ -151,5 +255,16 @@ mod tests {
         check("*.example.com", "example.com", false);
         check("*", "a.example.com", true);
         check("a.example.com", "*", false);
+    }
+
+    #[test]
+    fn raises_the_limit_of_large_expressions_only() {
+        let check = |pattern: &str, expect| assert_eq!(may_be_large(pattern), expect, "{pattern}");
+        check("/items/[0-9]+(/parts)?", false);
+        check("v[0-9]+", false);
+        check("/a/.*/b/.*", false);
+        check("/[^/]+/[^/]+/.*/[^/]+/[^/]+/.*", true);
+        check("[a-z]{50}", true);
+        check(&"a".repeat(50), true);
     }
 }

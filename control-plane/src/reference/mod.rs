@@ -1,0 +1,8 @@
+//! The references in `docs/`, from the very schemas that resources and parameters are checked against.
+
+mod policies;
+mod resources;
+mod table;
+
+pub use policies::{example, policies};
+pub use resources::{EXAMPLES, resources};

@@ -1,0 +1,33 @@
+//! `Agent` → the cluster that it is called through.
+
+use envoy_types::pb::envoy::config::cluster::v3::{Cluster, cluster::DiscoveryType};
+
+use super::{
+    Resource,
+    cluster::{duration, protocol_options, with_endpoints},
+    endpoint::{pipe, single, socket_address},
+};
+use crate::model::{self, Address, Agent, AgentAddress, Protocol};
+
+/// The cluster of an agent. No service has a name with a `/`, so no two clusters are called the same.
+pub(super) fn cluster(agent: &model::Resource<Agent>) -> Resource {
+    let name = format!("agent/{}", agent.name);
+    let (discovery, address) = match &agent.spec.address {
+        AgentAddress::Tcp { host: Address::Ip(address), port } => {
+            (DiscoveryType::Static, socket_address(&address.to_string(), *port))
+        }
+        AgentAddress::Tcp { host: Address::Name(name), port } => {
+            (DiscoveryType::StrictDns, socket_address(name, *port))
+        }
+        AgentAddress::Unix(path) => (DiscoveryType::Static, pipe(path)),
+    };
+    let endpoints = single(&name, address);
+    let cluster = Cluster {
+        name,
+        // Who waits for an answer no longer than this waits no longer for a connection either.
+        connect_timeout: Some(duration(agent.spec.timeout)),
+        typed_extension_protocol_options: protocol_options(Protocol::Http2, None),
+        ..Default::default()
+    };
+    with_endpoints(cluster, discovery, endpoints)
+}

@@ -1,0 +1,118 @@
+//! A public key infrastructure for tests: authorities, and certificates with identities of a mesh, made anew each time.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+
+/// An authority. Whoever trusts it trusts whatever it issues.
+#[derive(Debug)]
+pub struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// One of this name, with a key of its own.
+    pub fn new(name: &str) -> Result<Self> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Self { certificate, issuer: Issuer::new(params, key) })
+    }
+
+    /// Its own certificate, in PEM.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// A certificate for somebody, with a key of its own; for clients and servers.
+    pub fn issue(&self, subject: &Subject) -> Result<Identity> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "test");
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        for uri in &subject.uris {
+            params.subject_alt_names.push(SanType::URI(uri.as_str().try_into()?));
+        }
+        for name in &subject.names {
+            params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
+        }
+        let key = KeyPair::generate()?;
+        Ok(Identity { certificate: params.signed_by(&key, &self.issuer)?.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// Whom a certificate is for.
+#[derive(Debug, Clone, Default)]
+pub struct Subject {
+    /// In the order in which they stand in the certificate.
+    uris: Vec<String>,
+    names: Vec<String>,
+}
+
+impl Subject {
+    /// A service of a mesh: its identity is the first URI.
+    pub fn service(mesh: &str, service: &str) -> Self {
+        Self { uris: vec![format!("spiffe://{mesh}/{service}")], names: Vec::new() }
+    }
+
+    /// The same with a tag, as a further URI.
+    #[must_use]
+    pub fn tag(mut self, name: &str, value: &str) -> Self {
+        self.uris.push(format!("postern://tag/{name}/{}", percent_encoded(value)));
+        self
+    }
+
+    /// The same with a DNS name.
+    #[must_use]
+    pub fn dns(mut self, name: &str) -> Self {
+        self.names.push(name.to_owned());
+        self
+    }
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+}
+
+impl Identity {
+    /// Writes `NAME.crt` and `NAME.key` into a directory.
+    pub fn write(&self, directory: &Path, name: &str) -> Result<()> {
+        fs::write(directory.join(format!("{name}.crt")), &self.certificate).context("the certificate")?;
+        fs::write(directory.join(format!("{name}.key")), &self.key).context("the key")
+    }
+}
+
+/// RFC 3986, section 2.3: all but the unreserved characters.
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn puts_identity_and_tags_into_uris() {
+        let subject = Subject::service("default", "web").tag("version", "v1").tag("zone", "us east/1");
+        let expect = ["spiffe://default/web", "postern://tag/version/v1", "postern://tag/zone/us%20east%2F1"];
+        assert_eq!(subject.uris, expect);
+    }
+}
