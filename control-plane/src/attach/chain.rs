@@ -201,12 +201,7 @@ impl<'a> Index<'a> {
     }
 
     /// The policies that concern a route, in the order of priority. Where it goes is known of declared ones only.
-    fn concern(
-        &self,
-        scope: &Scope<'a>,
-        route: Option<&str>,
-        declared: Option<&model::Route>,
-    ) -> Vec<Concern<'a>> {
+    fn concern(&self, scope: &Scope<'a>, route: Option<&str>, declared: Option<&model::Route>) -> Vec<Concern<'a>> {
         let own = route.and_then(|route| self.routes.get(route)).into_iter().flatten();
         let mut places: Vec<_> = self.everywhere.iter().chain(own).copied().collect();
         places.sort_unstable();

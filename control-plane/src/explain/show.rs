@@ -53,7 +53,12 @@ impl Explanation {
         write!(f, "\n{HEAD}route{HEAD:#}  {}", or_dash(&self.route))?;
         match &self.declared {
             Some(declared) => {
-                write!(f, " {DIM}of gateway{DIM:#} {} {DIM}to service{DIM:#} {}", declared.gateway, declared.services.join(", "))?;
+                write!(
+                    f,
+                    " {DIM}of gateway{DIM:#} {} {DIM}to service{DIM:#} {}",
+                    declared.gateway,
+                    declared.services.join(", ")
+                )?;
             }
             None => write!(f, " {DIM}declared by no gateway of this node{DIM:#}")?,
         }

@@ -4,8 +4,8 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    access_log, agent, consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy, service,
-    settings, timeout, traffic_permission, tree::Node,
+    access_log, agent, consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy,
+    service, settings, timeout, traffic_permission, tree::Node,
 };
 use crate::node::DEFAULT_MESH;
 

@@ -32,7 +32,13 @@ pub(super) struct Reading<'f> {
 
 impl<'f> Reading<'f> {
     pub(super) fn new(attachments: Attachments<'f>) -> Self {
-        Self { attachments, bundle: Bundle::default(), services: ServiceNames::default(), found: Vec::new(), lacking: Vec::new() }
+        Self {
+            attachments,
+            bundle: Bundle::default(),
+            services: ServiceNames::default(),
+            found: Vec::new(),
+            lacking: Vec::new(),
+        }
     }
 
     pub(super) fn file(&mut self, file: &File) {

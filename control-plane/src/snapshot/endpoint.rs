@@ -17,7 +17,7 @@ use envoy_types::pb::{
 };
 use prost::{Message, Name};
 
-use super::Resource;
+use super::{Author, Resource};
 use crate::{
     digest::Digest,
     model::{self, Service},
@@ -33,7 +33,8 @@ pub(super) fn endpoints(service: &model::Resource<Service>) -> Option<Resource> 
     }
     let value = load_assignment(&service.name, &service.spec).encode_to_vec();
     let version = Digest::of(&value);
-    Some(Resource { name: service.name.clone(), version, body: Any { type_url: Assignment::type_url(), value } })
+    let body = Any { type_url: Assignment::type_url(), value };
+    Some(Resource { name: service.name.clone(), version, body, author: Author::Postern })
 }
 
 /// Whether all endpoints are addresses, of which we know all that there is to know.
