@@ -24,6 +24,7 @@ mod matching;
 mod module;
 mod mtls;
 mod odd_requests;
+mod permissions;
 mod polling;
 mod refusals;
 mod restarts;

@@ -13,15 +13,15 @@ use tempfile::TempDir;
 use crate::world::assert_no_vm_failure;
 
 /// One Envoy with a control plane and resources of its own.
-struct Side {
-    envoy: Envoy,
-    control_plane: ControlPlane,
+pub struct Side {
+    pub envoy: Envoy,
+    pub control_plane: ControlPlane,
     address: SocketAddr,
     directory: TempDir,
 }
 
 impl Side {
-    fn start(service: &str, port: u16, write: impl FnOnce(&Path)) -> Self {
+    pub fn start(service: &str, port: u16, write: impl FnOnce(&Path)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path());
         let control_plane = ControlPlane::start(directory.path()).unwrap();
@@ -30,7 +30,7 @@ impl Side {
         Self { envoy, control_plane, address: ([127, 0, 0, 1], port).into(), directory }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Answer {
         Client::new(self.address).send(&Request::get(path)).unwrap()
     }
 

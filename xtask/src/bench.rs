@@ -33,6 +33,16 @@ pub(crate) enum Bench {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// The time from resources to what every group of nodes is served, whole and after one change, for 100, 1,000 and 10,000
+    /// policies
+    ///
+    /// `cargo xtask bench compile -- --help` lists its options: `--rounds N` and `--json FILE`. The exit code is not zero when
+    /// the time does not grow linearly, or a change compiles more than one group.
+    Compile {
+        /// Passed on to the bench as they are
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// The time from a change to the first Envoy that runs it, for 10, 1,000 and 10,000 routes, and the gate's part of it
     ///
     /// `cargo xtask bench gate -- --help` lists its options: `--rounds N` and `--json FILE`. The exit code is not zero when the
@@ -48,6 +58,7 @@ pub(crate) enum Bench {
 pub(crate) fn bench(paths: &Paths, bench: &Bench) -> Result<ExitCode> {
     match bench {
         Bench::Filter { rest } => beside_envoy(paths, "postern-bench", rest),
+        Bench::Compile { rest } => alone(paths, "postern-bench-compile", rest),
         Bench::Gate { rest } => beside_envoy(paths, "postern-bench-gate", rest),
         Bench::Xds { rest } => xds(paths, rest),
     }
@@ -60,6 +71,15 @@ fn beside_envoy(paths: &Paths, name: &str, rest: &[OsString]) -> Result<ExitCode
     build(paths, &[name])?;
     let mut command = Command::new(release(paths, name));
     command.env("POSTERN_ENVOY", &envoy.path).env("POSTERN_FILTER", &filter.path).args(rest);
+    become_it(command)
+}
+
+/// A bench that starts nothing but itself.
+fn alone(paths: &Paths, name: &str, rest: &[OsString]) -> Result<ExitCode> {
+    let filter = filter::build(paths)?;
+    build(paths, &[name])?;
+    let mut command = Command::new(release(paths, name));
+    command.env("POSTERN_FILTER", &filter.path).args(rest);
     become_it(command)
 }
 

@@ -6,10 +6,12 @@
 //! → [`load`] (with [`tokens`]) on [`upstream`] → [`measure`] ([`cpu`], [`places`]) → [`report`]. [`server`] is the other side of ext_authz and
 //! ext_proc.
 //!
-//! [`xds`] is another bench, `cargo xtask bench xds`: what a fleet costs the control plane.
+//! The others have nothing in common with it: [`xds`], what a fleet costs the control plane; [`gate`], how long a change
+//! takes to the first Envoy; [`compile`], how long it takes from resources to what nodes are served.
 
 mod bootstrap;
 mod cases;
+pub mod compile;
 mod cpu;
 mod decide;
 mod filters;
