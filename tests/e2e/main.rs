@@ -21,3 +21,4 @@ mod refusals;
 mod restarts;
 mod updates;
 mod world;
+mod xds;
