@@ -268,20 +268,22 @@ impl Subscription {
     /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
     pub(super) fn honour_claim(&mut self, memory: &mut Memory) -> Option<Event> {
         let due = self.due.clone().filter(|_| !self.begun)?;
-        match std::mem::replace(&mut self.claim, Claim::Nothing) {
-            Claim::Version(version) if version == due.offer.version().as_str() => {
-                self.inventory.settle(Arc::clone(&due.offer), []);
-                self.asked.clear();
-            }
-            Claim::Resources if self.difference.is_none() && self.asked.is_empty() => {
-                self.inventory.settle(Arc::clone(&due.offer), []);
-            }
-            claim => {
-                self.claim = claim;
-                return None;
-            }
+        let is_due = match &self.claim {
+            Claim::Nothing => false,
+            Claim::Version(version) => version == due.offer.version().as_str(),
+            Claim::Resources => self.difference.is_none() && self.asked.is_empty(),
+        };
+        if !is_due {
+            return None;
         }
-        (self.difference, self.begun) = (None, true);
+        if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
+            // An Envoy that refused one keeps it as its last, whatever it says: it is told of the good one in any case.
+            self.asked.extend(due.offer.set().resources.iter().map(|resource| resource.name.clone()));
+            return None;
+        }
+        self.inventory.settle(Arc::clone(&due.offer), []);
+        self.asked.clear();
+        (self.difference, self.begun, self.claim) = (None, true, Claim::Nothing);
         let content = due.offer.whole(self.variant, self.kind);
         self.accept(&content, &due, memory)
     }
