@@ -1,25 +1,24 @@
 //! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{fs, io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     eval::Eval,
-    pipeline::compile,
+    explain::Explain,
+    files::{self, Delivery},
+    publication::Publication,
     reference,
     serve::{Hub, Sockets, follow, serve_within},
     snapshot::FilterCode,
-    source,
+    validate::Validate,
     xds::Limits,
 };
 
@@ -36,11 +35,8 @@ enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
     Serve(Serve),
     Eval(Eval),
-    /// Check a directory of resources without a server; exit code 1 if something is wrong
-    Validate {
-        /// The directory with `.yaml` files
-        directory: PathBuf,
-    },
+    Explain(Explain),
+    Validate(Validate),
     /// Write the reference of policies, docs/policies.md, to the standard output
     #[command(hide = true)]
     Reference,
@@ -63,6 +59,8 @@ struct Serve {
     /// Where to serve status and the filter's code over HTTP; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18001")]
     http: SocketAddr,
+    #[command(flatten)]
+    files: files::Options,
     /// How log lines look
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -85,7 +83,8 @@ impl Cli {
         let result = match self.command {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
-            Command::Validate { directory } => validate(&directory),
+            Command::Explain(options) => options.run(),
+            Command::Validate(options) => options.run(),
             Command::Reference => {
                 print!("{}", reference::policies());
                 Ok(())
@@ -101,14 +100,6 @@ impl Cli {
     }
 }
 
-fn validate(directory: &Path) -> anyhow::Result<()> {
-    let files = source::read(directory)?;
-    // Which filter will run the resources has no influence on whether they are right.
-    compile(&files, &FilterCode::new(Vec::new(), None))?;
-    println!("{}: valid, {} files", directory.display(), files.len());
-    Ok(())
-}
-
 impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
@@ -116,12 +107,14 @@ impl Serve {
         let code = FilterCode::new(self.read_filter()?, self.filter_on_nodes.clone());
         tracing::info!(filter = code.digest().short(), kilobytes = code.bytes().len() / 1024, "filter read");
         let hub = Arc::new(Hub::new(code));
+        let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
             ended = follow(Arc::clone(&hub), &self.config) => ended?,
-            ended = serve_within(hub, sockets, self.limits.clone()) => ended?,
+            () = deliver(delivery, hub.publications()) => {}
+            ended = serve_within(Arc::clone(&hub), sockets, self.limits.clone()) => ended?,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }
@@ -148,6 +141,14 @@ impl Serve {
         let bytes = fs::read(&path).with_context(|| format!("cannot read the filter {}", path.display()))?;
         anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
         Ok(bytes)
+    }
+}
+
+/// Delivers to files for as long as there is something to deliver, or never ends if nobody asked for that.
+async fn deliver(delivery: Option<Delivery>, publications: watch::Receiver<Option<Arc<Publication>>>) {
+    match delivery {
+        Some(delivery) => delivery.follow(publications).await,
+        None => std::future::pending().await,
     }
 }
 

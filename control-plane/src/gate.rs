@@ -4,8 +4,10 @@
 //! under wasmtime takes this place later, behind the same face.
 
 use postern_engine::{LoadError, Plan};
-use postern_proto::plan::v1::Plan as WirePlan;
+use postern_proto::plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps};
 use prost::Message;
+
+use crate::digest::Digest;
 
 /// An encoded plan that the gate has let through. Only the gate makes one.
 #[derive(Debug, Clone)]
@@ -31,6 +33,20 @@ pub fn admit(plan: &WirePlan) -> Result<AdmittedPlan, LoadError> {
     let bytes = plan.encode_to_vec();
     Plan::load(&bytes)?;
     Ok(AdmittedPlan { bytes })
+}
+
+/// A plan that refuses every request: it has nothing that could be wrong.
+pub fn refusal(revision: &Digest) -> AdmittedPlan {
+    let request = Steps { steps: Vec::new(), unsupported: vec![0] };
+    let plan = WirePlan {
+        format: FORMAT,
+        revision: revision.short().to_owned(),
+        strings: vec!["a plan that is not valid".to_owned()],
+        chains: vec![Chain { request: Some(request), ..Chain::default() }],
+        default_chain: 1,
+        ..WirePlan::default()
+    };
+    AdmittedPlan { bytes: plan.encode_to_vec() }
 }
 
 /// Why a filter would refuse a plan: what a NACK leaves out.

@@ -1,4 +1,4 @@
-//! The HTTP face: status for people and scripts, and the filter's code by its digest.
+//! The HTTP face: status for people and scripts, the filter's code by its digest, and polling (`rest`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, serve::Hub};
+use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, rest, serve::Hub};
 
 /// What is served over HTTP.
 pub fn router(hub: Arc<Hub>) -> Router {
@@ -19,7 +19,8 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/status", get(status))
         .route("/filter/{file}", get(filter))
-        .with_state(hub)
+        .with_state(Arc::clone(&hub))
+        .merge(rest::router(hub))
 }
 
 /// All that the control plane knows, at a glance.

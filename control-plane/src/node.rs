@@ -6,6 +6,7 @@ use envoy_types::pb::{
     envoy::config::core::v3::Node,
     google::protobuf::{Struct, Value, value::Kind},
 };
+use serde::Serialize;
 
 /// The mesh of nodes and resources that name none.
 pub const DEFAULT_MESH: &str = "default";
@@ -14,7 +15,7 @@ pub const DEFAULT_MESH: &str = "default";
 pub const LOCALITY_TAGS: [&str; 3] = ["region", "zone", "subZone"];
 
 /// One node, as its bootstrap describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct NodeIdentity {
     /// `node.id`: which one it is.
     pub id: String,
@@ -27,6 +28,11 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
+    /// A node that says nothing of itself.
+    pub fn anonymous() -> Self {
+        Self { mesh: DEFAULT_MESH.to_owned(), ..Self::default() }
+    }
+
     /// What a node's message says. A tag that is no text, number or truth value says nothing.
     pub fn read(node: &Node) -> Self {
         let metadata = node.metadata.as_ref();

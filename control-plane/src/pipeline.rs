@@ -1,13 +1,14 @@
 //! The line that a policy takes, from files to a snapshot, in one place. Each step is a module of its own.
 
 use crate::{
-    attach::attach,
+    attach::{Attachment, Scope, attach},
     gate,
     keys::KeySets,
-    lower::lower,
-    model::{self, Bundle, Diagnostics, File},
-    revision::revision,
-    snapshot::{FilterCode, Snapshot},
+    lower::{Strictness, lower},
+    model::{self, Bundle, Diagnostic, Diagnostics, File},
+    node::NodeIdentity,
+    revision::group_revision,
+    snapshot::{FilterCode, Snapshot, check_raw},
     source::SourceError,
 };
 
@@ -23,20 +24,40 @@ pub enum CompileError {
     /// The engine would not load what we made of it.
     #[error("the plan does not pass the gate: {0}")]
     Gate(postern_engine::LoadError),
-    /// A resource could not be written down.
-    #[error("the revision cannot be computed: {0}")]
-    Revision(serde_json::Error),
 }
 
-/// YAML → model → attach → lower → gate → revision → snapshot, with no published key set known.
+/// YAML → model → attach → lower → gate → revision → snapshot, for a node that says nothing of itself, with no published
+/// key set known.
 pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileError> {
     compile_bundle(&model::read(files)?, &KeySets::default(), code)
 }
 
 /// The same from the model on, with the published key sets that are known.
 pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
-    let attached = attach(bundle);
-    let revision = revision(bundle, key_sets, code.digest()).map_err(CompileError::Revision)?;
-    let plan = gate::admit(&lower(bundle, key_sets, &attached, &revision)?).map_err(CompileError::Gate)?;
-    Ok(Snapshot::build(bundle, plan, code, revision))
+    let scope = Scope::of(bundle, &NodeIdentity::anonymous());
+    compile_scope(&scope, key_sets, code, Strictness::Strict).map(|(snapshot, _)| snapshot)
+}
+
+/// The same for what concerns one group of nodes. If it is not strict, it also says what is served as a refusal.
+pub fn compile_scope(
+    scope: &Scope<'_>,
+    key_sets: &KeySets,
+    code: &FilterCode,
+    strictness: Strictness,
+) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
+    let attachment = attach(scope);
+    let revision = group_revision(scope, key_sets, code.digest());
+    let (plan, errors) = lower(scope, key_sets, &attachment, &revision, strictness)?;
+    let plan = gate::admit(&plan).map_err(CompileError::Gate)?;
+    let snapshot = Snapshot::build(scope, &attachment, plan, code, revision);
+    check_raw(scope, &snapshot)?;
+    Ok((snapshot, errors))
+}
+
+/// A snapshot in which every request is refused: for what cannot be served in any other way.
+pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
+    let revision = group_revision(scope, key_sets, code.digest());
+    let attachment = Attachment::default();
+    let plan = gate::refusal(&revision);
+    Snapshot::build(scope, &attachment, plan, code, revision)
 }

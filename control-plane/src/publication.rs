@@ -1,21 +1,80 @@
 //! What is in force: for every node, the snapshot of the group that it belongs to. Streams follow publications; which
 //! node is in which group is decided here and nowhere else.
+//!
+//! Nodes that the same resources select are one group, whatever their number. A group is compiled when its first node
+//! comes, or before, when a change is admitted; and one that a change does not touch keeps the snapshot that it had.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
 
-use crate::{digest::Digest, node::NodeIdentity, snapshot::Snapshot};
+use crate::{
+    attach::{Scope, Targeted},
+    digest::Digest,
+    keys::KeySets,
+    lower::Strictness,
+    model::{Bundle, Diagnostic, Diagnostics, Resource, TargetRef},
+    node::{DEFAULT_MESH, NodeIdentity},
+    pipeline::{CompileError, compile_refusal, compile_scope},
+    revision::{group_revision, revision},
+    snapshot::{FilterCode, Snapshot},
+};
 
-/// One revision, as nodes are served it. Immutable; streams share it.
+/// How many groups are compiled before a change is admitted. What is past it is compiled when its first node comes.
+const MOST_CHECKED: usize = 512;
+
+/// One revision, as nodes are served it. What it says does not change; streams share it.
 #[derive(Debug)]
 pub struct Publication {
     revision: Digest,
-    snapshot: Arc<Snapshot>,
+    content: Content,
 }
+
+#[derive(Debug)]
+enum Content {
+    /// The same for every node.
+    Uniform(Arc<Snapshot>),
+    /// To each group its own.
+    Grouped(Box<Groups>),
+}
+
+#[derive(Debug)]
+struct Groups {
+    bundle: Bundle,
+    key_sets: KeySets,
+    code: FilterCode,
+    /// What tells nodes apart: every target that selects nodes, with its mesh, once.
+    targets: Vec<(String, TargetRef)>,
+    /// By the targets that select their nodes.
+    compiled: Mutex<HashMap<Signature, Arc<OnceLock<Arc<Snapshot>>>>>,
+    /// By their own revision, for the next publication.
+    known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
+    problems: Mutex<Vec<Diagnostic>>,
+}
+
+/// The mesh of a node, and the places of the targets that select it.
+type Signature = (String, Vec<usize>);
 
 impl Publication {
     /// The same for every node.
     pub fn uniform(snapshot: Snapshot) -> Self {
-        Self { revision: snapshot.revision().clone(), snapshot: Arc::new(snapshot) }
+        Self { revision: snapshot.revision().clone(), content: Content::Uniform(Arc::new(snapshot)) }
+    }
+
+    /// Puts resources together for all nodes, or refuses them whole. Checked are the groups of these nodes, and one for
+    /// every target that could select nodes. What `previous` has compiled and the change does not touch is kept.
+    pub fn admit(
+        bundle: Bundle,
+        key_sets: KeySets,
+        code: &FilterCode,
+        nodes: &[NodeIdentity],
+        previous: Option<&Self>,
+    ) -> Result<Self, CompileError> {
+        let revision = revision(&bundle, &key_sets, code.digest());
+        let groups = Groups::new(bundle, key_sets, code.clone(), previous);
+        groups.check(nodes)?;
+        Ok(Self { revision, content: Content::Grouped(Box::new(groups)) })
     }
 
     /// The revision that is in force.
@@ -24,7 +83,152 @@ impl Publication {
     }
 
     /// What this node is served. Nodes of one group get the same `Arc`, so that what is made of it can be shared too.
-    pub fn snapshot_for(&self, _node: &NodeIdentity) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot)
+    pub fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
+        match &self.content {
+            Content::Uniform(snapshot) => Arc::clone(snapshot),
+            Content::Grouped(groups) => groups.snapshot_for(node),
+        }
     }
+
+    /// How many groups are compiled.
+    pub fn groups(&self) -> usize {
+        match &self.content {
+            Content::Uniform(_) => 1,
+            Content::Grouped(groups) => lock(&groups.compiled).len(),
+        }
+    }
+
+    /// What is served as a refusal, because it turned out wrong only when a node came that nobody had thought of.
+    pub fn problems(&self) -> Vec<Diagnostic> {
+        match &self.content {
+            Content::Uniform(_) => Vec::new(),
+            Content::Grouped(groups) => lock(&groups.problems).clone(),
+        }
+    }
+}
+
+impl Groups {
+    fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
+        let known = match previous.map(|previous| &previous.content) {
+            Some(Content::Grouped(previous)) if previous.code.digest() == code.digest() => {
+                lock(&previous.known).clone()
+            }
+            _ => HashMap::new(),
+        };
+        let targets = targets(&bundle).into_iter().collect();
+        let (compiled, problems) = Default::default();
+        Self { bundle, key_sets, code, targets, compiled, known: Mutex::new(known), problems }
+    }
+
+    fn signature(&self, node: &NodeIdentity) -> Signature {
+        let selects = |(mesh, target): &(String, TargetRef)| *mesh == node.mesh && target.selects(node);
+        let selecting = self.targets.iter().enumerate().filter(|(_, target)| selects(target));
+        (node.mesh.clone(), selecting.map(|(index, _)| index).collect())
+    }
+
+    /// Compiles the groups that there are and may be, and keeps of older ones only what is still used.
+    fn check(&self, nodes: &[NodeIdentity]) -> Result<(), CompileError> {
+        let mut checked = BTreeSet::new();
+        let (mut errors, mut used) = (Vec::new(), HashMap::new());
+        for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
+            let signature = self.signature(&node);
+            if checked.len() >= MOST_CHECKED || !checked.insert(signature.clone()) {
+                continue;
+            }
+            match self.compile(&node, Strictness::Strict) {
+                Ok(snapshot) => {
+                    used.insert(snapshot.revision().clone(), Arc::clone(&snapshot));
+                    lock(&self.compiled).insert(signature, Arc::new(OnceLock::from(snapshot)));
+                }
+                Err(CompileError::Diagnostics(found)) => errors.extend(found),
+                Err(error) => return Err(error),
+            }
+        }
+        Diagnostics::reject(errors)?;
+        *lock(&self.known) = used;
+        Ok(())
+    }
+
+    fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
+        let group = Arc::clone(lock(&self.compiled).entry(self.signature(node)).or_default());
+        Arc::clone(group.get_or_init(|| self.serve(node)))
+    }
+
+    /// Compiles a group that was not foreseen. What is wrong in it refuses its requests, and is reported.
+    fn serve(&self, node: &NodeIdentity) -> Arc<Snapshot> {
+        match self.compile(node, Strictness::Permissive) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                tracing::error!(node = node.id, "every request is refused at this node: {error}");
+                let scope = Scope::of(&self.bundle, node);
+                Arc::new(compile_refusal(&scope, &self.key_sets, &self.code))
+            }
+        }
+    }
+
+    fn compile(&self, node: &NodeIdentity, strictness: Strictness) -> Result<Arc<Snapshot>, CompileError> {
+        let scope = Scope::of(&self.bundle, node);
+        let revision = group_revision(&scope, &self.key_sets, self.code.digest());
+        if let Some(snapshot) = lock(&self.known).get(&revision) {
+            return Ok(Arc::clone(snapshot));
+        }
+        let (snapshot, problems) = compile_scope(&scope, &self.key_sets, &self.code, strictness)?;
+        for problem in &problems {
+            tracing::error!("served as a refusal: {problem}");
+        }
+        lock(&self.problems).extend(problems);
+        let snapshot = Arc::new(snapshot);
+        lock(&self.known).insert(revision, Arc::clone(&snapshot));
+        Ok(snapshot)
+    }
+}
+
+/// Every target that selects nodes, with its mesh.
+fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
+    fn of<'b, T: Targeted>(resources: &'b [Resource<T>]) -> impl Iterator<Item = (&'b str, &'b TargetRef)> {
+        resources.iter().map(|resource| (resource.mesh(), resource.spec.target_ref()))
+    }
+    let gateways =
+        bundle.gateways.iter().filter_map(|gateway| Some((gateway.mesh(), gateway.spec.target_ref.as_ref()?)));
+    let raw = bundle.envoy_resources.iter().filter_map(|raw| Some((raw.mesh(), raw.spec.target_ref.as_ref()?)));
+    let all = of(&bundle.route_policies)
+        .chain(of(&bundle.traffic_permissions))
+        .chain(of(&bundle.timeouts))
+        .chain(of(&bundle.access_logs))
+        .chain(gateways)
+        .chain(raw);
+    let selective = all.filter(|(_, target)| target.route().is_none() && **target != TargetRef::Mesh);
+    selective.map(|(mesh, target)| (mesh.to_owned(), target.clone())).collect()
+}
+
+/// Nodes that differ in what selects them: one of each mesh that says nothing of itself, and one for every target.
+pub fn imagined_nodes(bundle: &Bundle) -> impl Iterator<Item = NodeIdentity> {
+    let anonymous = meshes(bundle).into_iter().map(|mesh| NodeIdentity { mesh, ..NodeIdentity::default() });
+    anonymous.chain(targets(bundle).into_iter().map(|(mesh, target)| imagine(&mesh, &target)))
+}
+
+fn meshes(bundle: &Bundle) -> BTreeSet<String> {
+    let gateways = bundle.gateways.iter().map(Resource::mesh);
+    let policies = bundle.route_policies.iter().map(Resource::mesh);
+    let services = bundle.services.iter().map(Resource::mesh);
+    gateways.chain(policies).chain(services).chain([DEFAULT_MESH]).map(str::to_owned).collect()
+}
+
+/// A node that a target selects, and that is nothing else.
+fn imagine(mesh: &str, target: &TargetRef) -> NodeIdentity {
+    let id = match target {
+        TargetRef::Proxy { name } => name.clone(),
+        _ => String::new(),
+    };
+    NodeIdentity {
+        id,
+        service: target.service().unwrap_or_default().to_owned(),
+        mesh: mesh.to_owned(),
+        tags: target.tags().cloned().unwrap_or_default(),
+    }
+}
+
+/// Each statement leaves the value whole, so that a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

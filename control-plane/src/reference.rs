@@ -135,9 +135,11 @@ fn words(kind: &Kind) -> String {
         Kind::Object(_) => "mapping",
         Kind::Size => "size, such as `64KiB`",
         Kind::Duration => "duration, such as `250ms` or `5m`",
+        Kind::Timeout => "duration, such as `250ms` or `5m`, or `0s` for no limit",
         Kind::Expression => "CEL expression",
         Kind::JsonSchema => "JSON Schema",
         Kind::JwkSet => "JSON Web Key set",
+        Kind::EnvoyMessage => "resource of Envoy in protobuf JSON",
         Kind::Params => "parameters",
         Kind::Integer { min, max } => return format!("whole number, {min} to {max}"),
         Kind::Choice(words) => {

@@ -1,32 +1,68 @@
 //! Revisions: what a set of resources is called, by its content alone.
 
-use serde::Serialize;
-
 use crate::{
+    attach::Scope,
     digest::Digest,
     keys::KeySets,
-    model::{Bundle, KeySource, Resource},
+    model::{Bundle, Issuer, KeySource, Resource},
 };
 
-/// The digest over all resources, sorted by kind and name, the published keys that they use, and the filter that runs
-/// them.
-pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Result<Digest, serde_json::Error> {
-    let mut parts = vec![filter.as_str().as_bytes().to_vec()];
-    parts.extend(encode("Consumer", &bundle.consumers)?);
-    parts.extend(encode("Gateway", &bundle.gateways)?);
-    parts.extend(encode("Issuer", &bundle.issuers)?);
-    parts.extend(encode("RoutePolicy", &bundle.route_policies)?);
-    parts.extend(encode("Service", &bundle.services)?);
-    parts.extend(encode("Settings", &bundle.settings)?);
-    for issuer in &bundle.issuers {
-        let KeySource::Published { uri, .. } = &issuer.spec.keys else { continue };
-        if let Some(set) = key_sets.get(uri) {
-            parts.push(serde_json::to_vec(&("keys", &issuer.name, set))?);
-        }
-    }
-    Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
+/// The digest over all resources, the published keys that they use, and the filter that runs them.
+pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest {
+    let mut parts = Parts::default();
+    parts.add(&bundle.gateways);
+    parts.add(&bundle.services);
+    parts.add(&bundle.envoy_resources);
+    parts.add(&bundle.consumers);
+    parts.add(&bundle.issuers);
+    parts.add(&bundle.route_policies);
+    parts.add(&bundle.traffic_permissions);
+    parts.add(&bundle.timeouts);
+    parts.add(&bundle.access_logs);
+    parts.add(&bundle.settings);
+    parts.keys(&bundle.issuers, key_sets);
+    parts.digest(filter)
 }
 
-fn encode<T: Serialize>(kind: &str, resources: &[Resource<T>]) -> Result<Vec<Vec<u8>>, serde_json::Error> {
-    resources.iter().map(|resource| serde_json::to_vec(&(kind, &resource.name, &resource.spec))).collect()
+/// The same over what concerns one group of nodes: equal to the whole revision if everything does.
+pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) -> Digest {
+    let mut parts = Parts::default();
+    parts.add(scope.gateways.iter().copied());
+    parts.add(scope.services.iter().copied());
+    parts.add(scope.envoy_resources.iter().copied());
+    parts.add(scope.consumers.iter().copied());
+    parts.add(scope.issuers.iter().copied());
+    parts.add(scope.route_policies.iter().copied());
+    parts.add(scope.traffic_permissions.iter().copied());
+    parts.add(scope.timeouts.iter().copied());
+    parts.add(scope.access_logs.iter().copied());
+    parts.add(scope.settings);
+    parts.keys(scope.issuers.iter().copied(), key_sets);
+    parts.digest(filter)
+}
+
+/// The digests of all that counts. Each says what it is of, so that their order does not matter.
+#[derive(Default)]
+struct Parts(Vec<Digest>);
+
+impl Parts {
+    fn add<'a, T: 'a>(&mut self, resources: impl IntoIterator<Item = &'a Resource<T>>) {
+        self.0.extend(resources.into_iter().map(|resource| resource.digest().clone()));
+    }
+
+    fn keys<'a>(&mut self, issuers: impl IntoIterator<Item = &'a Resource<Issuer>>, key_sets: &KeySets) {
+        for issuer in issuers {
+            let KeySource::Published { uri, .. } = &issuer.spec.keys else { continue };
+            if let Some(set) = key_sets.get(uri) {
+                // Keys are plain data, which can always be written down.
+                let set = serde_json::to_vec(set).unwrap_or_default();
+                self.0.push(Digest::of_parts([b"keys", issuer.name.as_bytes(), &set]));
+            }
+        }
+    }
+
+    fn digest(mut self, filter: &Digest) -> Digest {
+        self.0.sort_unstable();
+        Digest::of_parts([filter].into_iter().chain(&self.0).map(|digest| digest.as_str().as_bytes()))
+    }
 }

@@ -15,11 +15,12 @@ use tokio::{
 
 use crate::{
     digest::Digest,
+    discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
     fleet::Fleet,
     http,
     keys::{self, KeySetReport, Sources, client::Client},
     model::{self, Bundle},
-    pipeline::{CompileError, compile_bundle},
+    pipeline::CompileError,
     publication::Publication,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
@@ -59,11 +60,11 @@ impl Hub {
     /// yet are fetched; nothing waits for them.
     pub fn apply(&self, bundle: Bundle) -> Result<(), CompileError> {
         let mut in_force = lock(&self.bundle);
-        let snapshot = compile_bundle(&bundle, &self.key_sources().sets(), &self.code)?;
+        let publication = self.admit(bundle.clone())?;
         self.key_sources().want(&bundle, self.uptime());
         *in_force = bundle;
         *lock(&self.refused_change) = Vec::new();
-        self.put_in_force(snapshot);
+        self.put_in_force(publication);
         self.wanted_keys.notify_one();
         Ok(())
     }
@@ -71,13 +72,18 @@ impl Hub {
     /// Puts the same resources in force with the keys that are known now.
     pub(crate) fn keys_changed(&self) {
         let in_force = lock(&self.bundle);
-        match compile_bundle(&in_force, &self.key_sources().sets(), &self.code) {
-            Ok(snapshot) => self.put_in_force(snapshot),
+        match self.admit(in_force.clone()) {
+            Ok(publication) => self.put_in_force(publication),
             Err(error) => {
                 tracing::error!("a change of keys is refused: {error}");
                 self.refuse(&error);
             }
         }
+    }
+
+    fn admit(&self, bundle: Bundle) -> Result<Publication, CompileError> {
+        let previous = self.publications.borrow().clone();
+        Publication::admit(bundle, self.key_sources().sets(), &self.code, &[], previous.as_deref())
     }
 
     /// Waits until other key sets are wanted.
@@ -146,11 +152,11 @@ impl Hub {
     }
 
     /// Tells every stream, unless it is in force already.
-    fn put_in_force(&self, snapshot: Snapshot) {
-        let revision = snapshot.revision().clone();
+    fn put_in_force(&self, publication: Publication) {
+        let revision = publication.revision().clone();
         let same = |current: &Option<Arc<Publication>>| current.as_ref().is_some_and(|old| *old.revision() == revision);
         if !same(&self.publications.borrow()) {
-            self.publications.send_replace(Some(Arc::new(Publication::uniform(snapshot))));
+            self.publications.send_replace(Some(Arc::new(publication)));
             tracing::info!(revision = revision.short(), "in force");
         }
     }
@@ -228,11 +234,13 @@ pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
 /// The same with limits of one's own.
 pub async fn serve_within(hub: Arc<Hub>, sockets: Sockets, limits: Limits) -> Result<(), ServeError> {
     let xds = XdsServer::new(Arc::clone(&hub), limits);
-    let router = xds.builder().add_routes(xds.routes());
+    let discovery = Discovery::new(Arc::clone(&hub), MAX_CLIENT_INACTIVE);
+    let router = xds.builder().add_routes(xds.routes()).add_service(discovery.clone().into_server());
     let http = axum::serve(sockets.http, http::router(hub));
     tokio::select! {
         ended = router.serve_with_incoming(xds.incoming(sockets.xds)) => ended.map_err(ServeError::Xds),
         () = xds.sweep() => Ok(()),
+        never = discovery.flush_inactive() => match never {},
         ended = http => ended.map_err(ServeError::Http),
     }
 }

@@ -1,11 +1,12 @@
 //! Attributes: what expressions may know, read from what the host provided and what earlier steps learnt.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Value},
     event::{Headers, Needs, Phase, Property},
     policy::Context,
+    selector::{self, spiffe},
     text::split_path,
 };
 
@@ -53,6 +54,7 @@ fn property_of(attribute: Attribute) -> Option<Property> {
         Attribute::ConnectionTlsVersion => Property::TlsVersion,
         Attribute::XdsClusterName => Property::ClusterName,
         Attribute::XdsVirtualHostName => Property::VirtualHostName,
+        Attribute::SourceTags => Property::PeerUriSans,
         _ => return None,
     })
 }
@@ -80,8 +82,13 @@ impl Attributes for Context<'_> {
             }
             Attribute::Metadata => Ok(map(self.facts.metadata.iter())),
             Attribute::JwtClaims => Ok(Value::Map(self.facts.claims.clone().unwrap_or_default())),
-            // Nobody fills these yet; a map that nothing is known of is empty.
-            Attribute::SourceTags => Ok(map([])),
+            Attribute::SourceTags => {
+                let tags = selector::tags(self.inputs);
+                let entry = |(name, value): (Cow<'_, str>, Cow<'_, str>)| {
+                    (Key::String((&*name).into()), Value::String((&*value).into()))
+                };
+                Ok(Value::Map(Arc::new(tags.map(entry).collect())))
+            }
             Attribute::SourceService => self.principal().and_then(|principal| {
                 let (_, service) = spiffe(principal).ok_or(AttributeError::Absent)?;
                 text(service.as_bytes())
@@ -98,7 +105,10 @@ impl Attributes for Context<'_> {
             Attribute::JwtClaims => {
                 Ok(self.facts.claims.as_ref().and_then(|claims| claims.get(&Key::from(key))).cloned())
             }
-            Attribute::SourceTags => Ok(None),
+            Attribute::SourceTags => {
+                let mut tags = selector::tags(self.inputs);
+                Ok(tags.find(|(name, _)| name == key).map(|(_, value)| Value::String((&*value).into())))
+            }
             _ => Err(AttributeError::Unavailable),
         }
     }
@@ -163,12 +173,6 @@ impl Context<'_> {
             _ => text(bytes),
         }
     }
-}
-
-/// The mesh and the service of a SPIFFE identity, `spiffe://<mesh>/<service>`.
-pub(crate) fn spiffe(identity: &str) -> Option<(&str, &str)> {
-    let (mesh, service) = identity.strip_prefix("spiffe://")?.split_once('/')?;
-    (!mesh.is_empty() && !service.is_empty()).then_some((mesh, service))
 }
 
 fn map<'a>(entries: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> Value {

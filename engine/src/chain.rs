@@ -12,6 +12,7 @@ use crate::{
     jwt::Issuer,
     plan::{Agent, LoadError},
     policy::{Policy, audit_log::AuditLog},
+    selector::Selector,
     strings::Strings,
 };
 
@@ -49,6 +50,10 @@ pub(crate) struct Step {
     pub(crate) deny_with: Option<DenyWith>,
     pub(crate) policy: Policy,
     pub(crate) needs: Needs,
+    /// The sources that it is for; all traffic if there is none.
+    pub(crate) source: Option<Selector>,
+    /// How many steps right behind it stand in for it where it is not for the source.
+    pub(crate) alternatives: usize,
 }
 
 /// What becomes of the chain when a step fails.
@@ -144,13 +149,15 @@ impl Steps {
     }
 
     fn load(wire: &wire::Steps, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
+        let steps: Vec<_> = wire.steps.iter().filter(|step| !matches!(step.policy, Some(Wire::AuditLog(_)))).collect();
+        let load = |(index, wire): (usize, &&wire::Step)| {
+            let mut step = Step::load(wire, strings, known, phase)?;
+            let following = steps.iter().skip(index.saturating_add(1));
+            step.alternatives = following.take_while(|following| following.alternative).count();
+            Ok(step)
+        };
         Ok(Self {
-            steps: wire
-                .steps
-                .iter()
-                .filter(|step| !matches!(step.policy, Some(Wire::AuditLog(_))))
-                .map(|step| Step::load(step, strings, known, phase))
-                .collect::<Result<_, _>>()?,
+            steps: steps.iter().enumerate().map(load).collect::<Result<_, LoadError>>()?,
             unsupported: wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?,
         })
     }
@@ -178,6 +185,7 @@ impl Step {
         if let Some(when) = &when {
             needs = needs.union(attributes::needs(when));
         }
+        let source = wire.source.as_ref().map(|source| Selector::load(source, strings)).transpose()?;
         Ok(Self {
             name: Arc::clone(name),
             when,
@@ -186,6 +194,8 @@ impl Step {
             deny_with: wire.deny_with.as_ref().map(|wire| DenyWith::load(wire, strings)).transpose()?,
             policy,
             needs,
+            source,
+            alternatives: 0,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// The two times at which a chain can run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Before the request goes upstream.
     Request,
@@ -96,11 +96,14 @@ pub enum Property {
     ClusterName,
     /// `xds.virtual_host_name`.
     VirtualHostName,
+    /// All URI SANs of the peer's certificate, joined by commas: its tags are among them. Envoy has no attribute for
+    /// them, so the listener leaves them in filter state.
+    PeerUriSans,
 }
 
 impl Property {
     /// Every property.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RequestProtocol,
         Self::RequestSize,
         Self::SourceAddress,
@@ -113,6 +116,7 @@ impl Property {
         Self::PeerUriSan,
         Self::ClusterName,
         Self::VirtualHostName,
+        Self::PeerUriSans,
     ];
 
     /// What Envoy calls it.
@@ -130,6 +134,7 @@ impl Property {
             Self::PeerUriSan => ["connection", "uri_san_peer_certificate"],
             Self::ClusterName => ["xds", "cluster_name"],
             Self::VirtualHostName => ["xds", "virtual_host_name"],
+            Self::PeerUriSans => ["filter_state", "postern.peer_uri_sans"],
         }
     }
 
@@ -226,6 +231,11 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// All that there is to know of a request but its properties, at a time in nanoseconds since 1970.
+    pub fn of_request(request_headers: Headers, body: Option<Vec<u8>>, now: u64) -> Self {
+        Self { request_headers, has_body: body.is_some(), body: body.unwrap_or_default(), now, ..Self::default() }
+    }
+
     /// Takes a property over. One that the host does not have is not set.
     pub fn set(&mut self, property: Property, value: Vec<u8>) {
         self.properties.push((property, value));

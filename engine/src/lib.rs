@@ -29,6 +29,7 @@ pub mod record;
 mod redaction;
 pub mod run;
 pub mod schema;
+mod selector;
 mod strings;
 mod text;
 pub mod verdict;

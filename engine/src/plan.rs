@@ -23,6 +23,8 @@ pub struct Plan {
     /// will do, here and for [`Consumers`].
     routes: FxHashMap<Arc<str>, usize>,
     chains: Vec<Chain>,
+    /// The chain of every other route.
+    default_chain: Option<usize>,
     consumers: Consumers,
     agents: Vec<Agent>,
     policy_not_supported: Response,
@@ -59,6 +61,7 @@ impl Plan {
         Ok(Self {
             revision: wire.revision.into(),
             routes: load_routes(&wire.routes, &strings, &chains)?,
+            default_chain: load_default_chain(wire.default_chain, &chains)?,
             consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
             agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
@@ -89,9 +92,13 @@ impl Plan {
         steps.flat_map(|step| step.policy.shared_keys())
     }
 
-    /// The name and chain of a route. A route that the plan does not know has none: its requests pass.
-    pub(crate) fn route(&self, name: &str) -> Option<(&Arc<str>, usize)> {
-        self.routes.get_key_value(name).map(|(name, chain)| (name, *chain))
+    /// The name and chain of a route. One that the plan does not know has the default chain; without that, its requests
+    /// pass.
+    pub(crate) fn route(&self, name: &str) -> Option<(Arc<str>, usize)> {
+        match self.routes.get_key_value(name) {
+            Some((name, chain)) => Some((Arc::clone(name), *chain)),
+            None => self.default_chain.map(|chain| (name.into(), chain)),
+        }
     }
 
     pub(crate) fn chain(&self, index: usize) -> Option<&Chain> {
@@ -136,6 +143,12 @@ fn load_routes(
         }
     }
     Ok(loaded)
+}
+
+fn load_default_chain(chain: u32, chains: &[Chain]) -> Result<Option<usize>, LoadError> {
+    let Some(index) = chain.checked_sub(1) else { return Ok(None) };
+    find(chains, "chain", index).map_err(|error| error.within("default chain"))?;
+    Ok(usize::try_from(index).ok())
 }
 
 fn error_answer(status: u16, error: &str, code: &str, kind: &str) -> Response {

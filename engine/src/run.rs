@@ -53,13 +53,44 @@ pub struct Run {
     noted: Vec<Note>,
     /// Whether there is no response to ask about.
     unanswered: bool,
+    /// What became of each step.
+    #[cfg(feature = "trace")]
+    trace: Vec<Traced>,
+}
+
+/// What became of one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traced {
+    /// Its place in the chain.
+    pub place: usize,
+    /// Its name.
+    pub step: Arc<str>,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What can become of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is for other sources.
+    OtherSource,
+    /// Its condition is false.
+    ConditionFalse,
+    /// It let the message pass.
+    Passed,
+    /// It refused the message, for this reason.
+    Denied(&'static str),
+    /// It answered in place of the upstream.
+    Responded,
+    /// It could not decide, for this reason.
+    Failed(&'static str),
 }
 
 impl Run {
-    /// The request chain of a route; `None` if the plan does not know the route.
+    /// The request chain of a route; `None` if the plan has none for it.
     pub fn request(plan: &Arc<Plan>, route: &str, health: &Health) -> Option<Self> {
         let (route, chain) = plan.route(route)?;
-        Some(Self::new(plan, Arc::clone(route), chain, Phase::Request, health, Facts::default()))
+        Some(Self::new(plan, route, chain, Phase::Request, health, Facts::default()))
     }
 
     /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
@@ -69,7 +100,7 @@ impl Run {
         if idle && outlook.facts.response.is_empty() {
             return None;
         }
-        let mut run = Self::new(plan, Arc::clone(route), chain, Phase::Response, health, outlook.facts);
+        let mut run = Self::new(plan, route, chain, Phase::Response, health, outlook.facts);
         (run.inputs, run.given, run.request_edits) = (outlook.inputs, outlook.given, outlook.request_edits);
         run.edits = std::mem::take(&mut run.facts.response);
         run.noted = outlook.noted;
@@ -115,7 +146,15 @@ impl Run {
             decided: None,
             noted: Vec::new(),
             unanswered: false,
+            #[cfg(feature = "trace")]
+            trace: Vec::new(),
         }
+    }
+
+    /// What became of the steps so far.
+    #[cfg(feature = "trace")]
+    pub fn trace(&self) -> &[Traced] {
+        &self.trace
     }
 
     /// The route that this runs for.
@@ -265,12 +304,24 @@ impl Run {
     fn run_steps(&mut self, plan: &Plan, chain: &Chain) -> Turn {
         let steps = &chain.steps(self.phase).steps;
         while let Some(step) = steps.get(self.at) {
+            match self.is_for_source(step) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.note_fate(step, || Fate::OtherSource);
+                    self.at = self.at.saturating_add(1);
+                    continue;
+                }
+                Err(missing) => {
+                    self.asked = missing;
+                    return Turn::Ask(Ask::Inputs(missing));
+                }
+            }
             let flow = match step.shadow {
                 false => self.run_step(plan, step, steps),
                 true => self.run_in_shadow(plan, step, steps),
             };
             match flow {
-                Flow::Continue => self.leave(),
+                Flow::Continue => self.leave(step),
                 // What is not enforced keeps nobody waiting.
                 Flow::Ask(Ask::Wait { .. }) if chain.shadow || step.shadow => self.answer = Some(Answer::Waited),
                 Flow::Ask(ask) => return Turn::Ask(ask),
@@ -284,7 +335,7 @@ impl Run {
                 Flow::Fail(denial) => match self.on_failure(plan, step) {
                     OnFailure::Continue => {
                         self.note(NoteKind::Failed, step, denial.reason);
-                        self.leave();
+                        self.leave(step);
                     }
                     OnFailure::SkipRemaining => {
                         self.note(NoteKind::Skipped, step, denial.reason);
@@ -328,8 +379,33 @@ impl Run {
         self.let_pass(chain)
     }
 
-    /// One step, or one more turn of it: inputs, then `when`, then the policy.
+    /// One step, or one more turn of it.
     fn run_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
+        let flow = self.turn_step(plan, step, steps);
+        let entered = self.memory.entered;
+        match &flow {
+            Flow::Ask(_) | Flow::Want(_) => {}
+            Flow::Continue if !entered => self.note_fate(step, || Fate::ConditionFalse),
+            Flow::Continue => self.note_fate(step, || Fate::Passed),
+            Flow::Deny(denial) => self.note_fate(step, || Fate::Denied(denial.reason)),
+            Flow::Respond(_) => self.note_fate(step, || Fate::Responded),
+            Flow::Fail(denial) => self.note_fate(step, || Fate::Failed(denial.reason)),
+        }
+        flow
+    }
+
+    #[cfg(feature = "trace")]
+    fn note_fate(&mut self, step: &Step, fate: impl FnOnce() -> Fate) {
+        self.trace.push(Traced { place: self.at, step: Arc::clone(&step.name), fate: fate() });
+    }
+
+    /// On the way of a request nobody asks.
+    #[cfg(not(feature = "trace"))]
+    #[allow(clippy::unused_self, reason = "it has a use with the feature")]
+    fn note_fate(&mut self, _step: &Step, _fate: impl FnOnce() -> Fate) {}
+
+    /// Inputs, then `when`, then the policy.
+    fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
         if matches!(self.answer, Some(Answer::BodyTooLarge)) {
             self.answer = None;
             return Flow::Deny(body_too_large());
@@ -386,9 +462,17 @@ impl Run {
         }
     }
 
-    /// On to the next step, past all that an agent evaluated in one go.
-    fn leave(&mut self) {
-        self.at = self.at.saturating_add(self.memory.group.max(1));
+    /// Whether a step is for the source of the message, or what must be known to tell.
+    fn is_for_source(&self, step: &Step) -> Result<bool, Needs> {
+        let Some(source) = step.source.as_ref().filter(|_| !self.memory.entered) else { return Ok(true) };
+        let missing = source.needs().without(self.given);
+        if missing.is_empty() { Ok(source.selects(&self.inputs)) } else { Err(missing) }
+    }
+
+    /// On to the next step, past all that an agent evaluated in one go, and past the step's alternatives.
+    fn leave(&mut self, step: &Step) {
+        let steps = self.memory.group.max(1).saturating_add(step.alternatives);
+        self.at = self.at.saturating_add(steps);
         self.memory = Memory::default();
         self.wanted = Needs::default();
     }

@@ -103,12 +103,16 @@ pub enum Kind {
     Size,
     /// A length of time, such as `250ms`, `1s`, `5m` or `1h`; never zero.
     Duration,
+    /// A length of time such as `5m`, or `0s` for no limit.
+    Timeout,
     /// A CEL expression over what is known of a request, and of its response in a response chain.
     Expression,
     /// A JSON Schema: a mapping, or `true` or `false`. What it may say is checked when the policy is lowered.
     JsonSchema,
     /// A JSON Web Key set (RFC 7517): a mapping, or its JSON in a string.
     JwkSet,
+    /// A resource of Envoy in protobuf JSON: a mapping with its type in `@type`. What it may say is Envoy's matter.
+    EnvoyMessage,
     /// A step's parameters: checked against the schema of the policy that its `policy` field names.
     Params,
 }

@@ -1,6 +1,6 @@
 //! What the engine answers: the verdict on a message, and who gave it and why.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::{edits::Edits, record::Record, text::json};
 
@@ -17,7 +17,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// What logs call it.
-    pub(crate) const fn word(&self) -> &'static str {
+    pub const fn word(&self) -> &'static str {
         match self {
             Self::Continue(_) => "allow",
             Self::Deny(_) => "deny",
@@ -110,10 +110,19 @@ impl Decision {
         {
             pair("conflicts", &edits.conflicts().to_string());
         }
-        pair("route", route);
+        pair("route", &plain(route));
         pair("revision", revision);
         account
     }
+}
+
+/// A route's name without what could look like another pair: one that Envoy has of its own may be called anything.
+fn plain(name: &str) -> Cow<'_, str> {
+    let fits = |letter: char| letter.is_ascii_graphic() && letter != '=';
+    if name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.chars().map(|letter| if fits(letter) { letter } else { '_' }).collect())
 }
 
 impl fmt::Display for Note {

@@ -206,9 +206,9 @@ impl Stream {
 
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
-        // A route without a name, or of another, is none that a plan knows.
+        // A route without a name, or with one that is no text, is none that a plan knows by name.
         let route = host::property("xds\0route_name")?.unwrap_or_default();
-        let run = str::from_utf8(&route).ok().and_then(|route| Run::request(plan, route, &Health::default()));
+        let run = Run::request(plan, str::from_utf8(&route).unwrap_or_default(), &Health::default());
         match run {
             Some(run) => self.drive(Box::new(run), Map::RequestHeaders, body),
             None => Ok(Action::Continue),

@@ -10,7 +10,18 @@ pub mod plan {
         include!(concat!(env!("OUT_DIR"), "/postern.plan.v1.rs"));
 
         /// The one value of `Plan.format` that these messages describe.
-        pub const FORMAT: u32 = 1;
+        pub const FORMAT: u32 = 2;
+    }
+}
+
+/// How enforcement points that are not Envoys are told of policies.
+#[cfg(feature = "discovery")]
+pub mod discovery {
+    /// Version 1.
+    pub mod v1 {
+        #![allow(missing_docs, unreachable_pub, reason = "generated; the .proto file is the documentation")]
+        #![allow(clippy::allow_attributes_without_reason, reason = "generated")]
+        include!(concat!(env!("OUT_DIR"), "/postern.discovery.v1.rs"));
     }
 }
 

@@ -82,7 +82,7 @@ pub struct Exchange {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RequestSpec {
     pub method: String,
     pub path: String,
@@ -92,11 +92,19 @@ pub struct RequestSpec {
     pub chunked: bool,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
+    /// The further URI SANs in it.
+    pub further_names: Vec<String>,
     /// When it comes, in seconds since 1970; now if left out. Not on Envoy, whose clock cannot be set.
     pub at: Option<u64>,
 }
 
 impl RequestSpec {
+    /// All URI SANs of the caller's certificate, as Envoy joins them.
+    pub fn names(&self) -> Option<String> {
+        let source = self.source.as_ref()?;
+        Some([source].into_iter().chain(&self.further_names).cloned().collect::<Vec<_>>().join(","))
+    }
+
     /// When it comes, since 1970.
     pub fn time(&self) -> Duration {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -113,6 +121,7 @@ impl Default for RequestSpec {
             body: None,
             chunked: false,
             source: None,
+            further_names: vec![],
             at: None,
         }
     }

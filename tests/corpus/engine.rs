@@ -175,6 +175,9 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
                 for property in needs.properties() {
                     match (property, &exchange.request.source) {
                         (Property::PeerUriSan, Some(source)) => inputs.set(property, source.clone().into_bytes()),
+                        (Property::PeerUriSans, Some(_)) => {
+                            inputs.set(property, exchange.request.names().unwrap().into_bytes());
+                        }
                         (Property::SourceAddress, _) => inputs.set(property, PEER.into()),
                         _ => {}
                     }

@@ -42,7 +42,10 @@ impl Worker {
         let mut properties =
             Properties::new().with(&["xds", "route_name"], &case.route).with(&["source", "address"], PEER);
         if let Some(source) = &exchange.request.source {
-            properties = properties.with(&["connection", "uri_san_peer_certificate"], source);
+            let names = exchange.request.names().unwrap();
+            properties = properties
+                .with(&["connection", "uri_san_peer_certificate"], source)
+                .with(&["filter_state", "postern.peer_uri_sans"], &names);
         }
         let stream = self.vm.open(self.root, properties).unwrap();
         let body = exchange.request.body.as_ref().map(|body| body.get());

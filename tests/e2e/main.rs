@@ -11,12 +11,18 @@
 )]
 
 mod audit_log;
+mod bench_xds;
 mod commands;
 mod decisions;
+mod envoy_resources;
+mod files;
+mod grpc_client;
 mod key_rotation;
 mod limits;
+mod matching;
 mod module;
 mod odd_requests;
+mod polling;
 mod refusals;
 mod restarts;
 mod updates;

@@ -3,8 +3,11 @@
 use std::{fs, net::SocketAddr, sync::Arc};
 
 use postern::{
+    attach::{Scope, attach},
     gate::AdmittedPlan,
-    model, pipeline,
+    model,
+    node::NodeIdentity,
+    pipeline,
     serve::{Hub, Sockets, serve},
     snapshot::{FilterCode, Snapshot},
     source,
@@ -48,7 +51,8 @@ impl InProcess {
         let bundle = model::read(&source::read(site.directory()).unwrap()).unwrap();
         let plan = AdmittedPlan::forced_past_the_gate(plan.to_vec());
         let revision = postern::digest::Digest::of(revision.as_bytes());
-        self.hub.publish(Snapshot::build(&bundle, plan, &self.code, revision));
+        let scope = Scope::of(&bundle, &NodeIdentity::anonymous());
+        self.hub.publish(Snapshot::build(&scope, &attach(&scope), plan, &self.code, revision));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    ffi::{OsStr, OsString},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
@@ -19,23 +20,33 @@ pub struct ControlPlane {
     config: PathBuf,
     xds: SocketAddr,
     http: SocketAddr,
+    options: Vec<OsString>,
 }
 
 impl ControlPlane {
     /// Serves a directory on free ports.
     pub fn start(config: &Path) -> Result<Self> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_on(config, any, any)
+        Self::start_with(config, &[])
     }
 
-    fn start_on(config: &Path, xds: SocketAddr, http: SocketAddr) -> Result<Self> {
+    /// The same with further options.
+    pub fn start_with(config: &Path, options: &[&OsStr]) -> Result<Self> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_on(config, any, any, options)
+    }
+
+    fn start_on(config: &Path, xds: SocketAddr, http: SocketAddr, options: &[&OsStr]) -> Result<Self> {
         let mut command = Self::command()?;
-        command.args(["serve", "--xds", &xds.to_string(), "--http", &http.to_string(), "--config"]).arg(config);
+        command
+            .args(["serve", "--xds", &xds.to_string(), "--http", &http.to_string(), "--config"])
+            .arg(config)
+            .args(options);
         let mut process = Process::start("postern", &mut command)?;
         let listening = |line: &str| Some((field(line, "xds=")?, field(line, "http=")?));
         let (xds, http) = process.wait_for_line("its addresses", listening)?;
         process.wait_for_line("its first revision", |line| line.contains("in force").then_some(()))?;
-        Ok(Self { process, config: config.to_owned(), xds, http })
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        Ok(Self { process, config: config.to_owned(), xds, http, options })
     }
 
     /// The program, with the filter that the tests are for, and nothing else.
@@ -48,13 +59,19 @@ impl ControlPlane {
     /// Kills it (SIGKILL) and starts it anew on the same addresses.
     pub fn kill_and_restart(&mut self) -> Result<()> {
         self.kill();
-        *self = Self::start_on(&self.config, self.xds, self.http)?;
+        let options: Vec<_> = self.options.iter().map(OsString::as_os_str).collect();
+        *self = Self::start_on(&self.config, self.xds, self.http, &options)?;
         Ok(())
     }
 
     /// Ends it at once (SIGKILL).
     pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// The operating system's number for it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Where xDS is served.

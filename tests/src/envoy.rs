@@ -35,11 +35,15 @@ impl Envoy {
 
     /// Starts a bootstrap of `envoy-config/` with its ports, and what else is asked for, replaced.
     pub fn start(bootstrap: &str, xds: SocketAddr, replace: &[(&str, &str)]) -> Result<Self> {
+        let port = format!("port_value: {}", xds.port());
+        Self::start_alone(bootstrap, &[&[(XDS_PORT, port.as_str())], replace].concat())
+    }
+
+    /// The same for a bootstrap that names no address of an xDS server.
+    pub fn start_alone(bootstrap: &str, replace: &[(&str, &str)]) -> Result<Self> {
         let admin = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let mut text = fs::read_to_string(repository().join("envoy-config").join(bootstrap))?;
-        let port = |port: u16| format!("port_value: {port}");
-        text = replaced(&text, XDS_PORT, &port(xds.port()))?;
-        text = replaced(&text, ADMIN_PORT, &port(admin.port()))?;
+        text = replaced(&text, ADMIN_PORT, &format!("port_value: {}", admin.port()))?;
         for (from, to) in replace {
             text = replaced(&text, from, to)?;
         }

@@ -58,15 +58,20 @@ impl Site {
 
     /// Writes a file, at once and whole, as a careful editor does.
     pub fn write(&self, file: &str, text: &str) -> Result<()> {
-        let draft = self.path(&format!(".{file}.draft"));
-        fs::write(&draft, text)?;
-        Ok(fs::rename(draft, self.path(file))?)
+        write_whole(&self.directory, file, text)
     }
 
     /// Replaces a text that must be there.
     pub fn replace(&self, file: &str, from: &str, to: &str) -> Result<()> {
         self.write(file, &replaced(&self.read(file)?, from, to)?)
     }
+}
+
+/// Writes a file of a directory, at once and whole.
+pub fn write_whole(directory: &Path, file: &str, text: &str) -> Result<()> {
+    let draft = directory.join(format!(".{file}.draft"));
+    fs::write(&draft, text)?;
+    Ok(fs::rename(draft, directory.join(file))?)
 }
 
 /// A copy of `text` with `from` replaced, which must be there.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
@@ -23,24 +24,55 @@ pub(crate) enum Bench {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// What a fleet costs the control plane: memory a stream, CPU time and delay a change, in both variants of xDS
+    ///
+    /// `cargo xtask bench xds -- --help` lists its options; the most used are `--streams N,M`, `--variant sotw` and
+    /// `--json FILE`. The exit code is not zero when a case could not be measured, and when a target was missed.
+    Xds {
+        /// Passed on to the bench as they are
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
 }
 
 /// Builds everything and becomes the bench, so that Ctrl-C reaches the bench itself.
 pub(crate) fn bench(paths: &Paths, bench: &Bench) -> Result<ExitCode> {
     match bench {
         Bench::Filter { rest } => filter(paths, rest),
+        Bench::Xds { rest } => xds(paths, rest),
     }
 }
 
 fn filter(paths: &Paths, rest: &[OsString]) -> Result<ExitCode> {
     let filter = filter::build(paths)?;
     let envoy = envoy::resolve(paths)?;
-    step("building the bench", || {
-        run(cargo(paths).args(["build", "--release", "--package", "postern-tests", "--bin", "postern-bench"]))
-    })?;
-    let program = paths.target.join("release").join("postern-bench");
-    let mut command = Command::new(&program);
+    build(paths, &["postern-bench"])?;
+    let mut command = Command::new(release(paths, "postern-bench"));
     command.env("POSTERN_ENVOY", &envoy.path).env("POSTERN_FILTER", &filter.path).args(rest);
+    become_it(command)
+}
+
+fn xds(paths: &Paths, rest: &[OsString]) -> Result<ExitCode> {
+    let filter = filter::build(paths)?;
+    build(paths, &["postern", "postern-bench-xds"])?;
+    let mut command = Command::new(release(paths, "postern-bench-xds"));
+    command.env("POSTERN_BIN", release(paths, "postern")).env("POSTERN_FILTER", &filter.path).args(rest);
+    become_it(command)
+}
+
+fn build(paths: &Paths, programs: &[&str]) -> Result<()> {
+    let programs = programs.iter().flat_map(|program| ["--bin", program]);
+    step("building the bench", || {
+        let mut cargo = cargo(paths);
+        run(cargo.args(["build", "--release", "--package", "postern", "--package", "postern-tests"]).args(programs))
+    })
+}
+
+fn release(paths: &Paths, program: &str) -> PathBuf {
+    paths.target.join("release").join(program)
+}
+
+fn become_it(mut command: Command) -> Result<ExitCode> {
     say("starting the bench");
-    Err(command.exec()).with_context(|| format!("cannot start the bench `{}`", program.display()))
+    Err(command.exec()).with_context(|| format!("cannot start the bench `{}`", command.get_program().display()))
 }

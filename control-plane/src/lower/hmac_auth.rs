@@ -6,7 +6,7 @@ use postern_proto::plan::v1::{HmacAuth, HmacKey, step::Policy};
 use serde::Deserialize;
 
 use super::{Lowering, Place};
-use crate::model::{self, Step, quote, unit};
+use crate::model::{self, quote, unit};
 
 const DEFAULT_COMPONENTS: [&str; 4] = ["@method", "@authority", "@path", "@query"];
 const DERIVED: [&str; 7] = ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
@@ -30,7 +30,7 @@ impl Lowering {
         HmacKey { id: self.string(&key.key_id), secret: key.secret.0.clone() }
     }
 
-    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, step: &Step, params: &HmacAuthParams) -> Policy {
+    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, params: &HmacAuthParams) -> Policy {
         let defaults = || DEFAULT_COMPONENTS.map(str::to_owned).to_vec();
         let components: Vec<_> =
             params.components.clone().unwrap_or_else(defaults).iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -54,7 +54,7 @@ impl Lowering {
         // The same in every revision, so that an update does not forget what was seen.
         let replays = match params.refuse_replays {
             Some(false) => String::new(),
-            _ => format!("{}/{}", place.policy.name, step.name),
+            _ => place.step.id(),
         };
         Policy::HmacAuth(HmacAuth {
             components: components.iter().map(|name| self.string(name)).collect(),

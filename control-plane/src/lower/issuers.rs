@@ -4,15 +4,16 @@ use postern_proto::plan::v1::Issuer;
 
 use super::{Lowering, Place};
 use crate::{
+    attach::Scope,
     jwk::Key,
     keys::KeySets,
-    model::{self, Bundle, KeySource, Resource, quote, suggestion},
+    model::{self, KeySource, Resource, quote, suggestion},
 };
 
 impl Lowering {
     /// All issuers, in the order of their names.
-    pub(super) fn issuers(&mut self, bundle: &Bundle, sets: &KeySets) {
-        for issuer in &bundle.issuers {
+    pub(super) fn issuers(&mut self, scope: &Scope<'_>, sets: &KeySets) {
+        for issuer in &scope.issuers {
             let lowered = self.lower_issuer(issuer, sets);
             self.plan.issuers.push(lowered);
             self.issuers.push(issuer.name.clone());

@@ -18,44 +18,62 @@ mod respond;
 mod rewrite;
 mod security_headers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use postern_engine::Phase;
 use postern_proto::plan::v1::{
     Answer, Chain, Consumer, DenyWith, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, PasswordCredential,
-    Plan, Route, Step as WireStep, Steps,
+    Plan, Route, Source as WireSource, Step as WireStep, Steps, TrafficPermission, source, step::Policy as WirePolicy,
+    traffic_permission,
 };
 use prost::Message;
 
 use self::interned::Interned;
 use crate::{
-    attach::Attached,
+    attach::{Attached, Attachment, EffectiveStep, Rule, Scope, Source},
     digest::Digest,
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
-    model::{self, Bundle, Diagnostic, Diagnostics, Mode, OnFailure, Resource, RoutePolicy, Step},
+    model::{self, Action, Diagnostic, Diagnostics, Mode, OnFailure, Resource, Step},
 };
 
-/// The plan for what is attached.
+/// What decisions and logs call the step that TrafficPermissions make up.
+pub const PERMISSION_STEP: &str = "TrafficPermission";
+
+/// What becomes of a chain that cannot be lowered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// Nothing is lowered: a change must be right whole.
+    Strict,
+    /// Its routes answer 500, and the rest is served.
+    Permissive,
+}
+
+/// The plan for what is attached, and what is wrong with chains that were not lowered.
 pub fn lower(
-    bundle: &Bundle,
+    scope: &Scope<'_>,
     key_sets: &KeySets,
-    attached: &BTreeMap<&str, Attached<'_>>,
+    attachment: &Attachment<'_>,
     revision: &Digest,
-) -> Result<Plan, Diagnostics> {
-    let services = bundle.services.iter().map(|service| service.name.clone()).collect();
+    strictness: Strictness,
+) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
+    let services = scope.services.iter().map(|service| service.name.clone()).collect();
     let mut lowering = Lowering { services, ..Lowering::default() };
-    lowering.issuers(bundle, key_sets);
-    for (route, chain) in attached {
-        lowering.route(route, chain);
+    lowering.issuers(scope, key_sets);
+    let chains: Vec<_> = attachment.chains.iter().map(|attached| lowering.chain(attached)).collect();
+    for (route, chain) in &attachment.routes {
+        let name = lowering.string(route);
+        lowering.plan.routes.extend(chains.get(*chain).map(|chain| Route { name, chain: *chain }));
     }
-    for consumer in &bundle.consumers {
+    let default = attachment.default.and_then(|chain| chains.get(chain));
+    lowering.plan.default_chain = default.map_or(0, |chain| chain.saturating_add(1));
+    for consumer in &scope.consumers {
         lowering.consumer(consumer);
     }
-    if let Some(settings) = bundle.settings.first() {
+    if let Some(settings) = scope.settings {
         lowering.settings(&settings.spec);
     }
-    lowering.finish(revision)
+    lowering.finish(revision, strictness)
 }
 
 #[derive(Default)]
@@ -63,6 +81,8 @@ struct Lowering {
     strings: Interned<String>,
     expressions: Interned<Vec<u8>>,
     chains: Interned<Vec<u8>>,
+    /// The expressions that are compiled already, by what they may know and what they must be.
+    compiled: HashMap<(Phase, bool, String), u32>,
     plan: Plan,
     /// The names of the plan's issuers, in its order.
     issuers: Vec<String>,
@@ -71,28 +91,34 @@ struct Lowering {
     errors: Vec<Diagnostic>,
 }
 
-/// Where in what the user wrote a step stands.
+/// The step that is being lowered.
 struct Place<'a> {
-    policy: &'a Resource<RoutePolicy>,
+    step: &'a EffectiveStep<'a>,
     phase: Phase,
-    field: String,
 }
 
 impl Lowering {
-    fn route(&mut self, route: &str, attached: &Attached<'_>) {
-        let spec = &attached.policy.spec;
-        let chain = Chain {
+    /// The place of a chain in the plan.
+    fn chain(&mut self, attached: &Attached<'_>) -> u32 {
+        let before = self.errors.len();
+        self.errors.extend(attached.errors.iter().cloned());
+        let mut chain = Chain {
             request: self.steps(attached, Phase::Request),
             response: self.steps(attached, Phase::Response),
-            shadow: spec.mode == Mode::Shadow,
-            body_limit: spec.max_body_size,
+            shadow: attached.shadow,
+            body_limit: attached.body_limit,
         };
+        if self.errors.len() > before {
+            // Whether it is served is decided at the end; if so, then as a chain that refuses everything.
+            let unsupported = vec![self.string("a chain that is not valid")];
+            let request = Some(Steps { steps: Vec::new(), unsupported });
+            chain = Chain { request, shadow: false, ..Chain::default() };
+        }
         let index = self.chains.index(chain.encode_to_vec());
         if usize::try_from(index).is_ok_and(|index| index == self.plan.chains.len()) {
             self.plan.chains.push(chain);
         }
-        let name = self.string(route);
-        self.plan.routes.push(Route { name, chain: index });
+        index
     }
 
     fn consumer(&mut self, consumer: &Resource<model::Consumer>) {
@@ -115,16 +141,40 @@ impl Lowering {
     }
 
     fn steps(&mut self, attached: &Attached<'_>, phase: Phase) -> Option<Steps> {
-        let (steps, name) = match phase {
-            Phase::Request => (attached.request, "request"),
-            Phase::Response => (attached.response, "response"),
-        };
+        let steps = attached.steps(phase);
         let mut lowered = Vec::with_capacity(steps.len());
-        for (index, step) in steps.iter().enumerate() {
-            let place = Place { policy: attached.policy, phase, field: format!("spec.{name}[{index}]") };
-            lowered.extend(self.step(&place, step));
+        if phase == Phase::Request && !attached.permissions.is_empty() {
+            lowered.push(self.permissions(&attached.permissions));
+        }
+        for step in steps {
+            lowered.extend(self.step(&Place { step, phase }, &step.step));
         }
         (!lowered.is_empty()).then_some(Steps { steps: lowered, unsupported: Vec::new() })
+    }
+
+    fn permissions(&mut self, rules: &[Rule<'_>]) -> WireStep {
+        let lower = |rule: &Rule<'_>| traffic_permission::Rule {
+            source: Some(self.source(&rule.source)),
+            allow: rule.action == Action::Allow,
+            ..Default::default()
+        };
+        let rules = rules.iter().map(lower).collect();
+        WireStep {
+            name: self.string(PERMISSION_STEP),
+            policy: Some(WirePolicy::TrafficPermission(TrafficPermission { rules })),
+            ..WireStep::default()
+        }
+    }
+
+    fn source(&mut self, source: &Source) -> WireSource {
+        let tags = source.tags.iter();
+        WireSource {
+            mesh: self.string(&source.mesh),
+            service: source.service.as_ref().map(|service| self.string(service)),
+            tags: tags
+                .map(|(name, value)| source::Tag { name: self.string(name), value: self.string(value) })
+                .collect(),
+        }
     }
 
     fn step(&mut self, place: &Place<'_>, step: &Step) -> Option<WireStep> {
@@ -142,27 +192,46 @@ impl Lowering {
                 return None;
             }
         };
-        let shadow = step.mode == Mode::Shadow;
         Some(WireStep {
             name: self.string(&step.name),
             when,
             on_failure: on_failure.into(),
-            shadow,
+            shadow: step.mode == Some(Mode::Shadow),
             deny_with: step.deny_with.as_ref().map(|deny_with| self.deny_with(deny_with)),
+            source: place.step.source.as_ref().map(|source| self.source(source)),
+            alternative: place.step.alternative,
             policy: Some(policy),
         })
     }
 
     /// Compiles an expression; 0, and an error at its field, if it is wrong.
     fn expression(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
-        let compiled = expression::compile(text, environment(place.phase));
-        self.intern(place, field, compiled)
+        self.compile(place, field, text, false, expression::compile)
     }
 
     /// The same for an expression that must be true or false.
     fn condition(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
-        let compiled = expression::compile_condition(text, environment(place.phase));
-        self.intern(place, field, compiled)
+        self.compile(place, field, text, true, expression::compile_condition)
+    }
+
+    /// Parsing is what takes time in lowering, so no text is parsed twice.
+    fn compile(
+        &mut self,
+        place: &Place<'_>,
+        field: &str,
+        text: &str,
+        condition: bool,
+        compile: impl Fn(&str, Environment) -> Result<Expression, Vec<ExpressionError>>,
+    ) -> u32 {
+        let key = (place.phase, condition, text.to_owned());
+        if let Some(index) = self.compiled.get(&key) {
+            return *index;
+        }
+        let index = self.intern(place, field, compile(text, environment(place.phase)));
+        if index > 0 {
+            self.compiled.insert(key, index);
+        }
+        index
     }
 
     fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Result<Expression, Vec<ExpressionError>>) -> u32 {
@@ -178,7 +247,7 @@ impl Lowering {
     }
 
     fn error(&mut self, place: &Place<'_>, field: &str, message: String) {
-        self.errors.push(place.policy.diagnose(&format!("{}.{field}", place.field), message));
+        self.errors.extend(place.step.diagnose(field, message));
     }
 
     fn deny_with(&mut self, deny_with: &model::DenyWith) -> DenyWith {
@@ -211,17 +280,20 @@ impl Lowering {
         self.strings.index(text.to_owned())
     }
 
-    fn finish(self, revision: &Digest) -> Result<Plan, Diagnostics> {
-        Diagnostics::reject(self.errors)?;
+    fn finish(self, revision: &Digest, strictness: Strictness) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
+        if strictness == Strictness::Strict {
+            Diagnostics::reject(self.errors.clone())?;
+        }
         // What we encoded ourselves decodes; an expression that did not would be missing, and the gate would say so.
         let decode = |bytes: Vec<u8>| Expression::decode(bytes.as_slice()).unwrap_or_default();
-        Ok(Plan {
+        let plan = Plan {
             format: FORMAT,
             revision: revision.short().to_owned(),
             strings: self.strings.into_values(),
             expressions: self.expressions.into_values().into_iter().map(decode).collect(),
             ..self.plan
-        })
+        };
+        Ok((plan, self.errors))
     }
 }
 

@@ -33,11 +33,11 @@ impl Lowering {
             "cors" => self.cors(place, &params(step)?),
             "faultInjection" => self.fault_injection(place, &params(step)?),
             "headers" => Ok(self.headers(params(step)?)),
-            "hmacAuth" => Ok(self.hmac_auth(place, step, &params(step)?)),
+            "hmacAuth" => Ok(self.hmac_auth(place, &params(step)?)),
             "ipFilter" => self.ip_filter(&params(step)?),
             "jsonSchema" => Ok(self.json_schema(place, &params(step)?)),
             "jwtValidation" => self.jwt_validation(place, &params(step)?),
-            "rateLimit" => self.rate_limit(place, step, params(step)?),
+            "rateLimit" => self.rate_limit(place, params(step)?),
             "requestId" => Ok(self.request_id(&params(step)?)),
             "requestSize" => Self::request_size(&params(step)?),
             "respond" => self.respond(place, &params(step)?),
@@ -66,7 +66,7 @@ impl Lowering {
         Policy::Headers(Headers { remove, set, add })
     }
 
-    fn rate_limit(&mut self, place: &Place<'_>, step: &Step, params: RateLimitParams) -> Result<Policy, LowerError> {
+    fn rate_limit(&mut self, place: &Place<'_>, params: RateLimitParams) -> Result<Policy, LowerError> {
         let per = unit::duration(&params.per).unwrap_or(Duration::ZERO);
         let interval = per.as_nanos().checked_div(params.requests.into()).filter(|interval| *interval > 0);
         let interval = interval.and_then(|interval| u64::try_from(interval).ok());
@@ -78,7 +78,7 @@ impl Lowering {
         };
         Ok(Policy::RateLimit(RateLimit {
             // The same in every revision, so that an update does not refill the buckets.
-            id: self.string(&format!("{}/{}", place.policy.name, step.name)),
+            id: self.string(&place.step.id()),
             interval_ns: interval
                 .ok_or(LowerError::Value("more than one request a nanosecond cannot be told apart"))?,
             burst: params.burst.unwrap_or(params.requests),
@@ -97,6 +97,7 @@ impl Lowering {
         let lower = |rule: PermissionRule| traffic_permission::Rule {
             services: rule.from.services.iter().map(|service| self.string(service)).collect(),
             anyone: rule.from.anyone == Some(true),
+            source: None,
             allow: rule.action == "ALLOW",
         };
         let rules = params.rules.into_iter().map(lower).collect();

@@ -9,7 +9,7 @@ use postern_engine::{
 };
 
 use super::{
-    diagnostic::{Report, quote},
+    diagnostic::{Report, StepKey, quote},
     format::{self, Outcome},
     nearest::{one_of, suggestion, suggestion_or_all},
     path::Path,
@@ -40,7 +40,7 @@ fn fields(node: &Node, fields: &[Field], path: &Path<'_>, report: &mut Report<'_
             (Some(found), kind) => value(found, kind, &path.field(field.name), report),
             (None, _) if field.required => {
                 let message = format!("missing required field {}", quote(field.name));
-                report.error(node.at, &path.field(field.name), message);
+                report.missing(node.at, &path.field(field.name), message);
             }
             (None, _) => {}
         }
@@ -62,6 +62,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Sha256 => text(node, format::sha256, path, report),
         Kind::Size => size(node, path, report),
         Kind::Duration => text(node, format::duration, path, report),
+        Kind::Timeout => text(node, format::timeout, path, report),
         // Its phase and its columns are the lowering's matter.
         Kind::Expression => text(node, format::text, path, report),
         Kind::Choice(words) => text(node, |text| format::choice(text, words), path, report),
@@ -73,6 +74,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Map { key, value } => map(node, key, value, path, report),
         Kind::JsonSchema => json_schema(node, path, report),
         Kind::JwkSet => key_set(node, path, report),
+        Kind::EnvoyMessage => envoy_message(node, path, report),
         // Only the mapping around it knows the policy: see `fields`.
         Kind::Params => {}
     }
@@ -145,6 +147,13 @@ fn key_set(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
+/// What stands in it is the matter of the kind's own rules.
+fn envoy_message(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    if !matches!(node.value, Value::Map(_)) {
+        wrong_type(node, "a mapping", path, report);
+    }
+}
+
 fn exactly_one(node: &Node, entries: &[(Key, Node)], schema: &Object, path: &Path<'_>, report: &mut Report<'_>) {
     let known = names(schema);
     let mistyped = entries.iter().any(|(key, _)| !known.contains(&key.name.as_str()));
@@ -152,6 +161,7 @@ fn exactly_one(node: &Node, entries: &[(Key, Node)], schema: &Object, path: &Pat
         1 => {}
         // The field that is meant is reported already.
         0 if mistyped => {}
+        0 => report.missing(node.at, path, format!("expected exactly {}", one_of(schema.exactly_one_of))),
         _ => report.error(node.at, path, format!("expected exactly {}", one_of(schema.exactly_one_of))),
     }
 }
@@ -165,7 +175,8 @@ fn list(node: &Node, item: &Kind, at_least: usize, path: &Path<'_>, report: &mut
     let mut headers = HeaderNames::default();
     for (index, node) in items.iter().enumerate() {
         let path = path.item(index);
-        value(node, item, &path, report);
+        // Lists are taken whole, so that no other step can complete what is in one.
+        report.within_step(None, |report| value(node, item, &path, report));
         if let (Kind::HeaderName, Some(name)) = (item, node.text()) {
             headers.admit(name, node.at, &path, report);
         }
@@ -191,7 +202,11 @@ fn params(step: &Node, params: Option<&Node>, path: &Path<'_>, report: &mut Repo
     match policy::schema(name) {
         Some(schema) => {
             let absent = Node { at: step.at, value: Value::Map(Vec::new()) };
-            object(params.unwrap_or(&absent), &schema.params, &path.field("params"), report);
+            let step_name = step.get("name").and_then(Node::text).unwrap_or(name);
+            let key = StepKey { name: step_name.to_owned(), policy: name.to_owned() };
+            report.within_step(Some(key), |report| {
+                object(params.unwrap_or(&absent), &schema.params, &path.field("params"), report);
+            });
         }
         None => {
             let known: Vec<_> = policy::SCHEMAS.iter().map(|schema| schema.name).collect();
@@ -282,7 +297,8 @@ mod tests {
     fn check(input: &str, expect: &[&str]) {
         let mut report = Report::new("f", None);
         object(&parse(input.as_bytes()).documents[0].root, &SCHEMA, &Path::Root, &mut report);
-        let found: Vec<_> = report.into_found().iter().map(ToString::to_string).collect();
+        let lacking: Vec<_> = report.take_lacking().into_iter().map(|lacking| lacking.error.to_string()).collect();
+        let found: Vec<_> = report.into_found().iter().map(ToString::to_string).chain(lacking).collect();
         assert_eq!(found, expect);
     }
 

@@ -10,7 +10,7 @@ use super::{path::Path, tree::Position};
 const LONGEST_QUOTE: usize = 80;
 
 /// One error in a user's files.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Diagnostic {
     /// The file, as the user knows it.
     pub file: String,
@@ -86,11 +86,53 @@ pub(super) struct Report<'a> {
     file: &'a str,
     resource: Option<String>,
     found: Vec<Diagnostic>,
+    /// The step whose parameters are being checked.
+    step: Option<StepKey>,
+    lacking: Vec<Lacking>,
+}
+
+/// What steps merge by, and what must be equal for them to: their name and their policy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StepKey {
+    pub(super) name: String,
+    pub(super) policy: String,
+}
+
+/// A parameter that a step lacks: an error, unless it merges with a step that has it.
+pub(super) struct Lacking {
+    pub(super) step: StepKey,
+    pub(super) error: Diagnostic,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(file: &'a str, resource: Option<String>) -> Self {
-        Self { file, resource, found: Vec::new() }
+        Self { file, resource, found: Vec::new(), step: None, lacking: Vec::new() }
+    }
+
+    /// What is checked within is a part of this step's parameters, and may be completed by another's; with `None`, it
+    /// must be complete by itself.
+    pub(super) fn within_step(&mut self, step: Option<StepKey>, check: impl FnOnce(&mut Self)) {
+        let outer = std::mem::replace(&mut self.step, step);
+        check(self);
+        self.step = outer;
+    }
+
+    /// Something is not there that must be.
+    pub(super) fn missing(&mut self, at: Position, path: &Path<'_>, message: impl Into<String>) {
+        self.error(at, path, message);
+        if let Some(step) = self.step.clone() {
+            self.lacking.extend(self.found.pop().map(|error| Lacking { step, error }));
+        }
+    }
+
+    /// What steps lack. If the resource is wrong otherwise, that is an error too: it merges with nothing.
+    pub(super) fn take_lacking(&mut self) -> Vec<Lacking> {
+        let lacking = std::mem::take(&mut self.lacking);
+        if self.found.is_empty() {
+            return lacking;
+        }
+        self.found.extend(lacking.into_iter().map(|lacking| lacking.error));
+        Vec::new()
     }
 
     pub(super) fn error(&mut self, at: Position, path: &Path<'_>, message: impl Into<String>) {

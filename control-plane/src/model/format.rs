@@ -52,6 +52,11 @@ pub(super) fn duration(text: &str) -> Outcome {
     )
 }
 
+/// A length of time, or zero for none.
+pub(super) fn timeout(text: &str) -> Outcome {
+    expect(unit::duration(text).is_some(), "a length of time such as `250ms` or `5m`, or `0s` for no limit", text)
+}
+
 pub(super) fn size(text: &str) -> Outcome {
     expect(unit::size(text).is_some(), "a size such as `65536`, `64KiB` or `1MiB`", text)
 }

@@ -5,7 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::kinds::{self, KindSchema, Spec};
+use super::{
+    diagnostic::Report,
+    kinds::{self, KindSchema, Spec},
+    path::Path,
+    target_ref::{self, TargetRef},
+    tree::Node,
+};
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
@@ -24,6 +30,7 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
 
 const SPEC: Object = Object {
     fields: &[
+        Field::optional("targetRef", target_ref::NODES, "The nodes that serve it; all of the mesh if left out."),
         Field::required("listeners", Kind::List { item: &Kind::Object(&LISTENER), at_least: 1 }, "Where it listens."),
         Field::required(
             "routes",
@@ -76,6 +83,9 @@ const PATH: Object = Object {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
+    /// The nodes that serve it; all of its mesh if there is none.
+    #[serde(default, rename = "targetRef", skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<TargetRef>,
     /// Where it listens: at least one, names are unique.
     pub listeners: Vec<Listener>,
     /// Which requests go where, in the order of precedence: at least one.
@@ -142,6 +152,10 @@ impl Default for PathMatch {
 
 impl Spec for Gateway {
     const SCHEMA: &'static KindSchema = &SCHEMA;
+
+    fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+        target_ref::all_rules(spec, &[], path, report);
+    }
 }
 
 fn loopback() -> IpAddr {

@@ -1,9 +1,12 @@
 //! The kinds of resources, and what all of them share. Each kind has a file of its own.
 
 use postern_engine::schema::{Field, Kind, Object};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{consumer, diagnostic::Report, gateway, issuer, path::Path, route_policy, service, settings, tree::Node};
+use super::{
+    access_log, consumer, diagnostic::Report, envoy_resource, gateway, issuer, path::Path, route_policy, service,
+    settings, timeout, traffic_permission, tree::Node,
+};
 
 /// What a kind of resource is called and what its documents hold.
 #[derive(Debug)]
@@ -17,11 +20,21 @@ pub struct KindSchema {
 }
 
 /// Every kind of resource that can be read, as documentation shows it.
-pub const SCHEMAS: &[KindSchema] =
-    &[gateway::SCHEMA, service::SCHEMA, consumer::SCHEMA, issuer::SCHEMA, route_policy::SCHEMA, settings::SCHEMA];
+pub const SCHEMAS: &[KindSchema] = &[
+    gateway::SCHEMA,
+    service::SCHEMA,
+    envoy_resource::SCHEMA,
+    consumer::SCHEMA,
+    issuer::SCHEMA,
+    route_policy::SCHEMA,
+    traffic_permission::SCHEMA,
+    timeout::SCHEMA,
+    access_log::SCHEMA,
+    settings::SCHEMA,
+];
 
 /// Kinds that the design has and this version does not.
-pub(super) const PLANNED: &[&str] = &["TrafficPermission", "Timeout", "AccessLog", "EnvoyResource", "Agent"];
+pub(super) const PLANNED: &[&str] = &["Agent"];
 
 /// `apiVersion`, of every document.
 pub(super) const API_VERSION: Field =
@@ -39,13 +52,17 @@ const METADATA_FIELDS: Object = Object {
     exactly_one_of: &[],
 };
 
+/// `spec.override`, of every kind that is attached to something.
+pub(super) const OVERRIDE: Field =
+    Field::optional("override", Kind::Boolean, "Whether nothing more specific can change what it says.").or("false");
+
 /// `kind`, of a document of this kind.
 pub(super) const fn kind(name: &'static [&'static str]) -> Field {
     Field::required("kind", Kind::Choice(name), "The kind of the resource.")
 }
 
 /// The typed `spec` of a kind.
-pub(super) trait Spec: DeserializeOwned {
+pub(super) trait Spec: DeserializeOwned + Serialize {
     /// What a document of this kind may hold.
     const SCHEMA: &'static KindSchema;
 

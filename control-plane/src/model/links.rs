@@ -6,7 +6,11 @@ use std::{
     net::SocketAddr,
 };
 
-use super::{Bundle, Diagnostic, Gateway, Resource, diagnostic::quote, nearest::suggestion};
+use super::{
+    Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
+    diagnostic::{Lacking, StepKey, quote},
+    nearest::suggestion,
+};
 
 /// The names of the services of a bundle, also of those that are wrong otherwise.
 #[derive(Default)]
@@ -32,20 +36,45 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     let mut found = Vec::new();
     found.extend(sort_unique(&mut bundle.gateways));
     found.extend(sort_unique(&mut bundle.services));
+    found.extend(sort_unique(&mut bundle.envoy_resources));
     found.extend(sort_unique(&mut bundle.consumers));
     found.extend(sort_unique(&mut bundle.issuers));
     found.extend(sort_unique(&mut bundle.route_policies));
+    found.extend(sort_unique(&mut bundle.traffic_permissions));
+    found.extend(sort_unique(&mut bundle.timeouts));
+    found.extend(sort_unique(&mut bundle.access_logs));
     found.extend(sort_unique(&mut bundle.settings));
     found.extend(one_settings(bundle));
     found.extend(routes(bundle));
     found.extend(listener_names(bundle));
     found.extend(listener_addresses(bundle));
+    found.extend(envoy_resources(bundle));
     found.extend(services_of_routes(bundle, services));
     found.extend(api_keys(bundle));
     found.extend(hmac_keys(bundle));
     found.extend(usernames(bundle));
-    found.extend(targets(bundle));
+    found.extend(log_backend_names(bundle));
+    found.extend(log_backends(bundle));
     found
+}
+
+/// What steps lack that no other step of their name and policy can bring. Whether one does is seen when they are merged.
+pub(super) fn unmet(bundle: &Bundle, lacking: Vec<Lacking>) -> Vec<Diagnostic> {
+    if lacking.is_empty() {
+        return Vec::new();
+    }
+    let mut declared = BTreeMap::new();
+    for step in bundle.route_policies.iter().flat_map(|policy| steps(&policy.spec)) {
+        let key = StepKey { name: step.name.clone(), policy: step.policy.clone() };
+        *declared.entry(key).or_insert(0_usize) += 1;
+    }
+    let alone = |lacking: &Lacking| declared.get(&lacking.step).is_none_or(|steps| *steps < 2);
+    lacking.into_iter().filter(alone).map(|lacking| lacking.error).collect()
+}
+
+fn steps(policy: &RoutePolicy) -> impl Iterator<Item = &Step> {
+    let directed = policy.from.iter().chain(&policy.to).map(|entry| &entry.chains);
+    [&policy.chains].into_iter().chain(directed).flat_map(|Chains { request, response }| request.iter().chain(response))
 }
 
 fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
@@ -106,6 +135,17 @@ fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnosti
         .collect()
 }
 
+/// Names of Envoy's resources, among those that are written as such. What we generate is the snapshot's matter.
+fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
+    let claims = bundle.envoy_resources.iter().map(|written| {
+        let resource = &written.spec.resource;
+        ((resource.type_name(), resource.name()), written.diagnose(&resource.name_field(), ""))
+    });
+    collisions(claims.collect(), |(kind, name), first| {
+        format!("{kind} {} is already declared by {}", quote(name), owner(first))
+    })
+}
+
 fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().flat_map(|consumer| {
         let keys = consumer.spec.api_keys.iter().enumerate();
@@ -130,13 +170,46 @@ fn usernames(bundle: &Bundle) -> Vec<Diagnostic> {
     collisions(claims.collect(), |name, first| format!("user name {} is already that of {}", quote(name), owner(first)))
 }
 
-/// Merging the chains of several policies comes later.
-fn targets(bundle: &Bundle) -> Vec<Diagnostic> {
-    let claims = bundle
-        .route_policies
-        .iter()
-        .map(|policy| (policy.spec.target_ref.name.as_str(), policy.diagnose("spec.targetRef.name", "")));
-    collisions(claims.collect(), |route, first| format!("route {} already has {}", quote(route), owner(first)))
+fn log_backend_names(bundle: &Bundle) -> Vec<Diagnostic> {
+    let mut claims = Vec::new();
+    for settings in &bundle.settings {
+        for (index, backend) in settings.spec.log_backends.iter().enumerate() {
+            let at = settings.diagnose(&format!("spec.logBackends[{index}].name"), "");
+            claims.push((backend.name.as_str(), at));
+        }
+    }
+    let built_in = claims.iter().filter(|(name, _)| *name == STDOUT);
+    let built_in = built_in.map(|(_, at)| Diagnostic { message: "`stdout` is always there".to_owned(), ..at.clone() });
+    let mut found: Vec<_> = built_in.collect();
+    found.extend(collisions(claims, |name, first| {
+        format!("log backend {} is already declared ({})", quote(name), place(first))
+    }));
+    found
+}
+
+fn log_backends(bundle: &Bundle) -> Vec<Diagnostic> {
+    let declared = bundle.settings.iter().flat_map(|settings| &settings.spec.log_backends);
+    let known: BTreeSet<_> = declared.map(|backend| backend.name.as_str()).chain([STDOUT]).collect();
+    let mut found = Vec::new();
+    for log in &bundle.access_logs {
+        let lists: [(&str, &[LogEntry]); 2] = [("to", &log.spec.to), ("from", &log.spec.from)];
+        for (list, entries) in lists {
+            for (index, entry) in entries.iter().enumerate() {
+                for (backend, LogBackendRef { name }) in entry.backends.iter().enumerate() {
+                    if !known.contains(name.as_str()) {
+                        let field = format!("spec.{list}[{index}].backends[{backend}].name");
+                        let near = suggestion(name, known.iter().copied());
+                        let message = format!(
+                            "unknown log backend {}{near}: Settings declare them in `logBackends`",
+                            quote(name)
+                        );
+                        found.push(log.diagnose(&field, message));
+                    }
+                }
+            }
+        }
+    }
+    found
 }
 
 /// What each item of a list of each gateway claims, and where: at `spec.<list>[<index>].<field>`.
@@ -326,10 +399,49 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_second_policy_for_one_route() {
+    fn takes_what_a_step_lacks_if_another_of_its_name_may_bring_it() {
+        let policy = |name: &str, params: &str, step: &str| {
+            let step = format!("{{name: {step}, policy: rateLimit, params: {params}}}");
+            document("RoutePolicy", name, &format!("{{targetRef: {{kind: Mesh}}, request: [{step}]}}"))
+        };
+        let (whole, part) = ("{requests: 5, per: 1s}", "{burst: 7}");
+        let missing = |at: &str, field: &str| {
+            format!("{at} RoutePolicy `b`: spec.request[0].params.{field}: missing required field `{field}`")
+        };
+        check(&[&policy("a", whole, "limit"), &policy("b", part, "limit")], &[]);
         check(
-            &[&policy("x", "users"), &policy("a", "users"), &policy("b", "orders")],
-            &["1:5:43: RoutePolicy `a`: spec.targetRef.name: route `users` already has RoutePolicy `x` (0:5)"],
+            &[&policy("a", whole, "limit"), &policy("b", part, "other")],
+            &[&missing("1:5:84:", "per"), &missing("1:5:84:", "requests")],
+        );
+    }
+
+    #[test]
+    fn refuses_log_backends_that_nobody_declares() {
+        let log = |backend: &str| {
+            let entry = format!("{{targetRef: {{kind: Mesh}}, backends: [{{name: {backend}}}]}}");
+            document("AccessLog", "l", &format!("{{targetRef: {{kind: Mesh}}, from: [{entry}]}}"))
+        };
+        let settings = document("Settings", "s", "{logBackends: [{name: audit, file: {path: /var/log/a}}]}");
+        check(&[&log("stdout"), &settings], &[]);
+        check(&[&log("audit"), &settings], &[]);
+        check(
+            &[&log("audits"), &settings],
+            &[
+                "0:5:84: AccessLog `l`: spec.from[0].backends[0].name: unknown log backend `audits`: did you mean `audit`?: \
+               Settings declare them in `logBackends`",
+            ],
+        );
+        let twice = document(
+            "Settings",
+            "s",
+            "{logBackends: [{name: a, file: {path: /a}}, {name: a, file: {path: /b}},\n {name: stdout, file: {path: /c}}]}",
+        );
+        check(
+            &[&twice],
+            &[
+                "0:5:58: Settings `s`: spec.logBackends[1].name: log backend `a` is already declared (0:5)",
+                "0:6:9: Settings `s`: spec.logBackends[2].name: `stdout` is always there",
+            ],
         );
     }
 

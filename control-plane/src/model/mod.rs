@@ -5,11 +5,13 @@
 //! by its kind's own rules, becomes a typed [`Resource`] (`reading`), and all of them together are a [`Bundle`] once
 //! they fit each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
 
+mod access_log;
 mod build;
 mod check;
 pub mod cidr;
 mod consumer;
 mod diagnostic;
+mod envoy_resource;
 mod format;
 mod gateway;
 mod issuer;
@@ -25,6 +27,9 @@ mod reading;
 mod route_policy;
 mod service;
 mod settings;
+mod target_ref;
+mod timeout;
+mod traffic_permission;
 mod tree;
 pub mod unit;
 
@@ -32,23 +37,32 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Deserialize;
 
+use crate::{digest::Digest, node::DEFAULT_MESH};
+
 pub use self::{
+    access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
+    envoy_resource::{EnvoyResource, RawResource},
     gateway::{Gateway, Listener, Match, PathMatch, Route},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
-    route_policy::{DenyWith, Mode, OnFailure, RoutePolicy, Step, TargetKind, TargetRef},
+    route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
     service::{Address, Endpoint, Service},
-    settings::{Answer, Settings},
+    settings::{Answer, LogBackend, LogFile, Settings},
+    target_ref::{Level, TargetRef},
+    timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
+    traffic_permission::{Action, Permission, TrafficPermission},
 };
 use self::{diagnostic::Report, origin::Origin, reading::Reading};
 pub(crate) use self::{
     diagnostic::quote,
     nearest::suggestion,
-    path::{push_field, push_item},
+    path::{Path, push_field, push_item},
+    route_policy::STEP,
+    timeout::CONF as TIMEOUT_CONF,
 };
 
 /// A file with any number of documents.
@@ -96,6 +110,7 @@ pub struct Resource<T> {
     pub spec: T,
     kind: &'static str,
     origin: Origin,
+    digest: Digest,
 }
 
 impl<T> Resource<T> {
@@ -110,6 +125,16 @@ impl<T> Resource<T> {
             field: (!field.is_empty()).then(|| field.to_owned()),
             message: message.into(),
         }
+    }
+
+    /// The digest of what was declared, wherever it stands.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The mesh that it belongs to.
+    pub fn mesh(&self) -> &str {
+        DEFAULT_MESH
     }
 
     /// How errors name the resource: "Gateway `edge`".
@@ -139,12 +164,20 @@ pub struct Bundle {
     pub gateways: Vec<Resource<Gateway>>,
     /// The services, among them every one that a gateway names.
     pub services: Vec<Resource<Service>>,
+    /// Resources of Envoy that are served as they are: no two of one type have the same name.
+    pub envoy_resources: Vec<Resource<EnvoyResource>>,
     /// The consumers: no two have the same key or user name.
     pub consumers: Vec<Resource<Consumer>>,
     /// The issuers of tokens.
     pub issuers: Vec<Resource<Issuer>>,
-    /// The policies of routes: no two are for the same route.
+    /// The chains, and what they are attached to.
     pub route_policies: Vec<Resource<RoutePolicy>>,
+    /// Who may call whom.
+    pub traffic_permissions: Vec<Resource<TrafficPermission>>,
+    /// Who waits how long for whom.
+    pub timeouts: Vec<Resource<Timeout>>,
+    /// Who logs what where; every backend that they name exists.
+    pub access_logs: Vec<Resource<AccessLog>>,
     /// The settings: at most one.
     pub settings: Vec<Resource<Settings>>,
 }

@@ -5,18 +5,18 @@ use std::fmt;
 
 /// A field, as a list that grows on the stack: rendered only when there is an error.
 #[derive(Clone, Copy)]
-pub(super) enum Path<'a> {
+pub(crate) enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
     Item(&'a Path<'a>, usize),
 }
 
 impl<'a> Path<'a> {
-    pub(super) fn field(&'a self, name: &'a str) -> Self {
+    pub(crate) fn field(&'a self, name: &'a str) -> Self {
         Path::Field(self, name)
     }
 
-    pub(super) fn item(&'a self, index: usize) -> Self {
+    pub(crate) fn item(&'a self, index: usize) -> Self {
         Path::Item(self, index)
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Bundle, Diagnostic, Diagnostics, File, Metadata, Resource, check,
-    diagnostic::{Report, quote},
+    diagnostic::{Lacking, Report, quote},
     kinds::{self, Spec},
     links::{self, ServiceNames},
     nearest::suggestion_or_all,
@@ -16,6 +16,7 @@ use super::{
     path::Path,
     tree::Node,
 };
+use crate::digest::Digest;
 
 /// A bundle, as far as it is read.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(super) struct Reading {
     bundle: Bundle,
     services: ServiceNames,
     found: Vec<Diagnostic>,
+    /// What steps lack that another step of their name may bring.
+    lacking: Vec<Lacking>,
 }
 
 impl Reading {
@@ -42,6 +45,7 @@ impl Reading {
 
     pub(super) fn finish(mut self) -> Result<Bundle, Diagnostics> {
         self.found.extend(links::check(&mut self.bundle, &self.services));
+        self.found.extend(links::unmet(&self.bundle, self.lacking));
         Diagnostics::reject(self.found)?;
         Ok(self.bundle)
     }
@@ -54,12 +58,17 @@ impl Reading {
         match kind(root) {
             Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
             Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
+            Some("EnvoyResource") => self.bundle.envoy_resources.extend(resource(file, root, &mut report)),
             Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
             Some("Issuer") => self.bundle.issuers.extend(resource(file, root, &mut report)),
             Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
+            Some("TrafficPermission") => self.bundle.traffic_permissions.extend(resource(file, root, &mut report)),
+            Some("Timeout") => self.bundle.timeouts.extend(resource(file, root, &mut report)),
+            Some("AccessLog") => self.bundle.access_logs.extend(resource(file, root, &mut report)),
             Some("Settings") => self.bundle.settings.extend(resource(file, root, &mut report)),
             _ => unknown_kind(root, &mut report),
         }
+        self.lacking.extend(report.take_lacking());
         self.found.extend(report.into_found());
     }
 
@@ -88,11 +97,14 @@ fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> O
     if !report.is_empty() {
         return None;
     }
-    match serde_json::from_value::<Written<T>>(root.to_json()) {
-        Ok(Written { metadata: Metadata { name, labels }, spec }) => {
-            let origin = Origin::new(Arc::clone(file), root);
-            Some(Resource { name, labels, spec, kind: T::SCHEMA.name, origin })
-        }
+    let read = serde_json::from_value::<Written<T>>(root.to_json()).and_then(|written| {
+        let Written { metadata: Metadata { name, labels }, spec } = written;
+        let digest = Digest::of(&serde_json::to_vec(&(T::SCHEMA.name, &name, &spec))?);
+        let origin = Origin::new(Arc::clone(file), root);
+        Ok(Resource { name, labels, spec, kind: T::SCHEMA.name, origin, digest })
+    });
+    match read {
+        Ok(resource) => Some(resource),
         // The schema accepts what the type does not: our mistake, but the user's file is not served half.
         Err(error) => {
             report.error(root.at, &Path::Root, format!("cannot be read: {error}"));
@@ -204,8 +216,8 @@ mod tests {
         check(&document("Gatway"), &["f:1:8: kind: unknown kind `Gatway`: did you mean `Gateway`?"]);
         check(
             &document("Ingress"),
-            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `Consumer`, `Issuer`, \
-                 `RoutePolicy`, `Settings`"],
+            &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `EnvoyResource`, \
+                 `Consumer`, `Issuer`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `AccessLog`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

@@ -1,4 +1,4 @@
-//! `RoutePolicy`: the chains of steps that guard a route.
+//! `RoutePolicy`: the chains of steps that guard what it is attached to.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,6 +14,7 @@ use super::{
     diagnostic::{Report, quote},
     kinds::{self, KindSchema, Spec},
     path::Path,
+    target_ref::{self, TargetRef},
     tree::{Node, Value},
     unit,
 };
@@ -21,7 +22,7 @@ use super::{
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
     name: "RoutePolicy",
-    about: "The chains of steps that guard a route.",
+    about: "The chains of steps that guard what it is attached to: a mesh, services, proxies, a route.",
     document: Object {
         fields: &[
             kinds::API_VERSION,
@@ -38,9 +39,20 @@ const STEPS: Kind = Kind::List { item: &Kind::Object(&STEP), at_least: 0 };
 
 const SPEC: Object = Object {
     fields: &[
-        Field::required("targetRef", Kind::Object(&TARGET), "What the policy guards."),
+        Field::required("targetRef", target_ref::TARGET, "What the policy guards."),
+        kinds::OVERRIDE,
         Field::optional("request", STEPS, "The steps that run before the request goes upstream, in order."),
         Field::optional("response", STEPS, "The steps that run before the response goes downstream, in order."),
+        Field::optional(
+            "from",
+            Kind::List { item: &Kind::Object(&FROM), at_least: 1 },
+            "Steps for some sources only. Where several entries have a step of one name, the first counts.",
+        ),
+        Field::optional(
+            "to",
+            Kind::List { item: &Kind::Object(&TO), at_least: 1 },
+            "Steps for some destinations only. Where several entries have a step of one name, the first counts.",
+        ),
         Field::optional("mode", MODE, "`shadow` evaluates and reports the chains, but enforces nothing."),
         Field::optional(
             "maxBodySize",
@@ -51,20 +63,26 @@ const SPEC: Object = Object {
     exactly_one_of: &[],
 };
 
-const TARGET: Object = Object {
+const FROM: Object = Object {
     fields: &[
-        Field::required("kind", Kind::Choice(TARGET_KINDS), "What kind of thing it is."),
-        Field::required("name", Kind::Name, "What it is called."),
+        Field::required("targetRef", target_ref::SOURCE, "Where the traffic comes from, by its certificate."),
+        Field::optional("request", STEPS, "Steps for its requests, in order."),
+        Field::optional("response", STEPS, "Steps for the responses to it, in order."),
     ],
     exactly_one_of: &[],
 };
 
-/// From least to most specific; the last two are one level.
-const TARGET_KINDS: &[&str] =
-    &["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy", "MeshGatewayRoute", "HTTPRoute"];
-const SUPPORTED_TARGET_KINDS: &[&str] = &["MeshGatewayRoute", "HTTPRoute"];
+const TO: Object = Object {
+    fields: &[
+        Field::required("targetRef", target_ref::DESTINATION, "Where the traffic goes."),
+        Field::optional("request", STEPS, "Steps for its requests, in order."),
+        Field::optional("response", STEPS, "Steps for the responses to it, in order."),
+    ],
+    exactly_one_of: &[],
+};
 
-const STEP: Object = Object {
+/// One step. Merging follows it too.
+pub(crate) const STEP: Object = Object {
     fields: &[
         Field::optional("name", Kind::Name, "The name, unique in the chain; the policy's name if left out."),
         Field::required("policy", Kind::Text, "The policy to run."),
@@ -98,28 +116,62 @@ const DENY_WITH: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The chains of steps that guard a route: at least one of them holds a step.
+/// The chains of steps that guard what it is attached to: at least one of them holds a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoutePolicy {
-    /// The route.
+    /// What it is attached to.
     pub target_ref: TargetRef,
+    /// Whether nothing more specific can change what it says.
+    #[serde(default, rename = "override")]
+    pub overrides: bool,
+    /// The steps for all traffic.
+    #[serde(flatten)]
+    pub chains: Chains,
+    /// Steps for some sources.
+    #[serde(default)]
+    pub from: Vec<Directed>,
+    /// Steps for some destinations.
+    #[serde(default)]
+    pub to: Vec<Directed>,
+    /// Whether the chains are enforced.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The largest request body that is buffered, in bytes, if it says.
+    #[serde(default, deserialize_with = "unit::deserialize_some_size")]
+    pub max_body_size: Option<u32>,
+}
+
+/// A chain for each phase.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Chains {
     /// The steps that run before the request goes upstream; their names are unique.
     #[serde(default)]
     pub request: Vec<Step>,
     /// The steps that run before the response goes downstream; their names are unique.
     #[serde(default)]
     pub response: Vec<Step>,
-    /// Whether the chains are enforced.
-    #[serde(default)]
-    pub mode: Mode,
-    /// The largest request body that is buffered, in bytes.
-    #[serde(default = "default_body_size", deserialize_with = "unit::deserialize_size")]
-    pub max_body_size: u32,
 }
 
-const fn default_body_size() -> u32 {
-    256 * 1024
+impl Chains {
+    /// The steps of one phase.
+    pub fn of(&self, phase: Phase) -> &[Step] {
+        match phase {
+            Phase::Request => &self.request,
+            Phase::Response => &self.response,
+        }
+    }
+}
+
+/// Chains for traffic from some sources, or to some destinations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Directed {
+    /// Which.
+    pub target_ref: TargetRef,
+    /// The steps.
+    #[serde(flatten)]
+    pub chains: Chains,
 }
 
 /// Whether a step or chain is enforced, or only evaluated and reported.
@@ -145,29 +197,9 @@ pub enum OnFailure {
     SkipRemaining,
 }
 
-/// What a policy is attached to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TargetRef {
-    /// What kind of thing it is.
-    pub kind: TargetKind,
-    /// What it is called. No Gateway need declare it: in overlay mode, Envoy has routes of its own.
-    pub name: String,
-}
-
-/// The kinds of things that a policy can be attached to. Both mean an Envoy route by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TargetKind {
-    /// A route of a Gateway.
-    MeshGatewayRoute,
-    /// Any HTTP route.
-    #[serde(rename = "HTTPRoute")]
-    HttpRoute,
-}
-
 /// A policy with its parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Written", rename_all = "camelCase")]
 pub struct Step {
     /// The name, unique in its chain.
     pub name: String,
@@ -179,8 +211,8 @@ pub struct Step {
     pub when: Option<String>,
     /// What becomes of the chain when the step cannot decide, if the user says.
     pub on_failure: Option<OnFailure>,
-    /// Whether the step is enforced.
-    pub mode: Mode,
+    /// Whether the step is enforced, if the user says.
+    pub mode: Option<Mode>,
     /// How its denials look, if not as the policy says.
     pub deny_with: Option<DenyWith>,
 }
@@ -190,11 +222,13 @@ pub struct Step {
 #[serde(deny_unknown_fields)]
 pub struct DenyWith {
     /// The status.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Headers, in place of those of the same name.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// The body.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
@@ -207,8 +241,7 @@ struct Written {
     params: serde_json::Map<String, Json>,
     when: Option<String>,
     on_failure: Option<OnFailure>,
-    #[serde(default)]
-    mode: Mode,
+    mode: Option<Mode>,
     deny_with: Option<DenyWith>,
 }
 
@@ -223,27 +256,52 @@ impl Spec for RoutePolicy {
     const SCHEMA: &'static KindSchema = &SCHEMA;
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
-        target(spec, path, report);
-        let chains = ["request", "response"].map(|name| spec.get(name));
-        let empty = |chain: Option<&Node>| {
-            chain.is_none_or(|chain| matches!(&chain.value, Value::List(steps) if steps.is_empty()))
-        };
-        if matches!(spec.value, Value::Map(_)) && chains.into_iter().all(empty) {
+        let mut steps = chains(spec, path, report);
+        if let Some(target) = spec.get("targetRef") {
+            target_ref::rules(target, &path.field("targetRef"), report);
+        }
+        for list in ["from", "to"] {
+            for (index, entry) in spec.get(list).map_or(&[][..], Node::items).iter().enumerate() {
+                let list = path.field(list);
+                let path = list.item(index);
+                if let Some(target) = entry.get("targetRef") {
+                    target_ref::rules(target, &path.field("targetRef"), report);
+                }
+                refuse_audits(entry, &path, report);
+                if chains(entry, &path, report) == 0 && matches!(entry.value, Value::Map(_)) {
+                    report.error(entry.at, &path, "expected at least one step in `request` or `response`");
+                }
+                steps = steps.saturating_add(1);
+            }
+        }
+        if steps == 0 && matches!(spec.value, Value::Map(_)) {
             report.error(spec.at, path, "expected at least one step in `request` or `response`");
         }
-        let [request, response] = chains.map(|chain| chain.map_or(&[][..], Node::items));
-        chain(request, Phase::Request, &path.field("request"), report);
-        chain(response, Phase::Response, &path.field("response"), report);
     }
 }
 
-fn target(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
-    let Some(node) = spec.get("targetRef").and_then(|target| target.get("kind")) else { return };
-    let Some(kind) = node.text() else { return };
-    if TARGET_KINDS.contains(&kind) && !SUPPORTED_TARGET_KINDS.contains(&kind) {
-        let message = format!("kind {} is not supported yet", quote(kind));
-        report.error(node.at, &path.field("targetRef").field("kind"), message);
+/// An audit log records every message of its chain, wherever it stands in it: it has no source of its own.
+fn refuse_audits(entry: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    for name in ["request", "response"] {
+        for (index, step) in entry.get(name).map_or(&[][..], Node::items).iter().enumerate() {
+            if step.get("policy").and_then(Node::text) == Some("auditLog") {
+                let message =
+                    "`auditLog` records all messages of a chain: put it outside of `from` and `to`, with a `when`";
+                report.error(step.at, &path.field(name).item(index), message);
+            }
+        }
     }
+}
+
+/// Checks both chains of a mapping, and says how many steps there are; what is no list counts as one.
+fn chains(node: &Node, path: &Path<'_>, report: &mut Report<'_>) -> usize {
+    let mut count: usize = 0;
+    for (phase, name) in [(Phase::Request, "request"), (Phase::Response, "response")] {
+        let Some(list) = node.get(name) else { continue };
+        chain(list.items(), phase, &path.field(name), report);
+        count = count.saturating_add(if matches!(list.value, Value::List(_)) { list.items().len() } else { 1 });
+    }
+    count
 }
 
 fn chain(steps: &[Node], phase: Phase, path: &Path<'_>, report: &mut Report<'_>) {
@@ -307,22 +365,22 @@ mod tests {
     - policy: headers",
         )
         .unwrap();
-        assert_eq!(policy.target_ref, TargetRef { kind: TargetKind::HttpRoute, name: "users".to_owned() });
+        assert_eq!(policy.target_ref, TargetRef::HttpRoute { name: "users".to_owned() });
         let step = |name: &str, policy: &str, params| Step {
             name: name.to_owned(),
             policy: policy.to_owned(),
             params,
             when: None,
             on_failure: None,
-            mode: Mode::Enforce,
+            mode: None,
             deny_with: None,
         };
         let request = [
             step("apiKeyAuth", "apiKeyAuth", json!({"header": "X-Api-Key"})),
             step("clean", "headers", json!({"remove": ["X-Internal"]})),
         ];
-        assert_eq!(policy.request, request);
-        assert_eq!(policy.response, [step("headers", "headers", json!({}))]);
+        assert_eq!(policy.chains.request, request);
+        assert_eq!(policy.chains.response, [step("headers", "headers", json!({}))]);
     }
 
     #[test]
@@ -333,17 +391,49 @@ mod tests {
     }
 
     #[test]
-    fn knows_target_kinds_that_are_not_supported_yet() {
-        for kind in ["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy"] {
-            let message =
-                format!("p:4:26: RoutePolicy `users-api`: spec.targetRef.kind: kind `{kind}` is not supported yet");
-            check(&format!(" {{targetRef: {{kind: {kind}, name: a}}, request: [{{policy: headers}}]}}"), &[&message]);
-        }
-        check(" {targetRef: {kind: MeshGatewayRoute, name: a}, request: [{policy: headers}]}", &[]);
+    fn reads_entries_for_sources_and_destinations() {
+        let policy = read_spec(
+            "
+  targetRef: { kind: Service, name: api }
+  override: true
+  from:
+    - targetRef: { kind: ServiceSubset, name: web, tags: { version: v1 } }
+      request: [{ policy: headers }]
+  to:
+    - targetRef: { kind: Service, name: db }
+      response: [{ policy: headers, mode: shadow }]",
+        )
+        .unwrap();
+        assert!(policy.overrides && policy.chains == Chains::default());
+        assert_eq!((policy.from.len(), policy.from[0].chains.request.len()), (1, 1));
+        assert_eq!(policy.to[0].target_ref, TargetRef::Service { name: "db".to_owned() });
+        assert_eq!(policy.to[0].chains.response[0].mode, Some(Mode::Shadow));
+    }
+
+    #[test]
+    fn checks_entries_for_sources_and_destinations() {
         check(
-            " {targetRef: {kind: HttpRoutes, name: a}, request: [{policy: headers}]}",
+            "
+  targetRef: { kind: Mesh }
+  from:
+    - targetRef: { kind: Proxy, name: a }
+      request: [{ policy: headers }]
+    - targetRef: { kind: Service }
+      request: []
+  to:
+    - targetRef: { kind: MeshSubset, tags: { a: b } }
+      response: [{ policy: rateLimit }]",
             &[
-                "p:4:26: RoutePolicy `users-api`: spec.targetRef.kind: unknown value `HttpRoutes`: did you mean `HTTPRoute`?",
+                "p:7:26: RoutePolicy `users-api`: spec.from[0].targetRef.kind: expected one of `Mesh`, `MeshSubset`, \
+                 `Service`, `ServiceSubset`, found `Proxy`",
+                "p:9:7: RoutePolicy `users-api`: spec.from[1]: expected at least one step in `request` or `response`",
+                "p:9:18: RoutePolicy `users-api`: spec.from[1].targetRef.name: `Service` needs `name`",
+                "p:12:26: RoutePolicy `users-api`: spec.to[0].targetRef.kind: expected one of `Mesh`, `Service`, \
+                 `MeshGatewayRoute`, `HTTPRoute`, found `MeshSubset`",
+                "p:12:38: RoutePolicy `users-api`: spec.to[0].targetRef.tags: unknown field `tags`",
+                "p:13:18: RoutePolicy `users-api`: spec.to[0].response[0]: policy `rateLimit` cannot run in `response`",
+                "p:13:18: RoutePolicy `users-api`: spec.to[0].response[0].params.per: missing required field `per`",
+                "p:13:18: RoutePolicy `users-api`: spec.to[0].response[0].params.requests: missing required field `requests`",
             ],
         );
     }
@@ -391,8 +481,6 @@ mod tests {
       when: true
   response: {}",
             &[
-                "p:5:14: RoutePolicy `users-api`: spec.targetRef.name: missing required field `name`",
-                "p:5:22: RoutePolicy `users-api`: spec.targetRef.kind: kind `Mesh` is not supported yet",
                 "p:5:28: RoutePolicy `users-api`: spec.targetRef.nme: unknown field `nme`: did you mean `name`?",
                 "p:7:15: RoutePolicy `users-api`: spec.request[0].policy: unknown policy `apiKeyAth`: did you mean `apiKeyAuth`?",
                 "p:11:24: RoutePolicy `users-api`: spec.request[1].params.set.x-a: header `x-a` is named twice: `X-A` on line 11",

@@ -34,9 +34,24 @@ const SPEC: Object = Object {
             Kind::Object(&ANSWER),
             "What a route answers while an agent that its chain needs is not healthy; 503 by default.",
         ),
+        Field::optional(
+            "logBackends",
+            Kind::List { item: &Kind::Object(&LOG_BACKEND), at_least: 0 },
+            "Where AccessLogs may log to, beside `stdout`.",
+        ),
     ],
     exactly_one_of: &[],
 };
+
+const LOG_BACKEND: Object = Object {
+    fields: &[
+        Field::required("name", Kind::Name, "What AccessLogs call it."),
+        Field::required("file", Kind::Object(&LOG_FILE), "A file on the proxy's machine."),
+    ],
+    exactly_one_of: &[],
+};
+
+const LOG_FILE: Object = Object { fields: &[Field::required("path", Kind::Path, "Its path.")], exactly_one_of: &[] };
 
 const ANSWER: Object = Object {
     fields: &[
@@ -59,6 +74,27 @@ pub struct Settings {
     pub policy_not_supported: Option<Answer>,
     /// What a route answers while an agent that its chain needs is not healthy.
     pub agent_unavailable: Option<Answer>,
+    /// Where access logs may go; names are unique.
+    #[serde(default)]
+    pub log_backends: Vec<LogBackend>,
+}
+
+/// Where an access log may go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogBackend {
+    /// What AccessLogs call it.
+    pub name: String,
+    /// A file on the proxy's machine.
+    pub file: LogFile,
+}
+
+/// A file on the proxy's machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogFile {
+    /// Its path.
+    pub path: String,
 }
 
 /// A whole answer to a caller.

@@ -59,6 +59,14 @@ impl Node {
         }
     }
 
+    /// The entries; none if this is no mapping.
+    pub(super) fn entries(&self) -> &[(Key, Node)] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
     /// The string; `None` if this is none.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {

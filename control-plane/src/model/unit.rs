@@ -34,8 +34,8 @@ pub fn size(text: &str) -> Option<u32> {
     u32::try_from(number.checked_mul(factor)?).ok()
 }
 
-/// Reads a size that may be written as a number or as text.
-pub(super) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+/// Reads a size that may be written as a number or as text, or left out.
+pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {
@@ -43,8 +43,8 @@ pub(super) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Re
         Text(String),
     }
     match Written::deserialize(deserializer)? {
-        Written::Bytes(bytes) => Ok(bytes),
-        Written::Text(text) => size(&text).ok_or_else(|| D::Error::custom("not a size")),
+        Written::Bytes(bytes) => Ok(Some(bytes)),
+        Written::Text(text) => size(&text).map(Some).ok_or_else(|| D::Error::custom("not a size")),
     }
 }
 

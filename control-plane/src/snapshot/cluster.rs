@@ -15,16 +15,16 @@ use envoy_types::pb::{
     google::protobuf::Duration,
 };
 
-use super::{Resource, filter::from_the_control_plane};
-use crate::model::{self, Service};
+use super::{Resource, filter::from_the_control_plane, timeout};
+use crate::model::{self, Service, Timeouts};
 
 const CONNECT_TIMEOUT: Duration = Duration { seconds: 5, nanos: 0 };
 
 /// The cluster of a service. Addresses come by EDS; names are resolved by Envoy itself.
-pub(super) fn cluster(name: &str, service: &Service) -> Resource {
+pub(super) fn cluster(name: &str, service: &Service, timeouts: &Timeouts) -> Resource {
     let discovery = if is_static(service) { DiscoveryType::Eds } else { DiscoveryType::StrictDns };
     let by_eds = EdsClusterConfig { eds_config: Some(from_the_control_plane()), service_name: String::new() };
-    let cluster = Cluster {
+    let mut cluster = Cluster {
         name: name.to_owned(),
         connect_timeout: Some(CONNECT_TIMEOUT),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
@@ -32,6 +32,7 @@ pub(super) fn cluster(name: &str, service: &Service) -> Resource {
         load_assignment: (!is_static(service)).then(|| load_assignment(name, service)),
         ..Default::default()
     };
+    timeout::set_on_cluster(&mut cluster, timeouts);
     Resource::new(name, &cluster)
 }
 

@@ -3,6 +3,7 @@
 use envoy_types::pb::{
     envoy::{
         config::{
+            accesslog::v3::AccessLog,
             core::v3::ExtensionConfigSource,
             listener::v3::{Filter, FilterChain, Listener, filter::ConfigType},
         },
@@ -18,35 +19,47 @@ use envoy_types::pb::{
 };
 use prost::Name;
 
-use super::{FILTER_NAME, Resource, access_log, any, cluster::socket_address, filter::from_the_control_plane};
-use crate::model::{self, Bundle, Gateway, Step};
+use super::{FILTER_NAME, Resource, any, cluster::socket_address, filter::from_the_control_plane, source_tags};
+use crate::{
+    attach::Attachment,
+    model::{self, Gateway, Step},
+};
 
 const REQUEST_ID: &str = "x-request-id";
 
-/// One listener for each that the gateway names.
-pub(super) fn listeners(gateway: &model::Resource<Gateway>, bundle: &Bundle) -> Vec<Resource> {
-    let trusted = trusts_request_ids(gateway, bundle);
-    gateway.spec.listeners.iter().map(|listener| resource(&gateway.name, listener, trusted)).collect()
+/// What the listeners of a gateway have in common.
+pub(super) struct Manager<'a> {
+    pub(super) gateway: &'a str,
+    /// Whether a route takes `x-request-id` from callers: Envoy must not replace it before.
+    pub(super) trusts_request_ids: bool,
+    /// Whether a step asks for the tags in a caller's certificate.
+    pub(super) reads_source_tags: bool,
+    pub(super) access_logs: &'a [AccessLog],
 }
 
-/// Whether a route of the gateway takes `x-request-id` from callers: Envoy must not replace it before.
-fn trusts_request_ids(gateway: &model::Resource<Gateway>, bundle: &Bundle) -> bool {
-    let routes: Vec<_> = gateway.spec.routes.iter().map(|route| &route.name).collect();
+/// One listener for each that the gateway names.
+pub(super) fn listeners(gateway: &model::Resource<Gateway>, manager: &Manager<'_>) -> Vec<Resource> {
+    gateway.spec.listeners.iter().map(|listener| resource(listener, manager)).collect()
+}
+
+/// Whether a route of the gateway takes `x-request-id` from callers.
+pub(super) fn trusts_request_ids(gateway: &model::Resource<Gateway>, attachment: &Attachment<'_>) -> bool {
     let trusts = |step: &Step| {
         let header = step.params.get("header").and_then(|header| header.as_str()).unwrap_or(REQUEST_ID);
         step.policy == "requestId"
             && step.params.get("trustIncoming").is_some_and(|trust| trust.as_bool() == Some(true))
             && header.eq_ignore_ascii_case(REQUEST_ID)
     };
-    let policies = bundle.route_policies.iter().filter(|policy| routes.contains(&&policy.spec.target_ref.name));
-    policies.flat_map(|policy| &policy.spec.request).any(trusts)
+    let chains = gateway.spec.routes.iter().filter_map(|route| attachment.routes.get(route.name.as_str()));
+    let chains = chains.chain(&attachment.default).filter_map(|chain| attachment.chains.get(*chain));
+    chains.flat_map(|chain| &chain.request).any(|step| trusts(&step.step))
 }
 
-fn resource(gateway: &str, listener: &model::Listener, trusts_request_ids: bool) -> Resource {
-    let name = format!("{gateway}/{}", listener.name);
+fn resource(listener: &model::Listener, manager: &Manager<'_>) -> Resource {
+    let name = format!("{}/{}", manager.gateway, listener.name);
     let manager = Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
-        config_type: Some(ConfigType::TypedConfig(any(&connection_manager(gateway, trusts_request_ids)))),
+        config_type: Some(ConfigType::TypedConfig(any(&connection_manager(manager)))),
     };
     let chain = FilterChain { filters: vec![manager], ..Default::default() };
     let message = Listener {
@@ -58,19 +71,24 @@ fn resource(gateway: &str, listener: &model::Listener, trusts_request_ids: bool)
     Resource::new(&name, &message)
 }
 
-fn connection_manager(gateway: &str, trusts_request_ids: bool) -> HttpConnectionManager {
-    let routes = Rds { config_source: Some(from_the_control_plane()), route_config_name: gateway.to_owned() };
+fn connection_manager(manager: &Manager<'_>) -> HttpConnectionManager {
+    let gateway = manager.gateway.to_owned();
+    let routes = Rds { config_source: Some(from_the_control_plane()), route_config_name: gateway.clone() };
+    let mut filters = vec![policy_filter(), router_filter()];
+    if manager.reads_source_tags {
+        filters.insert(0, source_tags::filter());
+    }
     HttpConnectionManager {
-        stat_prefix: gateway.to_owned(),
+        stat_prefix: gateway,
         route_specifier: Some(RouteSpecifier::Rds(routes)),
-        http_filters: vec![policy_filter(), router_filter()],
-        access_log: vec![access_log::to_stdout()],
+        http_filters: filters,
+        access_log: manager.access_logs.to_vec(),
         // At an edge, headers that claim to come from inside are not to be believed …
         use_remote_address: Some(BoolValue { value: true }),
         // … and a path must not look different to the router than to the upstream.
         normalize_path: Some(BoolValue { value: true }),
         merge_slashes: true,
-        preserve_external_request_id: trusts_request_ids,
+        preserve_external_request_id: manager.trusts_request_ids,
         ..Default::default()
     }
 }

@@ -6,8 +6,11 @@ mod access_log;
 mod cluster;
 mod filter;
 mod listener;
+mod raw;
 mod resource_type;
 mod route;
+mod source_tags;
+mod timeout;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +21,16 @@ use envoy_types::pb::google::protobuf::Any;
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
+pub(crate) use raw::check as check_raw;
 pub use resource_type::ResourceType;
 
-use crate::{digest::Digest, gate::AdmittedPlan, model::Bundle, xds::Offers};
+use crate::{
+    attach::{self, Attachment, Scope},
+    digest::Digest,
+    discovery::PolicySet,
+    gate::AdmittedPlan,
+    xds::Offers,
+};
 
 /// The name under which every Envoy finds the filter's configuration.
 pub const FILTER_NAME: &str = "postern";
@@ -34,12 +44,23 @@ pub struct Resource {
     pub version: Digest,
     /// Its encoding.
     pub body: Any,
+    /// Who wrote it.
+    pub author: Author,
+}
+
+/// Who wrote a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// We did, from what a user declared.
+    Postern,
+    /// A user did, word for word.
+    User,
 }
 
 impl Resource {
     fn new<M: Message + Name>(name: &str, message: &M) -> Self {
         let body = any(message);
-        Self { name: name.to_owned(), version: Digest::of(&body.value), body }
+        Self { name: name.to_owned(), version: Digest::of(&body.value), body, author: Author::Postern }
     }
 
     /// The same content under a version that changes whenever `other` changes too.
@@ -99,12 +120,16 @@ impl Selection {
     }
 }
 
+/// Resources by type and name.
+type Resources = BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>;
+
 /// All resources of every type. Immutable; streams share it.
 #[derive(Debug)]
 pub struct Snapshot {
     revision: Digest,
-    resources: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
+    resources: Resources,
     plan: AdmittedPlan,
+    policies: Arc<PolicySet>,
     offers: Offers,
 }
 
@@ -119,18 +144,30 @@ impl Snapshot {
         for (kind, resource) in all {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
-        Self { revision, resources, plan, offers: Offers::default() }
+        let policies = Arc::new(PolicySet::of(&Scope::default(), &plan));
+        Self { revision, resources, plan, policies, offers: Offers::default() }
     }
 
-    /// Projects a bundle and its plan into Envoy's resources.
-    pub fn build(bundle: &Bundle, plan: AdmittedPlan, code: &FilterCode, revision: Digest) -> Self {
-        let clusters = bundle.services.iter().map(|service| cluster::cluster(&service.name, &service.spec));
+    /// Projects what concerns a group of nodes, and its plan, into Envoy's resources.
+    pub fn build(
+        scope: &Scope<'_>,
+        attachment: &Attachment<'_>,
+        plan: AdmittedPlan,
+        code: &FilterCode,
+        revision: Digest,
+    ) -> Self {
+        let clusters = scope.services.iter().map(|service| {
+            let timeouts = attach::for_service(scope, &service.name);
+            cluster::cluster(&service.name, &service.spec, &timeouts.conf)
+        });
         let clusters: Vec<_> = clusters.collect();
-        let endpoints = bundle.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
+        let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
             // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
             Some(cluster::endpoints(&service.name, &service.spec)?.versioned_with(cluster))
         });
-        let mut resources = BTreeMap::new();
+        let logs = access_log::access_logs(scope);
+        let tags = attachment.read_source_tags();
+        let mut resources = Resources::new();
         let mut insert = |kind, list: Vec<Resource>| {
             let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
             resources.insert(kind, named);
@@ -138,15 +175,21 @@ impl Snapshot {
         insert(ResourceType::Endpoints, endpoints.collect());
         insert(ResourceType::Cluster, clusters);
         insert(ResourceType::ExtensionConfig, vec![filter::extension_config(&plan, code)]);
-        insert(
-            ResourceType::Listener,
-            bundle.gateways.iter().flat_map(|gateway| listener::listeners(gateway, bundle)).collect(),
-        );
-        insert(
-            ResourceType::RouteConfiguration,
-            bundle.gateways.iter().map(|gateway| route::route_configuration(gateway, bundle)).collect(),
-        );
-        Self { revision, resources, plan, offers: Offers::default() }
+        let listeners = scope.gateways.iter().flat_map(|gateway| {
+            let manager = listener::Manager {
+                gateway: &gateway.name,
+                trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
+                reads_source_tags: tags,
+                access_logs: &logs,
+            };
+            listener::listeners(gateway, &manager)
+        });
+        insert(ResourceType::Listener, listeners.collect());
+        let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
+        insert(ResourceType::RouteConfiguration, routes.collect());
+        raw::add(&mut resources, scope);
+        let policies = Arc::new(PolicySet::of(scope, &plan));
+        Self { revision, resources, plan, policies, offers: Offers::default() }
     }
 
     /// The revision that this is the snapshot of.
@@ -157,6 +200,11 @@ impl Snapshot {
     /// The plan that the filter's configuration carries.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
+    }
+
+    /// The same policies, for enforcement points that are not Envoys.
+    pub fn policies(&self) -> &Arc<PolicySet> {
+        &self.policies
     }
 
     /// What streams make of it, made once and shared by all of them.

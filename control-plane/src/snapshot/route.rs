@@ -1,6 +1,6 @@
 //! `Gateway` → Envoy's route configuration. Every Envoy route has the user's name for it: the filter finds the chain by it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use envoy_types::pb::envoy::{
     config::route::v3::{
@@ -13,8 +13,11 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
 };
 
-use super::Resource;
-use crate::model::{self, Bundle, Gateway, PathMatch, RoutePolicy};
+use super::{Resource, timeout};
+use crate::{
+    attach::{self, Attachment, Scope},
+    model::{self, Gateway, PathMatch, Timeouts},
+};
 
 const ANY_HOST: &str = "*";
 /// What the filter leaves for the router; a path that it did not leave stays as it is.
@@ -25,46 +28,54 @@ const NEW_HOST: &str = concat!(
     r#"{"command": "REQ", "param": ":authority"}]})%"#
 );
 
-/// What a route's chain may rewrite.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rewrites {
-    path: bool,
-    host: bool,
+/// What is said of a route elsewhere than in its gateway.
+#[derive(Debug, Default)]
+struct Said {
+    rewrites_path: bool,
+    rewrites_host: bool,
+    timeouts: Timeouts,
 }
 
-impl Rewrites {
-    fn of(policy: &RoutePolicy) -> Self {
-        let steps = || policy.request.iter().filter(|step| step.policy == "rewrite");
-        let has = |names: &[&str]| steps().any(|step| names.iter().any(|name| step.params.get(*name).is_some()));
-        Self { path: has(&["prefix", "template", "regex"]), host: has(&["host"]) }
+impl Said {
+    fn of(route: &model::Route, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Self {
+        let chain = attachment.routes.get(route.name.as_str()).and_then(|chain| attachment.chains.get(*chain));
+        let rewrites =
+            || chain.into_iter().flat_map(|chain| &chain.request).filter(|step| step.step.policy == "rewrite");
+        let has =
+            |names: &[&str]| rewrites().any(|step| names.iter().any(|name| step.step.params.get(*name).is_some()));
+        Self {
+            rewrites_path: has(&["prefix", "template", "regex"]),
+            rewrites_host: has(&["host"]),
+            timeouts: attach::for_route(scope, route).conf,
+        }
     }
 }
 
 /// The routes of a gateway, under its name.
-pub(super) fn route_configuration(gateway: &model::Resource<Gateway>, bundle: &Bundle) -> Resource {
-    let routes = &gateway.spec.routes;
-    let rewritten: BTreeMap<&str, Rewrites> = bundle
-        .route_policies
-        .iter()
-        .map(|policy| (policy.spec.target_ref.name.as_str(), Rewrites::of(&policy.spec)))
-        .collect();
-    let hosts: BTreeSet<&str> = routes.iter().flat_map(|route| &route.hosts).map(String::as_str).collect();
+pub(super) fn route_configuration(
+    gateway: &model::Resource<Gateway>,
+    scope: &Scope<'_>,
+    attachment: &Attachment<'_>,
+) -> Resource {
+    let routes: Vec<_> = gateway.spec.routes.iter().map(|route| (route, Said::of(route, scope, attachment))).collect();
+    let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
     let message = RouteConfiguration {
         name: gateway.name.clone(),
-        virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, routes, &rewritten)).collect(),
+        virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, &routes)).collect(),
         ..Default::default()
     };
     Resource::new(&gateway.name, &message)
 }
 
 /// Envoy picks the most specific virtual host and looks no further, so each holds all routes that its host can reach.
-fn virtual_host(host: &str, routes: &[model::Route], rewritten: &BTreeMap<&str, Rewrites>) -> VirtualHost {
-    let reachable =
-        routes.iter().filter(|route| route.hosts.is_empty() || route.hosts.iter().any(|pattern| covers(pattern, host)));
+fn virtual_host(host: &str, routes: &[(&model::Route, Said)]) -> VirtualHost {
+    let reachable = routes
+        .iter()
+        .filter(|(route, _)| route.hosts.is_empty() || route.hosts.iter().any(|pattern| covers(pattern, host)));
     VirtualHost {
         name: host.to_owned(),
         domains: vec![host.to_owned()],
-        routes: reachable.flat_map(|route| envoy_routes(route, rewritten.get(route.name.as_str()).copied())).collect(),
+        routes: reachable.flat_map(|(route, said)| envoy_routes(route, said)).collect(),
         ..Default::default()
     }
 }
@@ -77,28 +88,28 @@ fn covers(pattern: &str, host: &str) -> bool {
 }
 
 /// One Envoy route for each method, all under the one name.
-fn envoy_routes(route: &model::Route, rewrites: Option<Rewrites>) -> Vec<Route> {
-    let rewrites = rewrites.unwrap_or_default();
+fn envoy_routes(route: &model::Route, said: &Said) -> Vec<Route> {
     let methods = &route.matching.methods;
     if methods.is_empty() {
-        return vec![envoy_route(route, None, rewrites)];
+        return vec![envoy_route(route, None, said)];
     }
-    methods.iter().map(|method| envoy_route(route, Some(method), rewrites)).collect()
+    methods.iter().map(|method| envoy_route(route, Some(method), said)).collect()
 }
 
-fn envoy_route(route: &model::Route, method: Option<&String>, rewrites: Rewrites) -> Route {
+fn envoy_route(route: &model::Route, method: Option<&String>, said: &Said) -> Route {
     let matching = RouteMatch {
         path_specifier: Some(path_specifier(&route.matching.path)),
         headers: method.map(|method| method_matcher(method)).into_iter().collect(),
         ..Default::default()
     };
     let cluster = ClusterSpecifier::Cluster(route.service.clone());
-    let action = RouteAction {
+    let mut action = RouteAction {
         cluster_specifier: Some(cluster),
-        path_rewrite: if rewrites.path { NEW_PATH.to_owned() } else { String::new() },
-        host_rewrite_specifier: rewrites.host.then(|| HostRewriteSpecifier::HostRewrite(NEW_HOST.to_owned())),
+        path_rewrite: if said.rewrites_path { NEW_PATH.to_owned() } else { String::new() },
+        host_rewrite_specifier: said.rewrites_host.then(|| HostRewriteSpecifier::HostRewrite(NEW_HOST.to_owned())),
         ..Default::default()
     };
+    timeout::set_on_route(&mut action, &said.timeouts);
     Route {
         name: route.name.clone(),
         r#match: Some(matching),

@@ -12,7 +12,7 @@ use postern::{
     gate::AdmittedPlan,
     model::File,
     pipeline::compile,
-    snapshot::{FilterCode, Resource, ResourceType, Snapshot},
+    snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
     xds::{
         content::Variant,
         session::{Event, Memory, Reaction, Request, Response, Session, Wish},
@@ -183,7 +183,7 @@ pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Snapshot> {
     let revision = Digest::of_parts(parts);
     let resources = resources.iter().map(|(kind, name, content)| {
         let body = Any { type_url: kind.type_url().to_owned(), value: content.to_vec() };
-        (*kind, Resource { name: (*name).to_owned(), version: Digest::of(content), body })
+        (*kind, Resource { name: (*name).to_owned(), version: Digest::of(content), body, author: Author::Postern })
     });
     Arc::new(Snapshot::assemble(revision, plan(), resources))
 }

@@ -270,7 +270,7 @@ impl Policy {
             Self::FaultInjection(policy) => policy.needs(),
             Self::RateLimit(policy) => policy.needs(),
             Self::Respond(policy) => policy.needs(),
-            Self::TrafficPermission(_) => traffic_permission::needs(),
+            Self::TrafficPermission(policy) => policy.needs(),
             Self::Validate(policy) => policy.needs(),
         }
     }

@@ -6,10 +6,10 @@ use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
-    attributes::spiffe,
     event::{Needs, Phase, Property},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
+    selector::{Selector, spiffe},
     strings::Strings,
     verdict::{Denial, Response},
 };
@@ -69,26 +69,39 @@ enum Source {
     Anyone,
     Identified,
     Services(Vec<Arc<str>>),
+    Selected(Selector),
 }
 
 impl TrafficPermission {
     pub(crate) fn load(wire: &wire::TrafficPermission, strings: &Strings) -> Result<Self, LoadError> {
         let load = |rule: &wire::traffic_permission::Rule| {
             let services = rule.services.iter().map(|service| strings.get(*service)).collect::<Result<Vec<_>, _>>()?;
-            let from = match (rule.anyone, services.is_empty()) {
-                (true, _) => Source::Anyone,
-                (false, true) => Source::Identified,
-                (false, false) => Source::Services(services),
+            let from = match (&rule.source, rule.anyone, services.is_empty()) {
+                (Some(source), _, _) => Source::Selected(Selector::load(source, strings)?),
+                (None, true, _) => Source::Anyone,
+                (None, false, true) => Source::Identified,
+                (None, false, false) => Source::Services(services),
             };
             Ok(Rule { from, allow: rule.allow })
         };
         Ok(Self { rules: wire.rules.iter().map(load).collect::<Result<_, LoadError>>()? })
     }
 
+    pub(crate) fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        needs.add(Property::PeerUriSan);
+        let selectors = self.rules.iter().filter_map(|rule| match &rule.from {
+            Source::Selected(selector) => Some(selector.needs()),
+            _ => None,
+        });
+        selectors.fold(needs, Needs::union)
+    }
+
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         // A certificate without an identity that we understand is no identity.
         let service = context.principal().ok().and_then(spiffe).map(|(_, service)| service);
         let fits = |rule: &&Rule| match (&rule.from, service) {
+            (Source::Selected(selector), _) => selector.selects(context.inputs),
             (Source::Anyone, _) | (Source::Identified, Some(_)) => true,
             (Source::Services(services), Some(service)) => services.iter().any(|name| **name == *service),
             (_, None) => false,
@@ -99,12 +112,6 @@ impl TrafficPermission {
             None => Flow::Deny(forbidden("source_unknown")),
         }
     }
-}
-
-pub(crate) fn needs() -> Needs {
-    let mut needs = Needs::default();
-    needs.add(Property::PeerUriSan);
-    needs
 }
 
 fn forbidden(reason: &'static str) -> Denial {

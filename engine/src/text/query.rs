@@ -13,6 +13,18 @@ pub(crate) fn values<'a>(query: &'a [u8], name: &str) -> impl Iterator<Item = Co
 
 /// Decodes a name or value. A `%` without two digits behind it stands for itself, as in every browser.
 pub(crate) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+    decode_with(text, b' ')
+}
+
+/// Decodes a part of a URI outside of its query, where a plus is a plus.
+pub(crate) fn decode_part(text: &str) -> Option<Cow<'_, str>> {
+    match decode_with(text.as_bytes(), b'+') {
+        Cow::Borrowed(_) => Some(Cow::Borrowed(text)),
+        Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
+    }
+}
+
+fn decode_with(text: &[u8], plus: u8) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text);
     }
@@ -20,7 +32,7 @@ pub(crate) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
         let (byte, remaining) = match (first, after) {
-            (b'+', _) => (b' ', after),
+            (b'+', _) => (plus, after),
             (b'%', [high, low, remaining @ ..]) => match (digit(*high), digit(*low)) {
                 (Some(high), Some(low)) => ((high << 4) | low, remaining),
                 _ => (b'%', after),

@@ -5,6 +5,8 @@
 //! in the order of a run: [`cases`] → [`subject`] (what stands in an Envoy's filter chain) → [`stage`] (its processes)
 //! → [`load`] (with [`tokens`]) on [`upstream`] → [`measure`] ([`cpu`], [`places`]) → [`report`]. [`server`] is the other side of ext_authz and
 //! ext_proc.
+//!
+//! [`xds`] is another bench, `cargo xtask bench xds`: what a fleet costs the control plane.
 
 mod bootstrap;
 mod cases;
@@ -15,12 +17,14 @@ mod load;
 mod measure;
 mod places;
 mod policies;
+mod quantile;
 mod report;
 mod server;
 mod stage;
 mod subject;
 mod tokens;
 mod upstream;
+pub mod xds;
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::{cases::Case, measure::Measurement};
+use super::{cases::Case, measure::Measurement, quantile::quantile};
 
 /// The case that the table compares the others with.
 const YARDSTICK: &str = "ext_authz-three";
@@ -103,15 +103,6 @@ fn quartiles(values: &[f64]) -> (f64, f64) {
     (quantile(values, 0.25), quantile(values, 0.75))
 }
 
-/// Between the two values next to it, if it falls between.
-fn quantile(values: &[f64], part: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let place = part * sorted.len().saturating_sub(1) as f64;
-    let at = |place: f64| sorted.get(place as usize).copied().unwrap_or(f64::NAN);
-    at(place.floor()) + (at(place.ceil()) - at(place.floor())) * place.fract()
-}
-
 /// A quotient of added costs that must not be larger than `most`.
 struct Target {
     of: &'static str,
@@ -196,8 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn interpolates_quantiles() {
-        assert_eq!(quantile(&[3.0, 1.0, 2.0, 4.0], 0.5), 2.5);
+    fn takes_quartiles() {
         assert_eq!(quartiles(&[1.0, 2.0, 3.0, 4.0, 5.0]), (2.0, 4.0));
     }
 }

@@ -1,0 +1,254 @@
+//! REST-JSON polling: the discovery services for Envoys that ask again and again instead of keeping a stream. A poll
+//! says what its sender has, so nothing is remembered of it; whether it refused something cannot be seen.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
+use serde_json::json;
+
+use crate::{
+    node::NodeIdentity,
+    protobuf_json::{self, Faults, Unknown, WriteError},
+    redirect::{Source, response},
+    serve::Hub,
+    snapshot::{Resource, ResourceType, Selection, Snapshot},
+};
+
+/// The paths that Envoy polls, as its services declare them. Virtual hosts can only be had on a stream.
+const PATHS: [(&str, ResourceType); 6] = [
+    ("/v3/discovery:clusters", ResourceType::Cluster),
+    ("/v3/discovery:endpoints", ResourceType::Endpoints),
+    ("/v3/discovery:extension_configs", ResourceType::ExtensionConfig),
+    ("/v3/discovery:listeners", ResourceType::Listener),
+    ("/v3/discovery:routes", ResourceType::RouteConfiguration),
+    ("/v3/discovery:secrets", ResourceType::Secret),
+];
+
+/// How many names of ourselves are kept encodings for. Envoys of one fleet call us by one or two.
+const MOST_CLUSTERS: usize = 8;
+
+/// The services, to be merged into a router.
+pub fn router(hub: Arc<Hub>) -> Router {
+    let polls = Arc::new(Polls { hub, encoded: Mutex::default() });
+    PATHS.into_iter().fold(Router::new(), |router, (path, kind)| {
+        let polls = Arc::clone(&polls);
+        let answer = move |State(polls): State<Arc<Polls>>, headers: HeaderMap, body: Result<Bytes, BytesRejection>| {
+            poll(polls, kind, headers, body)
+        };
+        router.merge(Router::new().route(path, post(answer)).with_state(polls))
+    })
+}
+
+/// Why a poll gets no resources.
+#[derive(Debug, thiserror::Error)]
+enum PollError {
+    #[error("the body is not JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("the body is not a DiscoveryRequest: {0}")]
+    Request(Faults),
+    #[error("the body cannot be read: {0}")]
+    Body(BytesRejection),
+    #[error("node: missing required field `id`")]
+    Node,
+    #[error("type_url: expected `{}` at this path", .0.type_url())]
+    Type(ResourceType),
+    #[error("there is nothing in force yet")]
+    NothingYet,
+    #[error("the resources cannot be written as JSON: {0}")]
+    Write(#[from] WriteError),
+    #[error("the answer could not be made: {0}")]
+    Ended(tokio::task::JoinError),
+}
+
+impl PollError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Json(_) | Self::Request(_) | Self::Node | Self::Type(_) => StatusCode::BAD_REQUEST,
+            Self::Body(rejection) => rejection.status(),
+            Self::NothingYet => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Write(_) | Self::Ended(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl IntoResponse for PollError {
+    /// A problem document (RFC 9457).
+    fn into_response(self) -> Response {
+        let status = self.status();
+        if status.is_server_error() {
+            tracing::warn!("a poll gets no answer: {self}");
+        }
+        let title = status.canonical_reason().unwrap_or_default();
+        let problem =
+            json!({"type": "about:blank", "title": title, "status": status.as_u16(), "detail": self.to_string()});
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], problem.to_string()).into_response()
+    }
+}
+
+async fn poll(
+    polls: Arc<Polls>,
+    kind: ResourceType,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, PollError> {
+    let body = body.map_err(PollError::Body)?;
+    // Envoy puts the name of the cluster that it polls there; whoever has none of ours to refer to may put anything.
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let source = Source::Poll { cluster: host.to_owned() };
+    // Some Envoys send a hundred kilobytes of what they can do along; no stream shall wait for the reading of it.
+    let answer = tokio::task::spawn_blocking(move || polls.answer(kind, &source, &body)).await;
+    Ok(match answer.map_err(PollError::Ended)?? {
+        Answer::Unchanged => StatusCode::NOT_MODIFIED.into_response(),
+        Answer::Resources(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+    })
+}
+
+/// What a poll that is right gets.
+#[derive(Debug)]
+enum Answer {
+    /// The sender has what there is.
+    Unchanged,
+    /// A `DiscoveryResponse`.
+    Resources(String),
+}
+
+/// Resources as JSON, each by its type, its name and the source that it names.
+type Encoded = BTreeMap<(Source, ResourceType, String), Arc<str>>;
+
+struct Polls {
+    hub: Arc<Hub>,
+    /// For every snapshot that is still in use, what was encoded of it.
+    encoded: Mutex<Vec<(Weak<Snapshot>, Encoded)>>,
+}
+
+impl Polls {
+    fn answer(&self, kind: ResourceType, source: &Source, body: &[u8]) -> Result<Answer, PollError> {
+        let json = serde_json::from_slice(body).map_err(PollError::Json)?;
+        let request: DiscoveryRequest = protobuf_json::read(&json, Unknown::Ignored).map_err(PollError::Request)?;
+        let node = request.node.filter(|node| !node.id.is_empty()).ok_or(PollError::Node)?;
+        if !request.type_url.is_empty() && request.type_url != kind.type_url() {
+            return Err(PollError::Type(kind));
+        }
+        let publication = self.hub.publications().borrow().clone().ok_or(PollError::NothingYet)?;
+        let snapshot = publication.snapshot_for(&NodeIdentity::read(&node));
+        let set = snapshot.select(kind, &select(kind, request.resource_names));
+        tracing::debug!(node = node.id, %kind, version = set.version.short(), has = request.version_info, "polled");
+        if request.version_info == set.version.as_str() {
+            return Ok(Answer::Unchanged);
+        }
+        let resources = set.resources.iter().map(|resource| self.encode(&snapshot, kind, source, resource));
+        let resources: Vec<_> = resources.collect::<Result<_, _>>()?;
+        Ok(Answer::Resources(response(kind, &set.version, &resources)))
+    }
+
+    /// A resource as JSON, made at most a few times for each snapshot, however many ask.
+    fn encode(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        kind: ResourceType,
+        source: &Source,
+        resource: &Resource,
+    ) -> Result<Arc<str>, WriteError> {
+        let key = (source.clone(), kind, resource.name.clone());
+        let known = self.with_encoded(snapshot, |encoded| encoded.get(&key).cloned());
+        if let Some(text) = known {
+            return Ok(text);
+        }
+        let text: Arc<str> = source.encode(resource)?.to_string().into();
+        self.with_encoded(snapshot, |encoded| {
+            let sources = encoded.keys().filter(|(_, of, name)| *of == kind && *name == resource.name).count();
+            if sources < MOST_CLUSTERS {
+                encoded.insert(key, Arc::clone(&text));
+            }
+        });
+        Ok(text)
+    }
+
+    /// Looks at what is encoded of a snapshot, and forgets what was encoded of those that are gone.
+    fn with_encoded<T>(&self, snapshot: &Arc<Snapshot>, look: impl FnOnce(&mut Encoded) -> T) -> T {
+        let mut all = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(of, _)| of.strong_count() > 0);
+        let place = all.iter().position(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(snapshot)));
+        if place.is_none() {
+            all.push((Arc::downgrade(snapshot), Encoded::new()));
+        }
+        let last = all.len().saturating_sub(1);
+        match all.get_mut(place.unwrap_or(last)) {
+            Some((_, encoded)) => look(encoded),
+            None => look(&mut Encoded::new()),
+        }
+    }
+}
+
+/// As on a stream: no names are all of them where a response is the whole state.
+fn select(kind: ResourceType, names: Vec<String>) -> Selection {
+    let everything = names.iter().any(|name| name == "*") || (names.is_empty() && kind.is_full_state());
+    if everything { Selection::Everything } else { Selection::Named(names.into_iter().collect()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::File, pipeline::compile, snapshot::FilterCode};
+
+    const SERVICE: &str = "apiVersion: postern/v1\nkind: Service\nmetadata: { name: users }\n\
+        spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }\n";
+
+    fn polls() -> Polls {
+        Polls { hub: Arc::new(Hub::new(FilterCode::new(Vec::new(), None))), encoded: Mutex::default() }
+    }
+
+    fn publish(polls: &Polls, text: &str) {
+        let file = File { name: "f".to_owned(), bytes: text.into() };
+        polls.hub.publish(compile(&[file], polls.hub.code()).unwrap());
+    }
+
+    fn poll(polls: &Polls, cluster: &str) -> String {
+        let source = Source::Poll { cluster: cluster.to_owned() };
+        match polls.answer(ResourceType::Cluster, &source, br#"{"node": {"id": "a"}}"#).unwrap() {
+            Answer::Resources(text) => text,
+            Answer::Unchanged => panic!("the poll has no version"),
+        }
+    }
+
+    /// How many encodings are kept, for each snapshot.
+    fn kept(polls: &Polls) -> Vec<usize> {
+        polls.encoded.lock().unwrap().iter().map(|(_, encoded)| encoded.len()).collect()
+    }
+
+    #[test]
+    fn encodes_a_resource_once_and_forgets_it_with_its_snapshot() {
+        let polls = polls();
+        publish(&polls, SERVICE);
+        let first = poll(&polls, "postern");
+        let texts = || polls.encoded.lock().unwrap()[0].1.values().map(Arc::as_ptr).collect::<Vec<_>>();
+        let before = texts();
+        assert_eq!(poll(&polls, "postern"), first);
+        assert_eq!((kept(&polls), texts()), (vec![1], before));
+        publish(&polls, &SERVICE.replace("users", "orders"));
+        assert_ne!(poll(&polls, "postern"), first);
+        assert_eq!(kept(&polls), [1]);
+    }
+
+    #[test]
+    fn keeps_no_more_encodings_than_a_fleet_can_need() {
+        let polls = polls();
+        publish(&polls, SERVICE);
+        for number in 0..3 * MOST_CLUSTERS {
+            let cluster = format!("cluster-{number}");
+            assert!(poll(&polls, &cluster).contains(&format!("[\"{cluster}\"]")));
+        }
+        assert_eq!(kept(&polls), [MOST_CLUSTERS]);
+    }
+}

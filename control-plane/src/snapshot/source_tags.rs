@@ -1,0 +1,45 @@
+//! The filter that leaves a caller's URI SANs where policies find them: Envoy has an attribute for the first one only, and
+//! the tags of a source are the others.
+
+use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
+use envoy_types::pb::envoy::{
+    config::core::v3::{SubstitutionFormatString, substitution_format_string::Format},
+    extensions::filters::{
+        common::set_filter_state::v3::{
+            FilterStateValue,
+            filter_state_value::{Key, Value},
+        },
+        http::set_filter_state::v3::Config,
+        network::http_connection_manager::v3::{HttpFilter, http_filter::ConfigType},
+    },
+};
+use postern_engine::Property;
+
+use super::any;
+
+pub(super) fn filter() -> HttpFilter {
+    let [_, key] = Property::PeerUriSans.path();
+    let text = DataSource {
+        specifier: Some(Specifier::InlineString("%DOWNSTREAM_PEER_URI_SAN%".to_owned())),
+        ..Default::default()
+    };
+    let format = SubstitutionFormatString {
+        format: Some(Format::TextFormatSource(text)),
+        // Without a certificate there is nothing, instead of a dash.
+        omit_empty_values: true,
+        ..Default::default()
+    };
+    let value = FilterStateValue {
+        key: Some(Key::ObjectKey(key.to_owned())),
+        factory_key: "envoy.string".to_owned(),
+        value: Some(Value::FormatString(format)),
+        skip_if_empty: true,
+        ..Default::default()
+    };
+    let config = Config { on_request_headers: vec![value], ..Default::default() };
+    HttpFilter {
+        name: "envoy.filters.http.set_filter_state".to_owned(),
+        config_type: Some(ConfigType::TypedConfig(any(&config))),
+        ..Default::default()
+    }
+}
