@@ -1,19 +1,32 @@
 //! xDS as a real Envoy speaks it, in both variants: nothing warms for long, nothing is sent twice, no request is lost.
 
 use std::{
+    ffi::OsStr,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use envoy_types::pb::{envoy::config::cluster::v3::Cluster, google::protobuf};
+use envoy_types::pb::{
+    envoy::{
+        config::{cluster::v3::Cluster, core::v3::Node},
+        service::discovery::v3::{
+            DiscoveryRequest, DiscoveryResponse, aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        },
+    },
+    google::protobuf,
+};
 use postern::{
     digest::Digest,
     pipeline::compile,
     snapshot::{Resource, ResourceType, Snapshot},
     source,
 };
-use postern_tests::{Client, Envoy, Site, Upstream, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Site, Upstream, wait};
 use prost::Message;
+use tokio::runtime::Runtime;
+use tokio_stream::StreamExt;
+use tonic::{Streaming, transport::Channel};
 
 use crate::{
     refusals::InProcess,
@@ -93,12 +106,12 @@ fn with_connect_timeout(snapshot: &Snapshot, seconds: i64) -> Snapshot {
 fn changed(kind: ResourceType, resource: &Arc<Resource>, seconds: i64) -> Resource {
     let (name, mut body) = (resource.name.clone(), resource.body.clone());
     if kind != ResourceType::Cluster {
-        return Resource { name, version: resource.version.clone(), body };
+        return Resource { name, version: resource.version.clone(), body, author: resource.author };
     }
     let mut cluster = Cluster::decode(body.value.as_slice()).unwrap();
     cluster.connect_timeout = Some(protobuf::Duration { seconds, nanos: 0 });
     body.value = cluster.encode_to_vec();
-    Resource { name, version: Digest::of(&body.value), body }
+    Resource { name, version: Digest::of(&body.value), body, author: resource.author }
 }
 
 #[test]
@@ -165,4 +178,55 @@ fn policies(world: &World, round: u32) -> String {
     let text = world.site.read("policies.yaml").unwrap();
     let line = text.lines().find(|line| line.contains("x-content-type-options")).unwrap();
     text.replace(line, &format!("        set: {{ x-content-type-options: round-{round} }}"))
+}
+
+/// How many clients come and go at once: enough that what they left behind would show.
+const CLIENTS: usize = 400;
+
+#[test]
+fn case_40_clients_that_vanish_leave_no_memory_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(0).unwrap();
+    let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
+    let options = ["--xds-keep-nodes", "1"].map(OsStr::new);
+    let control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let before = resident(control_plane.id());
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let streams = runtime.block_on(open_streams(control_plane.xds()));
+        with.push(resident(control_plane.id()));
+        drop(streams);
+        let forgotten = |status: &serde_json::Value| status["nodes"].as_array().is_some_and(Vec::is_empty);
+        control_plane.wait_for_status("all to be forgotten", forgotten).unwrap();
+        without.push(resident(control_plane.id()));
+    }
+    println!("{CLIENTS} clients, five times: {before} kB before, {with:?} kB with them, {without:?} kB after them");
+    let wave = with[0].saturating_sub(before);
+    let left = without[4].saturating_sub(without[0]);
+    assert!(left < wave, "four more times {CLIENTS} clients left {left} kB behind; once they cost {wave} kB");
+}
+
+/// So many aggregated streams of as many connections and nodes, each of which has its clusters.
+async fn open_streams(xds: SocketAddr) -> Vec<(Channel, Streaming<DiscoveryResponse>)> {
+    let mut streams = Vec::new();
+    for number in 0..CLIENTS {
+        let channel = Channel::from_shared(format!("http://{xds}")).unwrap().connect().await.unwrap();
+        let node = Some(Node { id: format!("node-{number}"), ..Default::default() });
+        let type_url = ResourceType::Cluster.type_url().to_owned();
+        let request = DiscoveryRequest { node, type_url, ..Default::default() };
+        let requests = tokio_stream::iter([request]).chain(tokio_stream::pending());
+        let mut client = AggregatedDiscoveryServiceClient::new(channel.clone());
+        let mut responses = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
+        responses.message().await.unwrap().unwrap();
+        streams.push((channel, responses));
+    }
+    streams
+}
+
+/// The memory that a process has in use, in kB.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
 }

@@ -1,6 +1,10 @@
 //! Clients that break limits: each gets a clear status, and harms nobody.
 
-use std::time::Duration;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
 
 use postern::xds::Limits;
 use tonic::{Code, transport::Channel};
@@ -96,4 +100,25 @@ async fn case_39_a_client_that_never_reads_is_cut_off_and_slows_nobody() {
     until("the silent one to be cut off", gone).await;
     server.publish(31, 10);
     reader.next().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_pings_is_cut_off() {
+    let second = Duration::from_secs(1);
+    let limits = Limits { keepalive_interval: second, keepalive_timeout: second, ..Limits::default() };
+    let server = Server::start(limits).await;
+    let address = server.address;
+    let listening = tokio::task::spawn_blocking(move || {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        // HTTP/2's greeting and empty settings, and from then on not a word.
+        tcp.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        let mut heard = Vec::new();
+        // However the connection ends, it ends.
+        let _ = tcp.read_to_end(&mut heard);
+        heard
+    });
+    let heard = soon("the end of the connection", listening).await.unwrap();
+    // Eight bytes, a ping, no flags, of the whole connection.
+    let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0];
+    assert!(heard.windows(ping.len()).any(|bytes| bytes == ping), "it was asked before: {heard:?}");
 }

@@ -17,7 +17,7 @@ use postern::{
     model::File,
     pipeline::compile,
     serve::{Hub, Sockets, serve_within},
-    snapshot::{FilterCode, Resource, ResourceType, Snapshot},
+    snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
     xds::Limits,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -70,7 +70,8 @@ impl Server {
         let resources = ResourceType::ALL.map(|kind| {
             let value = vec![version; size];
             let body = Any { type_url: kind.type_url().to_owned(), value };
-            (kind, Resource { name: "r/a".to_owned(), version: Digest::of(&body.value), body })
+            let (name, version) = ("r/a".to_owned(), Digest::of(&body.value));
+            (kind, Resource { name, version, body, author: Author::Postern })
         });
         let revision = Digest::of(&[version]);
         self.hub.publish(Snapshot::assemble(revision.clone(), plan(), resources));

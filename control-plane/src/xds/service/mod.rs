@@ -6,8 +6,10 @@
 //! client does not read.
 
 mod connection;
+mod decode;
 mod frame;
 mod rate;
+mod record;
 mod stream;
 mod watchdog;
 
