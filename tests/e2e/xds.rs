@@ -190,12 +190,14 @@ fn case_40_clients_that_vanish_leave_no_memory_behind() {
     let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
     let options = ["--xds-keep-nodes", "1"].map(OsStr::new);
     let control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
-    let runtime = Runtime::new().unwrap();
     let before = resident(control_plane.id());
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..5 {
+        let runtime = Runtime::new().unwrap();
         let streams = runtime.block_on(open_streams(control_plane.xds()));
         with.push(resident(control_plane.id()));
+        // They say no good-bye: their connections end.
+        runtime.shutdown_background();
         drop(streams);
         let forgotten = |status: &serde_json::Value| status["nodes"].as_array().is_some_and(Vec::is_empty);
         control_plane.wait_for_status("all to be forgotten", forgotten).unwrap();
