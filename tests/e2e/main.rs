@@ -32,3 +32,4 @@ mod rollouts;
 mod store;
 mod updates;
 mod world;
+mod xds;

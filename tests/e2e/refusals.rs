@@ -23,16 +23,16 @@ use tokio::runtime::Runtime;
 use crate::world::{KEY, assert_no_vm_failure, node, users, users_with};
 
 /// The control plane inside this process, so that a test can reach behind the gate.
-struct InProcess {
-    hub: Arc<Hub>,
-    code: FilterCode,
-    xds: SocketAddr,
-    http: SocketAddr,
+pub struct InProcess {
+    pub hub: Arc<Hub>,
+    pub code: FilterCode,
+    pub xds: SocketAddr,
+    pub http: SocketAddr,
     _runtime: Runtime,
 }
 
 impl InProcess {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
         let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());

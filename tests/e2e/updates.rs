@@ -13,13 +13,13 @@ use postern_tests::{Client, Request, wait};
 use crate::world::{KEY, World, users, users_with};
 
 /// Requests without a pause from several connections, until stopped; counts the answers that were not expected.
-struct Load {
+pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<(usize, Vec<String>)>>,
 }
 
 impl Load {
-    fn start(world: &World, connections: usize) -> Self {
+    pub fn start(world: &World, connections: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..connections)
             .map(|_| {
@@ -31,7 +31,7 @@ impl Load {
     }
 
     /// How many requests were sent, and every answer that was not expected.
-    fn stop(self) -> (usize, Vec<String>) {
+    pub fn stop(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
         let results = self.threads.into_iter().map(|thread| thread.join().unwrap());
         results.fold((0, Vec::new()), |(count, mut all), (sent, unexpected)| {

@@ -1,10 +1,28 @@
 //! What most tests need: an upstream, the quickstart's resources, a control plane that serves them, and an Envoy.
 
+use std::net::SocketAddr;
+
 use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Site, Upstream, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub const KEY: &str = "demo-key";
+
+/// The variants of xDS that an Envoy can speak.
+#[derive(Debug, Clone, Copy)]
+pub enum Variant {
+    StateOfTheWorld,
+    Incremental,
+}
+
+/// An Envoy that gets everything from the control plane at an address, in a variant of xDS.
+pub fn envoy_of(variant: Variant, xds: SocketAddr) -> Envoy {
+    let replace = match variant {
+        Variant::StateOfTheWorld => &[][..],
+        Variant::Incremental => &[("api_type: GRPC", "api_type: DELTA_GRPC")],
+    };
+    Envoy::start("whole.yaml", xds, replace).unwrap()
+}
 
 pub struct World {
     pub envoy: Envoy,
@@ -17,11 +35,16 @@ pub struct World {
 impl World {
     /// Everything started, and the first policies in force.
     pub fn start() -> Self {
+        Self::start_with(Variant::StateOfTheWorld)
+    }
+
+    /// The same, with an Envoy that speaks this variant of xDS.
+    pub fn start_with(variant: Variant) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(0).unwrap();
         let site = Site::quickstart(directory.path().join("policies"), upstream.address(), 0).unwrap();
         let control_plane = ControlPlane::start(site.directory()).unwrap();
-        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        let envoy = envoy_of(variant, control_plane.xds());
         let world = Self { envoy, control_plane, site, upstream, _directory: directory };
         world.wait_until_serving();
         world

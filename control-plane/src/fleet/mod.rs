@@ -206,3 +206,68 @@ impl Node {
         streams.all(|settled| settled == Some(first)).then_some(first)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn node(id: &str) -> NodeIdentity {
+        NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() }
+    }
+
+    fn ids(fleet: &Fleet) -> Vec<String> {
+        fleet.report().into_iter().map(|node| node.id).collect()
+    }
+
+    #[test]
+    fn keeps_a_node_that_went_away_for_a_while_and_a_connected_one_for_ever() {
+        let mut fleet = Fleet::default();
+        let gone = fleet.connect(&node("gone"), at(0));
+        fleet.connect(&node("here"), at(0));
+        fleet.disconnect("gone", gone.stream, at(100));
+        fleet.forget(Duration::from_secs(60), at(160));
+        assert_eq!(ids(&fleet), ["gone", "here"]);
+        fleet.forget(Duration::from_secs(60), at(161));
+        assert_eq!(ids(&fleet), ["here"]);
+        fleet.forget(Duration::from_secs(60), at(1_000_000));
+        assert_eq!(ids(&fleet), ["here"]);
+    }
+
+    #[test]
+    fn forgets_the_first_to_leave_of_too_many() {
+        let mut fleet = Fleet::default();
+        for number in 0..MOST_DISCONNECTED + 2 {
+            let id = format!("{number:06}");
+            let joined = fleet.connect(&node(&id), at(0));
+            fleet.disconnect(&id, joined.stream, at(number as u64));
+        }
+        fleet.forget(Duration::from_secs(1_000_000), at(0));
+        let left = ids(&fleet);
+        assert_eq!((left.len(), left.first().map(String::as_str)), (MOST_DISCONNECTED, Some("000002")));
+    }
+
+    #[test]
+    fn a_node_of_many_streams_runs_a_revision_once_all_of_them_do() {
+        let mut fleet = Fleet::default();
+        let revision = Digest::of(b"revision");
+        let streams = [fleet.connect(&node("edge"), at(0)).stream, fleet.connect(&node("edge"), at(1)).stream];
+        let settled = Event::Settled { revision: revision.clone() };
+        let mut changes = fleet.changes();
+        for (number, stream) in streams.into_iter().enumerate() {
+            assert_eq!(fleet.progress(&revision).settled, 0, "stream {number}");
+            changes.mark_unchanged();
+            fleet.record("edge", stream, settled.clone(), None, at(2));
+            assert!(changes.has_changed().is_ok_and(|changed| changed), "whoever follows the fleet is told");
+        }
+        assert_eq!(fleet.progress(&revision), Progress { connected: 1, settled: 1, refusing: Vec::new() });
+        let [_, second] = streams;
+        fleet.record("edge", second, Event::Unsettled, None, at(3));
+        assert!(!fleet.progress(&revision).is_complete());
+    }
+}

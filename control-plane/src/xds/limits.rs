@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// How long a stream may be open before its first request.
+/// How long a connection may be open before its first stream, and a stream before its first request.
 pub const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
 
 /// How often it is looked for clients that do not read, and for nodes that are long gone.

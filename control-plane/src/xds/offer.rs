@@ -2,7 +2,7 @@
 //! tell of them, each made once and shared.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -141,13 +141,13 @@ impl Snapshot {
     }
 
     /// The resources of a type that these names stand for; the same `Arc` as for all of them, if they are all.
-    pub(super) fn offer_named<'a>(
-        &self,
-        kind: ResourceType,
-        names: impl IntoIterator<Item = &'a String>,
-    ) -> Arc<Offer> {
+    pub(super) fn offer_named(&self, kind: ResourceType, names: &BTreeSet<String>) -> Arc<Offer> {
         let all = self.offer(kind);
-        let found = names.into_iter().filter_map(|name| self.resolve(kind, name));
+        // An Envoy names the endpoints of all its clusters.
+        if all.set.resources.iter().all(|resource| names.contains(&resource.name)) {
+            return all;
+        }
+        let found = names.iter().filter_map(|name| self.resolve(kind, name));
         let found: BTreeMap<_, _> = found.map(|resource| (resource.name.clone(), resource)).collect();
         if found.len() == all.set.resources.len() {
             return all;

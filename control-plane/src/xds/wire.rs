@@ -84,7 +84,6 @@ impl ClientMessage for DeltaDiscoveryRequest {
 }
 
 /// The node that the first message of a stream must name. Later ones may leave it out.
-#[expect(clippy::result_large_err, reason = "the status is what the client gets")]
 pub fn node_of(first: &impl ClientMessage) -> Result<NodeIdentity, Status> {
     let node = first.node().map(NodeIdentity::read).unwrap_or_default();
     if node.id.is_empty() {
@@ -95,7 +94,6 @@ pub fn node_of(first: &impl ClientMessage) -> Result<NodeIdentity, Status> {
 
 impl Scope {
     /// What a message asks of the session. `None` for a type that is not served: the other types of the stream go on.
-    #[expect(clippy::result_large_err, reason = "the status is what the client gets")]
     pub fn read(self, message: impl ClientMessage) -> Result<Option<Request>, Status> {
         let url = message.type_url();
         let kind = match (self, ResourceType::from_type_url(url)) {

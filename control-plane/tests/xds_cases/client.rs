@@ -65,7 +65,7 @@ impl Client {
     }
 
     pub(crate) fn publish_events(&mut self, snapshot: &Arc<Snapshot>) -> Reaction {
-        let reaction = self.session.on_snapshot(Arc::clone(snapshot), self.now);
+        let reaction = self.session.on_snapshot(snapshot.revision().clone(), Arc::clone(snapshot), self.now);
         self.note(&reaction);
         reaction
     }

@@ -22,6 +22,10 @@ use postern::{
         FilterCode,
         ResourceType::{self, ExtensionConfig, Listener},
     },
+    xds::{
+        content::Variant,
+        session::{Request, Wish},
+    },
 };
 use prost::Message;
 
@@ -88,6 +92,31 @@ fn case_33_a_client_that_refuses_even_the_last_good_one_is_left_alone() {
         let restored = only(client.nack(&refused, "no").responses);
         assert_eq!(told(&client.nack(&restored, "no").responses), SILENCE, "{variant:?}");
         assert_eq!(told(&client.publish(&made("x=3"))), ["ECDS x=3"]);
+    }
+}
+
+#[test]
+fn case_33_the_last_good_configuration_is_pushed_to_a_client_that_left_before_it_came() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let good = made("x=good");
+        let mut client = Client::served(variant, &good, &[(ExtensionConfig, &["x"])]);
+        let refused = only(client.publish(&made("x=bad")));
+        client.nack(&refused, "no");
+        // It comes back, and says that it has the good one.
+        let mut next = Client::of(variant, 2, client.session.memory().clone());
+        next.publish(&made("x=bad"));
+        let offer = good.offer(ExtensionConfig);
+        let wish = match variant {
+            Variant::StateOfTheWorld => Wish::All { names: vec!["x".into()], version: offer.version().to_string() },
+            Variant::Incremental => {
+                let version = offer.set().resources[0].version.to_string();
+                let initial = [("x".to_owned(), version)].into();
+                Wish::Changes { subscribe: vec!["x".into()], unsubscribe: Vec::new(), initial }
+            }
+        };
+        let back = next.send(Request { kind: ExtensionConfig, nonce: String::new(), error: None, wish });
+        assert_eq!(told(&back.responses), ["ECDS x=good"], "{variant:?}");
     }
 }
 

@@ -194,3 +194,12 @@ fn a_stream_says_when_its_client_runs_a_whole_revision() {
     let changed = client.publish(&made("a=2"));
     assert!(settled(&client.nack(&changed[0], "no").events).is_empty());
 }
+
+#[test]
+fn a_revision_that_does_not_touch_a_client_is_settled_without_a_word() {
+    let mut client = Client::served(Incremental, &clusters("a=1"), &[(Cluster, &[])]);
+    let next = postern::digest::Digest::of(b"next");
+    let reaction = client.session.on_snapshot(next.clone(), clusters("a=1"), client.now);
+    assert_eq!(told(&reaction.responses), SILENCE);
+    assert_eq!(reaction.events, [Event::Settled { revision: next }]);
+}

@@ -5,10 +5,11 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -25,13 +26,34 @@ pub struct Connection {
 }
 
 /// What cuts a connection off.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Line {
+    opened: Instant,
+    has_streams: AtomicBool,
     is_cut: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
 
 impl Line {
+    fn new() -> Self {
+        Self {
+            opened: Instant::now(),
+            has_streams: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
+            reader: Mutex::default(),
+        }
+    }
+
+    /// A stream was opened on it.
+    pub(super) fn has_stream(&self) {
+        self.has_streams.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has been open for this long without any stream.
+    pub(super) fn is_unused(&self, limit: Duration) -> bool {
+        !self.has_streams.load(Ordering::Relaxed) && self.opened.elapsed() > limit
+    }
+
     /// Ends the connection with all of its streams.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
@@ -50,13 +72,44 @@ impl Line {
 }
 
 impl Connection {
-    pub(super) fn new(tcp: TcpStream) -> Self {
+    pub(super) fn new(tcp: TcpStream, lines: &Lines) -> Self {
         // Without it a change would wait for the ACK of the one before, in the network's sense. It is a matter of speed
         // only: a socket that cannot do it serves all the same.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
-        Self { tcp, line: Arc::default() }
+        Self { tcp, line: lines.open() }
+    }
+}
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    open: Mutex<Vec<Weak<Line>>>,
+}
+
+impl Lines {
+    fn open(&self) -> Arc<Line> {
+        let line = Arc::new(Line::new());
+        self.lock().push(Arc::downgrade(&line));
+        line
+    }
+
+    /// Ends every connection that has had no stream for this long, and forgets those that have ended.
+    pub(super) fn cut_unused(&self, limit: Duration) {
+        let mut open = self.lock();
+        open.retain(|line| line.strong_count() > 0);
+        if open.capacity() > 4 * open.len().max(64) {
+            open.shrink_to_fit();
+        }
+        for line in open.iter().filter_map(Weak::upgrade).filter(|line| line.is_unused(limit)) {
+            tracing::debug!("a connection without a stream is cut off");
+            line.cut();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Line>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

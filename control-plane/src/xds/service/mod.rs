@@ -6,8 +6,10 @@
 //! client does not read.
 
 mod connection;
+mod decode;
 mod frame;
 mod rate;
+mod record;
 mod stream;
 mod watchdog;
 
@@ -27,12 +29,12 @@ use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{Status, service::Routes, transport::Server};
 
 use self::{
-    connection::{Connection, Line},
+    connection::{Connection, Line, Lines},
     stream::StreamBody,
     watchdog::Watchdog,
 };
 use super::{
-    limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
+    limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL, TIME_TO_FIRST_REQUEST},
     wire::{ClientMessage, Scope},
 };
 use crate::{serve::Hub, snapshot::ResourceType};
@@ -102,13 +104,14 @@ struct Shared {
     limits: Limits,
     open_streams: AtomicUsize,
     watchdog: Watchdog,
+    lines: Lines,
 }
 
 impl XdsServer {
     /// Serves what the hub publishes.
     pub fn new(hub: Arc<Hub>, limits: Limits) -> Self {
-        let shared = Shared { hub, limits, open_streams: AtomicUsize::new(0), watchdog: Watchdog::default() };
-        Self { shared: Arc::new(shared) }
+        let (watchdog, lines) = (Watchdog::default(), Lines::default());
+        Self { shared: Arc::new(Shared { hub, limits, open_streams: AtomicUsize::new(0), watchdog, lines }) }
     }
 
     /// The HTTP/2 server, with its limits.
@@ -139,7 +142,8 @@ impl XdsServer {
 
     /// The connections of clients, each of which can be cut off.
     pub fn incoming(&self, listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> + use<> {
-        TcpListenerStream::new(listener).map(|accepted| accepted.map(Connection::new))
+        let shared = Arc::clone(&self.shared);
+        TcpListenerStream::new(listener).map(move |accepted| accepted.map(|tcp| Connection::new(tcp, &shared.lines)))
     }
 
     /// Cuts off clients that do not read, and forgets nodes that are long gone. Never ends.
@@ -150,6 +154,7 @@ impl XdsServer {
             ticks.tick().await;
             let limits = &self.shared.limits;
             self.shared.watchdog.cut_off(limits.stall_timeout);
+            self.shared.lines.cut_unused(TIME_TO_FIRST_REQUEST);
             self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now());
         }
     }
@@ -164,6 +169,9 @@ impl XdsServer {
             return Status::resource_exhausted(message).into_http();
         }
         let line = request.extensions().get::<Arc<Line>>().cloned();
+        if let Some(line) = &line {
+            line.has_stream();
+        }
         let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, request.into_body(), line);
         let mut response = Response::new(Body::new(body));
         let grpc = axum::http::HeaderValue::from_static("application/grpc");

@@ -17,27 +17,19 @@ use http_body::Frame;
 use prost::bytes::Bytes;
 use tokio::time::Sleep;
 use tokio_stream::{Stream, wrappers::WatchStream};
-use tonic::{
-    Status, Streaming,
-    codec::{BufferSettings, DecodeBuf, Decoder},
-};
+use tonic::{Status, Streaming};
 
-use super::{Shared, connection::Line, frame::frames, rate::Rate, watchdog::Watched};
+use super::{Shared, connection::Line, decode::Decode, frame::frames, rate::Rate, record::record, watchdog::Watched};
 use crate::{
     fleet::Joined,
-    gate,
     node::NodeIdentity,
     publication::Publication,
-    snapshot::{ResourceType, Snapshot},
     xds::{
         limits::{REQUEST_BURST, TIME_TO_FIRST_REQUEST},
-        session::{Event, Reaction, Response, Session},
+        session::{Reaction, Response, Session},
         wire::{ClientMessage, Scope, node_of},
     },
 };
-
-/// How much room is made for a request before it comes: most ACKs fit.
-const REQUEST_BUFFER: usize = 256;
 
 /// The body of a stream's response.
 pub(super) struct StreamBody<M> {
@@ -57,10 +49,10 @@ pub(super) struct StreamBody<M> {
 }
 
 /// The node at the other end, once it has said who it is.
-struct Peer {
-    node: NodeIdentity,
-    stream: u64,
-    session: Session,
+pub(super) struct Peer {
+    pub(super) node: NodeIdentity,
+    pub(super) stream: u64,
+    pub(super) session: Session,
 }
 
 /// How far a stream is with its end.
@@ -164,7 +156,7 @@ impl<M: ClientMessage> StreamBody<M> {
     fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
         let (Some(peer), Some(publication)) = (&mut self.peer, publication) else { return };
         let snapshot = publication.snapshot_for(&peer.node);
-        let reaction = peer.session.on_snapshot(snapshot, Instant::now());
+        let reaction = peer.session.on_snapshot(publication.revision().clone(), snapshot, Instant::now());
         self.carry_out(reaction);
     }
 
@@ -175,7 +167,7 @@ impl<M: ClientMessage> StreamBody<M> {
             tracing::debug!(node = peer.node.id, %kind, version, nonce = response.nonce, "sent");
         }
         if !reaction.events.is_empty() {
-            self.shared.record(peer, reaction.events);
+            record(&self.shared.hub, peer, reaction.events);
         }
         self.responses.extend(reaction.responses);
     }
@@ -207,46 +199,6 @@ impl<M: ClientMessage> StreamBody<M> {
         }
         self.end = End::With(Box::new(status));
     }
-}
-
-impl Shared {
-    /// Tells the fleet what a session learnt about its node.
-    fn record(&self, peer: &Peer, events: Vec<Event>) {
-        let node = peer.node.id.as_str();
-        let now = SystemTime::now();
-        for event in events {
-            let mut reason = None;
-            let kind = match &event {
-                Event::Acked { kind, version } => {
-                    tracing::debug!(node, %kind, version = version.short(), "accepted");
-                    Some(*kind)
-                }
-                Event::Restored { kind, version } => {
-                    tracing::warn!(node, %kind, version = version.short(), "back on its last good version");
-                    Some(*kind)
-                }
-                Event::Nacked { kind, version, message, .. } => {
-                    reason = filter_reason(*kind, peer.session.snapshot());
-                    let why = reason.as_deref().unwrap_or("not known here");
-                    tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");
-                    Some(*kind)
-                }
-                Event::Settled { .. } | Event::Unsettled => None,
-            };
-            let memory = kind.and_then(|kind| Some((kind, Arc::clone(peer.session.memory().of(kind)?))));
-            let mut fleet = self.hub.fleet();
-            fleet.record(node, peer.stream, event, reason, now);
-            if let Some((kind, memory)) = memory {
-                fleet.remember(node, kind, memory);
-            }
-        }
-    }
-}
-
-/// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.
-fn filter_reason(kind: ResourceType, snapshot: Option<&Arc<Snapshot>>) -> Option<String> {
-    let snapshot = snapshot.filter(|_| kind == ResourceType::ExtensionConfig)?;
-    Some(gate::diagnose(snapshot.plan())?.to_string())
 }
 
 fn trailers(status: &Status) -> HeaderMap {
@@ -287,28 +239,5 @@ impl<M> Drop for StreamBody<M> {
             tracing::info!(node = peer.node.id, stream = peer.stream, "disconnected");
             self.shared.hub.fleet().disconnect(&peer.node.id, peer.stream, SystemTime::now());
         }
-    }
-}
-
-/// Decodes requests, with little room set aside for them: thousands of streams wait for one.
-struct Decode<M>(std::marker::PhantomData<fn() -> M>);
-
-impl<M> Default for Decode<M> {
-    fn default() -> Self {
-        Self(std::marker::PhantomData)
-    }
-}
-
-impl<M: ClientMessage> Decoder for Decode<M> {
-    type Item = M;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<M>, Status> {
-        let message = M::decode(buffer);
-        message.map(Some).map_err(|error| Status::invalid_argument(format!("the request cannot be decoded: {error}")))
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(REQUEST_BUFFER, REQUEST_BUFFER)
     }
 }

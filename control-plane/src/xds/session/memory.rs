@@ -102,6 +102,20 @@ impl Memory {
         candidates.into_iter().find(|blamed| !blamed.is_empty()).unwrap_or_default()
     }
 
+    /// A set with every extension configuration that the node refused in the last version that it accepted, or left out.
+    pub(super) fn with_last_good(&self, target: &Offer) -> Arc<Offer> {
+        let good = self.good(ResourceType::ExtensionConfig);
+        let last_good = |resource: &Resource| {
+            let good = good.and_then(|good| good.set().get(&resource.name));
+            good.filter(|good| !self.has_refused_resource(good)).cloned()
+        };
+        let pick = |resource: &Arc<Resource>| match self.has_refused_resource(resource) {
+            false => Some(Arc::clone(resource)),
+            true => last_good(resource),
+        };
+        Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>()))
+    }
+
     fn entry(&mut self, kind: ResourceType) -> &mut TypeMemory {
         Arc::make_mut(self.types.entry(kind).or_default())
     }

@@ -4,6 +4,7 @@
 //! variants of the protocol, state of the world and incremental, follow the same rules here, and differ only in how a
 //! difference is told ([`compose`]) and in what a request says ([`Wish`]).
 
+mod blame;
 mod compose;
 mod interest;
 mod inventory;
@@ -36,7 +37,7 @@ pub struct Session {
     /// Which stream of this process it is: part of its nonces.
     stream: u64,
     opened: Option<Instant>,
-    snapshot: Option<Arc<Snapshot>>,
+    serving: Option<(Digest, Arc<Snapshot>)>,
     subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
     memory: Memory,
     responses: u64,
@@ -51,7 +52,7 @@ impl Session {
             variant,
             stream,
             opened: None,
-            snapshot: None,
+            serving: None,
             subscriptions: BTreeMap::new(),
             memory,
             responses: 0,
@@ -67,7 +68,7 @@ impl Session {
 
     /// What the node is to be served.
     pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
-        self.snapshot.as_ref()
+        self.serving.as_ref().map(|(_, snapshot)| snapshot)
     }
 
     /// When [`Session::on_deadline`] has something to do, if nothing happens before.
@@ -122,10 +123,10 @@ impl Session {
         reaction
     }
 
-    /// There is another snapshot for the node.
-    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) -> Reaction {
+    /// There is another revision, and this is the node's snapshot of it: perhaps the one that it had.
+    pub fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Snapshot>, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
-        self.snapshot = Some(snapshot);
+        self.serving = Some((revision, snapshot));
         self.subscriptions.values_mut().for_each(|subscription| subscription.stale = true);
         self.advance(now, &mut reaction);
         reaction
@@ -141,7 +142,7 @@ impl Session {
     /// Sends all that may be sent, in the order of types.
     fn advance(&mut self, now: Instant, reaction: &mut Reaction) {
         self.deadline = None;
-        let Some(snapshot) = self.snapshot.clone() else { return };
+        let Some((revision, snapshot)) = self.serving.clone() else { return };
         for subscription in self.subscriptions.values_mut() {
             subscription.refresh(&snapshot, &self.memory);
             reaction.events.extend(subscription.honour_claim(&mut self.memory));
@@ -153,9 +154,9 @@ impl Session {
         }
         let mut progress = self.subscriptions.values().map(|subscription| subscription.progress());
         let settled = !self.subscriptions.is_empty() && progress.all(|progress| progress == Progress::Settled);
-        if settled && self.settled.as_ref() != Some(snapshot.revision()) {
-            self.settled = Some(snapshot.revision().clone());
-            reaction.events.push(Event::Settled { revision: snapshot.revision().clone() });
+        if settled && self.settled.as_ref() != Some(&revision) {
+            self.settled = Some(revision.clone());
+            reaction.events.push(Event::Settled { revision });
         } else if !settled && self.settled.take().is_some() {
             reaction.events.push(Event::Unsettled);
         }

@@ -8,7 +8,7 @@ use crate::snapshot::ResourceType;
 
 /// How long routes and listeners wait for the clusters that come before them to be accepted. An Envoy accepts clusters
 /// once they are warm, so a route that moves to a new cluster finds it ready.
-pub const PATIENCE_TO_MAKE: Duration = Duration::from_secs(5);
+pub const PATIENCE_TO_MAKE: Duration = Duration::from_secs(10);
 
 /// How long a removal waits for the routes that may use the removed to be accepted.
 pub const PATIENCE_TO_BREAK: Duration = Duration::from_secs(20);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
-use super::{interest::Interest, inventory::Inventory, memory::Memory, message::Event, order::may_be_withdrawn};
+use super::{blame, interest::Interest, inventory::Inventory, memory::Memory, message::Event, order::may_be_withdrawn};
 use crate::{
     snapshot::{ResourceSet, ResourceType, Snapshot},
     xds::{
@@ -168,7 +168,7 @@ impl Subscription {
             let refused = target.set().resources.iter().any(|resource| memory.has_refused_resource(resource));
             return match refused {
                 false => due(target, Standing::Current),
-                true => due(with_last_good(&target, memory), Standing::LastGood),
+                true => due(memory.with_last_good(&target), Standing::LastGood),
             };
         }
         if !memory.has_refused(self.kind, target.version()) {
@@ -237,7 +237,7 @@ impl Subscription {
     pub(super) fn answer(&mut self, sent: &Sent, error: Option<String>, memory: &mut Memory) -> Option<Event> {
         let (kind, version) = (self.kind, sent.content.version.clone());
         let Some(message) = error else { return self.accept(&sent.content, &sent.due, memory) };
-        let resources = named_in(&message, &sent.content);
+        let resources = blame::named_in(&message, &sent.content);
         memory.refuse(kind, &sent.content, &version, &resources);
         self.refused = true;
         if self.variant == Variant::Incremental {
@@ -268,20 +268,22 @@ impl Subscription {
     /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
     pub(super) fn honour_claim(&mut self, memory: &mut Memory) -> Option<Event> {
         let due = self.due.clone().filter(|_| !self.begun)?;
-        match std::mem::replace(&mut self.claim, Claim::Nothing) {
-            Claim::Version(version) if version == due.offer.version().as_str() => {
-                self.inventory.settle(Arc::clone(&due.offer), []);
-                self.asked.clear();
-            }
-            Claim::Resources if self.difference.is_none() && self.asked.is_empty() => {
-                self.inventory.settle(Arc::clone(&due.offer), []);
-            }
-            claim => {
-                self.claim = claim;
-                return None;
-            }
+        let is_due = match &self.claim {
+            Claim::Nothing => false,
+            Claim::Version(version) => version == due.offer.version().as_str(),
+            Claim::Resources => self.difference.is_none() && self.asked.is_empty(),
+        };
+        if !is_due {
+            return None;
         }
-        (self.difference, self.begun) = (None, true);
+        if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
+            // An Envoy that refused one keeps it as its last, whatever it says: it is told of the good one in any case.
+            self.asked.extend(due.offer.set().resources.iter().map(|resource| resource.name.clone()));
+            return None;
+        }
+        self.inventory.settle(Arc::clone(&due.offer), []);
+        self.asked.clear();
+        (self.difference, self.begun, self.claim) = (None, true, Claim::Nothing);
         let content = due.offer.whole(self.variant, self.kind);
         self.accept(&content, &due, memory)
     }
@@ -293,31 +295,4 @@ impl Subscription {
         self.refused = false;
         Some(Event::Acked { kind: self.kind, version: due.offer.version().clone() })
     }
-}
-
-/// A set with every extension configuration that the node refused in the last version that it accepted, or left out.
-fn with_last_good(target: &Offer, memory: &Memory) -> Arc<Offer> {
-    let good = memory.good(ResourceType::ExtensionConfig);
-    let pick = |resource: &Arc<_>| match memory.has_refused_resource(resource) {
-        false => Some(Arc::clone(resource)),
-        true => {
-            good.and_then(|good| good.set().get(&resource.name)).filter(|it| !memory.has_refused_resource(it)).cloned()
-        }
-    };
-    Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>()))
-}
-
-/// The resources of a response that a message names, as words of their own.
-fn named_in(message: &str, content: &Content) -> Vec<String> {
-    let part_of_word = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '/');
-    let names = |name: &str| {
-        !name.is_empty()
-            && message.match_indices(name).any(|(start, _)| {
-                let (before, rest) = message.split_at_checked(start).unwrap_or_default();
-                let after = rest.strip_prefix(name).unwrap_or_default();
-                // A full stop after a name ends a sentence.
-                !before.ends_with(part_of_word) && !after.strip_prefix('.').unwrap_or(after).starts_with(part_of_word)
-            })
-    };
-    content.names().into_iter().filter(|name| names(name)).map(str::to_owned).collect()
 }

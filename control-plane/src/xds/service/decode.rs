@@ -1,0 +1,36 @@
+//! How requests are read.
+
+use std::marker::PhantomData;
+
+use tonic::{
+    Status,
+    codec::{BufferSettings, DecodeBuf, Decoder},
+};
+
+use crate::xds::wire::ClientMessage;
+
+/// How much room is made for a request before it comes: most ACKs fit.
+const REQUEST_BUFFER: usize = 256;
+
+/// Decodes requests, with little room set aside for them: thousands of streams wait for one.
+pub(super) struct Decode<M>(PhantomData<fn() -> M>);
+
+impl<M> Default for Decode<M> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M: ClientMessage> Decoder for Decode<M> {
+    type Item = M;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<M>, Status> {
+        let message = M::decode(buffer);
+        message.map(Some).map_err(|error| Status::invalid_argument(format!("the request cannot be decoded: {error}")))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(REQUEST_BUFFER, REQUEST_BUFFER)
+    }
+}

@@ -1,0 +1,124 @@
+//! Clients that break limits: each gets a clear status, and harms nobody.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use postern::xds::Limits;
+use tonic::{Code, transport::Channel};
+
+use crate::server::{Client, Server, answer_to, soon, until};
+
+#[tokio::test]
+async fn a_stream_too_many_is_refused_and_there_is_room_again_once_another_ends() {
+    let server = Server::start(Limits { streams: 2, ..Limits::default() }).await;
+    server.publish(1, 10);
+    let mut kept = server.stream("a").await;
+    kept.subscribe().await;
+    kept.next().await.unwrap();
+    let ended = server.stream("b").await;
+    ended.subscribe().await;
+    until("two streams", || server.hub.fleet().report().len() == 2).await;
+    let refused = Client::open(server.channel().await, "c").await.err().unwrap();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("2 xDS streams"), "{refused}");
+    drop(ended);
+    until("the end of a stream", || server.hub.fleet().report().iter().any(|node| !node.connected)).await;
+    // The one that was kept did not notice.
+    server.publish(2, 10);
+    kept.next().await.unwrap();
+    let mut next = soon("room", async {
+        loop {
+            match Client::open(server.channel().await, "c").await {
+                Ok(client) => return client,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    next.subscribe().await;
+    next.next().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_ends_its_stream() {
+    let server = Server::start(Limits { message_bytes: 1_000, ..Limits::default() }).await;
+    server.publish(1, 10);
+    let mut client = server.stream(&"n".repeat(2_000)).await;
+    client.subscribe().await;
+    let status = client.next().await.unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange, "{status}");
+    assert!(status.message().contains("1000"), "{status}");
+}
+
+#[tokio::test]
+async fn requests_without_end_end_their_stream() {
+    let server = Server::start(Limits { requests_per_second: 1, ..Limits::default() }).await;
+    server.publish(1, 10);
+    let mut client = server.stream("busy").await;
+    client.subscribe().await;
+    let response = client.next().await.unwrap();
+    let flood = async {
+        // More than the burst, and far more than one a second; the stream may end before all are sent.
+        for _ in 0..2_000 {
+            if client.requests.send(answer_to(&response, None)).await.is_err() {
+                break;
+            }
+        }
+    };
+    soon("the flood", flood).await;
+    let status = client.next().await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("requests a second"), "{status}");
+}
+
+#[tokio::test]
+async fn case_39_a_client_that_never_reads_is_cut_off_and_slows_nobody() {
+    let limits = Limits { stall_timeout: Duration::from_secs(1), ..Limits::default() };
+    let server = Server::start(limits).await;
+    server.publish(1, 1_000_000);
+    let mut reader = server.stream("reader").await;
+    reader.subscribe().await;
+    let response = reader.next().await.unwrap();
+    reader.answer(&response, None).await;
+    // Its connection lives and answers pings, but nobody takes what comes.
+    let endpoint = Channel::from_shared(format!("http://{}", server.address)).unwrap();
+    let endpoint = endpoint.initial_stream_window_size(10_000).initial_connection_window_size(10_000);
+    let channel = soon("the connection", endpoint.connect()).await.unwrap();
+    let silent = Client::open(channel, "silent").await.unwrap();
+    silent.subscribe().await;
+    until("the silent one", || server.hub.fleet().report().iter().any(|node| node.id == "silent")).await;
+    for version in 2..30 {
+        server.publish(version, 1_000_000);
+        let response = reader.next().await.unwrap();
+        assert_eq!(response.resources[0].value[0], version);
+        reader.answer(&response, None).await;
+    }
+    let gone = || server.hub.fleet().report().iter().any(|node| node.id == "silent" && !node.connected);
+    until("the silent one to be cut off", gone).await;
+    server.publish(31, 10);
+    reader.next().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_pings_is_cut_off() {
+    let second = Duration::from_secs(1);
+    let limits = Limits { keepalive_interval: second, keepalive_timeout: second, ..Limits::default() };
+    let server = Server::start(limits).await;
+    let address = server.address;
+    let listening = tokio::task::spawn_blocking(move || {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        // HTTP/2's greeting and empty settings, and from then on not a word.
+        tcp.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        let mut heard = Vec::new();
+        // However the connection ends, it ends.
+        let _ = tcp.read_to_end(&mut heard);
+        heard
+    });
+    let heard = soon("the end of the connection", listening).await.unwrap();
+    // Eight bytes, a ping, no flags, of the whole connection.
+    let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0];
+    assert!(heard.windows(ping.len()).any(|bytes| bytes == ping), "it was asked before: {heard:?}");
+}

@@ -1,0 +1,8 @@
+//! The xDS server on real connections, with clients that behave, and with clients that do not.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+
+mod fleet;
+mod limits;
+mod server;
+mod services;

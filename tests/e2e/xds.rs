@@ -1,0 +1,234 @@
+//! xDS as a real Envoy speaks it, in both variants: nothing warms for long, nothing is sent twice, no request is lost.
+
+use std::{
+    ffi::OsStr,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use envoy_types::pb::{
+    envoy::{
+        config::{cluster::v3::Cluster, core::v3::Node},
+        service::discovery::v3::{
+            DiscoveryRequest, DiscoveryResponse, aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        },
+    },
+    google::protobuf,
+};
+use postern::{
+    digest::Digest,
+    pipeline::compile,
+    snapshot::{Resource, ResourceType, Snapshot},
+    source,
+};
+use postern_tests::{Client, ControlPlane, Envoy, Site, Upstream, wait};
+use prost::Message;
+use tokio::runtime::Runtime;
+use tokio_stream::StreamExt;
+use tonic::{Streaming, transport::Channel};
+
+use crate::{
+    refusals::InProcess,
+    updates::Load,
+    world::{KEY, Variant, World, envoy_of, node, running, users, users_with},
+};
+
+const BOTH: [Variant; 2] = [Variant::StateOfTheWorld, Variant::Incremental];
+
+/// Envoy gives up waiting for endpoints after 15 s. Whoever is warm long before that has been sent them; how fast exactly
+/// is a matter of the machine.
+const WELL_BEFORE_THE_TIMEOUT: Duration = Duration::from_secs(8);
+
+#[test]
+fn serves_an_envoy_over_incremental_xds_and_follows_changes() {
+    let world = World::start_with(Variant::Incremental);
+    assert_eq!(world.send(&users()).status, 401);
+    assert_eq!(world.send(&users_with(KEY)).status, 200);
+    world.site.replace("policies.yaml", "nosniff", "incremental").unwrap();
+    wait::until_true("a change", || {
+        let answer = world.client().send(&users_with(KEY))?;
+        Ok(answer.header("x-content-type-options") == Some("incremental"))
+    })
+    .unwrap();
+    let status = world.control_plane.wait_for_status("one revision", |status| {
+        node(status)["revision"].is_string() && node(status)["revision"] == status["revision"]
+    });
+    assert!(node(&status.unwrap())["types"]["cluster"]["refused"].is_null());
+    world.assert_no_vm_failure();
+}
+
+#[test]
+fn case_22_a_changed_cluster_whose_endpoints_did_not_change_is_warm_at_once() {
+    for variant in BOTH {
+        let directory = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(0).unwrap();
+        let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
+        let control_plane = InProcess::start();
+        let compiled = || compile(&source::read(site.directory()).unwrap(), &control_plane.code).unwrap();
+        control_plane.hub.publish(with_connect_timeout(&compiled(), 3));
+        let envoy = envoy_of(variant, control_plane.xds);
+        let mut client = Client::new(site.listener());
+        wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200)).unwrap();
+        for seconds in [4, 5] {
+            let start = Instant::now();
+            control_plane.hub.publish(with_connect_timeout(&compiled(), seconds));
+            let timeout = format!("\"connect_timeout\": \"{seconds}s\"");
+            wait::until_true("the changed cluster to be active", || {
+                let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_active_clusters")?.body;
+                Ok(dump.contains(&timeout) && warming(&envoy) == Some(0))
+            })
+            .unwrap();
+            let took = start.elapsed();
+            println!("{variant:?}: warm after {took:?}");
+            assert!(took < WELL_BEFORE_THE_TIMEOUT, "{variant:?}: warm only after {took:?}");
+        }
+        assert_eq!(client.get("/welcome").unwrap().status, 200);
+    }
+}
+
+fn warming(envoy: &Envoy) -> Option<u64> {
+    envoy.stat("cluster_manager.warming_clusters").unwrap()
+}
+
+/// A snapshot with another connect time-out in its clusters, and everything else, endpoints and their versions too, as it
+/// was.
+fn with_connect_timeout(snapshot: &Snapshot, seconds: i64) -> Snapshot {
+    let resources = ResourceType::ALL.into_iter().flat_map(|kind| {
+        let offer = snapshot.offer(kind);
+        let resources: Vec<_> = offer.set().resources.iter().map(|it| (kind, changed(kind, it, seconds))).collect();
+        resources
+    });
+    let revision = Digest::of(seconds.to_string().as_bytes());
+    Snapshot::assemble(revision, snapshot.plan().clone(), resources)
+}
+
+fn changed(kind: ResourceType, resource: &Arc<Resource>, seconds: i64) -> Resource {
+    let (name, mut body) = (resource.name.clone(), resource.body.clone());
+    if kind != ResourceType::Cluster {
+        return Resource { name, version: resource.version.clone(), body, author: resource.author };
+    }
+    let mut cluster = Cluster::decode(body.value.as_slice()).unwrap();
+    cluster.connect_timeout = Some(protobuf::Duration { seconds, nanos: 0 });
+    body.value = cluster.encode_to_vec();
+    Resource { name, version: Digest::of(&body.value), body, author: resource.author }
+}
+
+#[test]
+fn case_21_routes_move_between_clusters_without_a_lost_request() {
+    for variant in BOTH {
+        let world = World::start_with(variant);
+        let load = Load::start(&world, 2);
+        let mut before = "backend".to_owned();
+        for change in 1..=5 {
+            let after = format!("moved-{change}-backend");
+            world.site.replace("gateway.yaml", &before, &after).unwrap();
+            wait::until_true("the routes to have moved, and the old cluster to be gone", || {
+                let clusters = Client::new(world.envoy.admin()).get("/clusters")?.body;
+                let has = |name: &str| clusters.lines().any(|line| line.starts_with(&format!("{name}::")));
+                Ok(has(&after) && !has(&before))
+            })
+            .unwrap();
+            before = after;
+        }
+        let (sent, unexpected) = load.stop();
+        assert_eq!(unexpected, Vec::<String>::new(), "{variant:?}: of {sent} requests");
+        assert!(sent > 50, "only {sent} requests were sent: there was no load");
+    }
+}
+
+#[test]
+fn case_30_nothing_is_sent_twice_when_the_control_plane_is_killed_during_a_push() {
+    let mut world = World::start_with(Variant::Incremental);
+    let settled = |status: &serde_json::Value| {
+        node(status)["connected"] == true
+            && node(status)["revision"].is_string()
+            && node(status)["revision"] == status["revision"]
+            && running(status, "routeConfiguration").is_some()
+    };
+    world.control_plane.wait_for_status("one revision", settled).unwrap();
+    let load = Load::start(&world, 2);
+    let updates = |world: &World| {
+        let stats = world.envoy.stats("update_success").unwrap();
+        let of = |part: &str| stats.iter().filter(|(name, _)| name.contains(part)).map(|(_, count)| count).sum::<u64>();
+        [of("cluster_manager.cds"), of("listener_manager.lds"), of(".rds."), of("extension_config_discovery")]
+    };
+    let before = updates(&world);
+    for round in 1..=3 {
+        // Killed while the change may be read, published, on its way, accepted or not.
+        world.site.write("policies.yaml", &policies(&world, round)).unwrap();
+        world.control_plane.kill();
+        world.control_plane.kill_and_restart().unwrap();
+        let header = format!("round-{round}");
+        wait::until_true("the change", || {
+            let answer = world.client().send(&users_with(KEY))?;
+            Ok(answer.header("x-content-type-options") == Some(header.as_str()))
+        })
+        .unwrap();
+        world.control_plane.wait_for_status("the node to be back", settled).unwrap();
+    }
+    let (sent, unexpected) = load.stop();
+    assert_eq!(unexpected, Vec::<String>::new(), "of {sent} requests");
+    let [clusters, listeners, routes, extensions] = before;
+    assert_eq!(updates(&world), [clusters, listeners, routes, extensions + 3], "each change once, and nothing else");
+    world.assert_no_vm_failure();
+}
+
+fn policies(world: &World, round: u32) -> String {
+    let text = world.site.read("policies.yaml").unwrap();
+    let line = text.lines().find(|line| line.contains("x-content-type-options")).unwrap();
+    text.replace(line, &format!("        set: {{ x-content-type-options: round-{round} }}"))
+}
+
+/// How many clients come and go at once: enough that what they left behind would show.
+const CLIENTS: usize = 400;
+
+#[test]
+fn case_40_clients_that_vanish_leave_no_memory_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(0).unwrap();
+    let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
+    let options = ["--xds-keep-nodes", "1"].map(OsStr::new);
+    let control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
+    let before = resident(control_plane.id());
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let runtime = Runtime::new().unwrap();
+        let streams = runtime.block_on(open_streams(control_plane.xds()));
+        with.push(resident(control_plane.id()));
+        // They say no good-bye: their connections end.
+        runtime.shutdown_background();
+        drop(streams);
+        let forgotten = |status: &serde_json::Value| status["nodes"].as_array().is_some_and(Vec::is_empty);
+        control_plane.wait_for_status("all to be forgotten", forgotten).unwrap();
+        without.push(resident(control_plane.id()));
+    }
+    println!("{CLIENTS} clients, five times: {before} kB before, {with:?} kB with them, {without:?} kB after them");
+    let wave = with[0].saturating_sub(before);
+    let left = without[4].saturating_sub(without[0]);
+    assert!(left < wave, "four more times {CLIENTS} clients left {left} kB behind; once they cost {wave} kB");
+}
+
+/// So many aggregated streams of as many connections and nodes, each of which has its clusters.
+async fn open_streams(xds: SocketAddr) -> Vec<(Channel, Streaming<DiscoveryResponse>)> {
+    let mut streams = Vec::new();
+    for number in 0..CLIENTS {
+        let channel = Channel::from_shared(format!("http://{xds}")).unwrap().connect().await.unwrap();
+        let node = Some(Node { id: format!("node-{number}"), ..Default::default() });
+        let type_url = ResourceType::Cluster.type_url().to_owned();
+        let request = DiscoveryRequest { node, type_url, ..Default::default() };
+        let requests = tokio_stream::iter([request]).chain(tokio_stream::pending());
+        let mut client = AggregatedDiscoveryServiceClient::new(channel.clone());
+        let mut responses = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
+        responses.message().await.unwrap().unwrap();
+        streams.push((channel, responses));
+    }
+    streams
+}
+
+/// The memory that a process has in use, in kB.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
