@@ -22,9 +22,10 @@ use crate::{
     pipeline::compile,
     publication::Publication,
     reference,
-    serve::{Hub, Sockets, follow, serve},
+    serve::{Hub, Sockets, follow, serve_within},
     snapshot::FilterCode,
     source,
+    xds::Limits,
 };
 
 /// Route policies that run inside Envoy, proven before they get there.
@@ -75,6 +76,8 @@ struct Serve {
     /// Which log lines are shown, such as `debug` or `postern=debug,warn`
     #[arg(long, value_name = "FILTER", env = "POSTERN_LOG", default_value = "info")]
     log: String,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -127,7 +130,7 @@ impl Serve {
         tokio::select! {
             ended = follow(Arc::clone(&hub), &self.config) => ended?,
             () = deliver(delivery, hub.publications()) => {}
-            ended = serve(Arc::clone(&hub), sockets) => ended?,
+            ended = serve_within(Arc::clone(&hub), sockets, self.limits.clone()) => ended?,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }

@@ -8,14 +8,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
 };
-use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::{
+    digest::Digest,
     discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
     fleet::Fleet,
     http,
@@ -25,7 +24,7 @@ use crate::{
     publication::Publication,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
-    xds::service::Ads,
+    xds::{Limits, service::XdsServer},
 };
 
 /// What the parts of a running control plane share.
@@ -123,6 +122,20 @@ impl Hub {
         lock(&self.fleet)
     }
 
+    /// Waits until every connected node runs a revision in all that it subscribed to. A node that refuses it, or stays
+    /// silent, holds this up: set a time limit, and ask [`Fleet::progress`] for the reason.
+    pub async fn all_acked(&self, revision: &Digest) {
+        let mut changes = self.fleet().changes();
+        while !self.fleet().progress(revision).is_complete() {
+            // The sender is part of the hub, so that this ends only with it.
+            if changes.changed().await.is_err() {
+                return;
+            }
+            // A change reaches thousands of nodes at once: look at them together.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Why the latest change was refused, a line an error; empty if it was not.
     pub fn refused_change(&self) -> Vec<String> {
         lock(&self.refused_change).clone()
@@ -210,16 +223,19 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 
 /// Serves what the hub publishes, until one of the servers fails.
 pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
-    let ads = AggregatedDiscoveryServiceServer::new(Ads::new(Arc::clone(&hub)));
+    serve_within(hub, sockets, Limits::default()).await
+}
+
+/// The same with limits of one's own.
+pub async fn serve_within(hub: Arc<Hub>, sockets: Sockets, limits: Limits) -> Result<(), ServeError> {
+    let xds = XdsServer::new(Arc::clone(&hub), limits);
     let discovery = Discovery::new(Arc::clone(&hub), MAX_CLIENT_INACTIVE);
-    let xds = tonic::transport::Server::builder()
-        .add_service(ads)
-        .add_service(discovery.clone().into_server())
-        .serve_with_incoming(TcpListenerStream::new(sockets.xds));
+    let router = xds.builder().add_routes(xds.routes()).add_service(discovery.clone().into_server());
     let http = axum::serve(sockets.http, http::router(hub));
     tokio::select! {
+        ended = router.serve_with_incoming(xds.incoming(sockets.xds)) => ended.map_err(ServeError::Xds),
+        () = xds.sweep() => Ok(()),
         never = discovery.flush_inactive() => match never {},
-        ended = xds => ended.map_err(ServeError::Xds),
         ended = http => ended.map_err(ServeError::Http),
     }
 }

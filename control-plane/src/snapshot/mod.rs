@@ -22,7 +22,7 @@ pub use filter::FilterCode;
 pub(crate) use raw::check as check_raw;
 pub use resource_type::ResourceType;
 
-use crate::{digest::Digest, discovery::PolicySet, gate::AdmittedPlan, model::Bundle};
+use crate::{digest::Digest, discovery::PolicySet, gate::AdmittedPlan, model::Bundle, xds::Offers};
 
 /// The name under which every Envoy finds the filter's configuration.
 pub const FILTER_NAME: &str = "postern";
@@ -85,6 +85,14 @@ impl FromIterator<Arc<Resource>> for ResourceSet {
     }
 }
 
+impl ResourceSet {
+    /// The resource of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
+        let place = self.resources.binary_search_by(|resource| resource.name.as_str().cmp(name)).ok()?;
+        self.resources.get(place)
+    }
+}
+
 /// Which resources of a type a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
@@ -114,9 +122,24 @@ pub struct Snapshot {
     resources: Resources,
     plan: AdmittedPlan,
     policies: Arc<PolicySet>,
+    offers: Offers,
 }
 
 impl Snapshot {
+    /// A snapshot of these very resources.
+    pub fn assemble(
+        revision: Digest,
+        plan: AdmittedPlan,
+        all: impl IntoIterator<Item = (ResourceType, Resource)>,
+    ) -> Self {
+        let mut resources: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for (kind, resource) in all {
+            resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
+        }
+        let policies = Arc::new(PolicySet::of(&Bundle::default(), &plan));
+        Self { revision, resources, plan, policies, offers: Offers::default() }
+    }
+
     /// Projects a bundle and its plan into Envoy's resources.
     pub fn build(bundle: &Bundle, plan: AdmittedPlan, code: &FilterCode, revision: Digest) -> Self {
         let clusters = bundle.services.iter().map(|service| cluster::cluster(&service.name, &service.spec));
@@ -143,7 +166,7 @@ impl Snapshot {
         );
         raw::add(&mut resources, bundle);
         let policies = Arc::new(PolicySet::of(bundle, &plan));
-        Self { revision, resources, plan, policies }
+        Self { revision, resources, plan, policies, offers: Offers::default() }
     }
 
     /// The revision that this is the snapshot of.
@@ -159,6 +182,11 @@ impl Snapshot {
     /// The same policies, for enforcement points that are not Envoys.
     pub fn policies(&self) -> &Arc<PolicySet> {
         &self.policies
+    }
+
+    /// What streams make of it, made once and shared by all of them.
+    pub fn offers(&self) -> &Offers {
+        &self.offers
     }
 
     /// The resources of a type that a selection names. A name that is not there is left out.

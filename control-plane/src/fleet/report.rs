@@ -1,0 +1,82 @@
+//! What is shown of the fleet.
+
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::Serialize;
+
+use crate::{digest::Digest, snapshot::ResourceType};
+
+/// Where a node stands with one type of resource.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct TypeStatus {
+    /// The version that it runs, if it told us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Digest>,
+    /// When it accepted that, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
+    /// The version that it refused and has not got past since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Box<Refusal>>,
+}
+
+/// A NACK.
+#[derive(Debug, Clone, Serialize)]
+pub struct Refusal {
+    /// What was refused.
+    pub version: Digest,
+    /// In the node's words.
+    pub message: String,
+    /// The resources of that version that the node's words name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// The filter's own reason, where the node's words leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When, in seconds since 1970.
+    pub at: u64,
+}
+
+/// What is shown of a node.
+#[derive(Debug, Serialize)]
+pub struct NodeReport {
+    /// Its identity.
+    pub id: String,
+    /// The service that it belongs to.
+    pub service: String,
+    /// Whether it has a stream open.
+    pub connected: bool,
+    /// Since when it is connected, or not, in seconds since 1970.
+    pub since: u64,
+    /// The revision that it runs in all that it subscribed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Digest>,
+    /// By type of resource.
+    pub types: BTreeMap<ResourceType, TypeStatus>,
+}
+
+/// How far the connected nodes are with a revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// How many nodes are connected.
+    pub connected: usize,
+    /// How many of them run it in all that they subscribed to.
+    pub settled: usize,
+    /// Those that refused something and have not got past it, by their identities.
+    pub refusing: Vec<String>,
+}
+
+impl Progress {
+    /// Whether every connected node runs it.
+    pub fn is_complete(&self) -> bool {
+        self.settled == self.connected
+    }
+}
+
+/// A time as it is shown.
+pub(super) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

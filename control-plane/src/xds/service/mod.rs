@@ -1,0 +1,173 @@
+//! The gRPC face of xDS: the aggregated service and one for each type, in both variants of the protocol.
+//!
+//! All of them are one handler. It is not the generated one, because that would encode, and keep, every response anew for
+//! each stream; here a response is bytes that all streams share, behind a nonce ([`frame`]). A stream is a response
+//! body that is polled ([`stream`]): it needs no task and no channel of its own, and is not asked for more while its
+//! client does not read.
+
+mod connection;
+mod frame;
+mod rate;
+mod stream;
+mod watchdog;
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::SystemTime,
+};
+
+use axum::{body::Body, extract::Request, response::Response, routing::post};
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use tokio::{net::TcpListener, time::MissedTickBehavior};
+use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
+use tonic::{Status, service::Routes, transport::Server};
+
+use self::{
+    connection::{Connection, Line},
+    stream::StreamBody,
+    watchdog::Watchdog,
+};
+use super::{
+    limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
+    wire::{ClientMessage, Scope},
+};
+use crate::{serve::Hub, snapshot::ResourceType};
+
+/// Every service: its name, what it carries, and its methods for state of the world and for changes.
+const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
+    (
+        "envoy.service.discovery.v3.AggregatedDiscoveryService",
+        Scope::Aggregated,
+        Some("StreamAggregatedResources"),
+        "DeltaAggregatedResources",
+    ),
+    (
+        "envoy.service.listener.v3.ListenerDiscoveryService",
+        Scope::Single(ResourceType::Listener),
+        Some("StreamListeners"),
+        "DeltaListeners",
+    ),
+    (
+        "envoy.service.route.v3.RouteDiscoveryService",
+        Scope::Single(ResourceType::RouteConfiguration),
+        Some("StreamRoutes"),
+        "DeltaRoutes",
+    ),
+    // Virtual hosts on demand are told as changes only.
+    (
+        "envoy.service.route.v3.VirtualHostDiscoveryService",
+        Scope::Single(ResourceType::VirtualHost),
+        None,
+        "DeltaVirtualHosts",
+    ),
+    (
+        "envoy.service.cluster.v3.ClusterDiscoveryService",
+        Scope::Single(ResourceType::Cluster),
+        Some("StreamClusters"),
+        "DeltaClusters",
+    ),
+    (
+        "envoy.service.endpoint.v3.EndpointDiscoveryService",
+        Scope::Single(ResourceType::Endpoints),
+        Some("StreamEndpoints"),
+        "DeltaEndpoints",
+    ),
+    (
+        "envoy.service.secret.v3.SecretDiscoveryService",
+        Scope::Single(ResourceType::Secret),
+        Some("StreamSecrets"),
+        "DeltaSecrets",
+    ),
+    (
+        "envoy.service.extension.v3.ExtensionConfigDiscoveryService",
+        Scope::Single(ResourceType::ExtensionConfig),
+        Some("StreamExtensionConfigs"),
+        "DeltaExtensionConfigs",
+    ),
+];
+
+/// The xDS server: what all of its streams share.
+#[derive(Debug, Clone)]
+pub struct XdsServer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    hub: Arc<Hub>,
+    limits: Limits,
+    open_streams: AtomicUsize,
+    watchdog: Watchdog,
+}
+
+impl XdsServer {
+    /// Serves what the hub publishes.
+    pub fn new(hub: Arc<Hub>, limits: Limits) -> Self {
+        let shared = Shared { hub, limits, open_streams: AtomicUsize::new(0), watchdog: Watchdog::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The HTTP/2 server, with its limits.
+    pub fn builder(&self) -> Server {
+        let limits = &self.shared.limits;
+        Server::builder()
+            .http2_keepalive_interval(Some(limits.keepalive_interval))
+            .http2_keepalive_timeout(Some(limits.keepalive_timeout))
+            .initial_stream_window_size(RECEIVE_WINDOW)
+            .initial_connection_window_size(RECEIVE_WINDOW)
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+    }
+
+    /// All discovery services.
+    pub fn routes(&self) -> Routes {
+        let mut router = Routes::default().into_axum_router();
+        for (service, scope, world, incremental) in SERVICES {
+            let (for_world, for_changes) = (self.clone(), self.clone());
+            if let Some(method) = world {
+                let open = move |request| async move { for_world.open::<DiscoveryRequest>(scope, request) };
+                router = router.route(&format!("/{service}/{method}"), post(open));
+            }
+            let open = move |request| async move { for_changes.open::<DeltaDiscoveryRequest>(scope, request) };
+            router = router.route(&format!("/{service}/{incremental}"), post(open));
+        }
+        router.into()
+    }
+
+    /// The connections of clients, each of which can be cut off.
+    pub fn incoming(&self, listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> + use<> {
+        TcpListenerStream::new(listener).map(|accepted| accepted.map(Connection::new))
+    }
+
+    /// Cuts off clients that do not read, and forgets nodes that are long gone. Never ends.
+    pub async fn sweep(&self) {
+        let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let limits = &self.shared.limits;
+            self.shared.watchdog.cut_off(limits.stall_timeout);
+            self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now());
+        }
+    }
+
+    /// Opens a stream, unless there are too many.
+    fn open<M: ClientMessage>(&self, scope: Scope, request: Request) -> Response {
+        let most = self.shared.limits.streams;
+        if self.shared.open_streams.fetch_add(1, Ordering::Relaxed) >= most {
+            self.shared.open_streams.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(most, "a stream is refused: there are too many");
+            let message = format!("this server has {most} xDS streams open, and serves no more");
+            return Status::resource_exhausted(message).into_http();
+        }
+        let line = request.extensions().get::<Arc<Line>>().cloned();
+        let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, request.into_body(), line);
+        let mut response = Response::new(Body::new(body));
+        let grpc = axum::http::HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(axum::http::header::CONTENT_TYPE, grpc);
+        response
+    }
+}

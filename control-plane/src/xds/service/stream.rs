@@ -1,0 +1,314 @@
+//! One stream: a response body that, when it is polled, reads requests, follows publications and gives out responses.
+//!
+//! HTTP/2 polls it only while its client takes what it is given. Whatever is published meanwhile is merged: there is only
+//! the latest.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+    time::{Instant, SystemTime},
+};
+
+use axum::{body::Body, http::HeaderMap};
+use http_body::Frame;
+use prost::bytes::Bytes;
+use tokio::time::Sleep;
+use tokio_stream::{Stream, wrappers::WatchStream};
+use tonic::{
+    Status, Streaming,
+    codec::{BufferSettings, DecodeBuf, Decoder},
+};
+
+use super::{Shared, connection::Line, frame::frames, rate::Rate, watchdog::Watched};
+use crate::{
+    fleet::Joined,
+    gate,
+    node::NodeIdentity,
+    publication::Publication,
+    snapshot::{ResourceType, Snapshot},
+    xds::{
+        limits::{REQUEST_BURST, TIME_TO_FIRST_REQUEST},
+        session::{Event, Reaction, Response, Session},
+        wire::{ClientMessage, Scope, node_of},
+    },
+};
+
+/// How much room is made for a request before it comes: most ACKs fit.
+const REQUEST_BUFFER: usize = 256;
+
+/// The body of a stream's response.
+pub(super) struct StreamBody<M> {
+    shared: Arc<Shared>,
+    scope: Scope,
+    requests: Streaming<M>,
+    publications: WatchStream<Option<Arc<Publication>>>,
+    peer: Option<Box<Peer>>,
+    responses: VecDeque<Response>,
+    /// The second frame of the response that is being given out.
+    rest: Option<Bytes>,
+    end: End,
+    opened: Instant,
+    rate: Rate,
+    timer: Option<Pin<Box<Sleep>>>,
+    watched: Watched,
+}
+
+/// The node at the other end, once it has said who it is.
+struct Peer {
+    node: NodeIdentity,
+    stream: u64,
+    session: Session,
+}
+
+/// How far a stream is with its end.
+enum End {
+    NotYet,
+    With(Box<Status>),
+    Told,
+}
+
+impl<M: ClientMessage> StreamBody<M> {
+    pub(super) fn new(shared: Arc<Shared>, scope: Scope, requests: Body, line: Option<Arc<Line>>) -> Self {
+        let now = Instant::now();
+        Self {
+            requests: Streaming::new_request(Decode::default(), requests, None, Some(shared.limits.message_bytes)),
+            publications: WatchStream::new(shared.hub.publications()),
+            watched: shared.watchdog.watch(line),
+            shared,
+            scope,
+            peer: None,
+            responses: VecDeque::new(),
+            rest: None,
+            end: End::NotYet,
+            opened: now,
+            rate: Rate::new(now),
+            timer: None,
+        }
+    }
+
+    /// Waits for the next thing that happens, and deals with it. An error, or the client's good-bye, is the end.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        if let Poll::Ready(message) = Pin::new(&mut self.requests).poll_next(context) {
+            let message = message.unwrap_or_else(|| Err(Status::ok("")))?;
+            return Poll::Ready(self.on_message(message));
+        }
+        if self.peer.is_some()
+            && let Poll::Ready(publication) = Pin::new(&mut self.publications).poll_next(context)
+        {
+            let publication = publication.ok_or_else(|| Status::unavailable("the control plane is shutting down"))?;
+            self.on_publication(publication);
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_timer(context));
+        Poll::Ready(self.on_time())
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let deadline = match &self.peer {
+            Some(peer) => peer.session.deadline(),
+            None => Some(self.opened + TIME_TO_FIRST_REQUEST),
+        };
+        let Some(deadline) = deadline.map(tokio::time::Instant::from_std) else {
+            self.timer = None;
+            return Poll::Pending;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(context)
+    }
+
+    fn on_time(&mut self) -> Result<(), Status> {
+        self.timer = None;
+        let Some(peer) = &mut self.peer else {
+            return Err(Status::deadline_exceeded(format!("no request came within {TIME_TO_FIRST_REQUEST:?}")));
+        };
+        let reaction = peer.session.on_deadline(Instant::now());
+        self.carry_out(reaction);
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: M) -> Result<(), Status> {
+        let now = Instant::now();
+        let per_second = self.shared.limits.requests_per_second;
+        if !self.rate.take(per_second, REQUEST_BURST, now) {
+            let message = format!("more than {per_second} requests a second came on this stream");
+            return Err(Status::resource_exhausted(message));
+        }
+        if self.peer.is_none() {
+            self.peer = Some(Box::new(self.join(node_of(&message)?)));
+        }
+        let type_url = message.type_url().to_owned();
+        let request = self.scope.read(message)?;
+        let Some(peer) = &mut self.peer else { return Ok(()) };
+        match request {
+            Some(request) => {
+                let reaction = peer.session.on_request(request, now);
+                self.carry_out(reaction);
+            }
+            None => tracing::debug!(node = peer.node.id, type_url, "asked for a type that is not served"),
+        }
+        Ok(())
+    }
+
+    fn join(&self, node: NodeIdentity) -> Peer {
+        let Joined { stream, memory } = self.shared.hub.fleet().connect(&node, SystemTime::now());
+        tracing::info!(node = node.id, service = node.service, stream, "connected");
+        Peer { node, stream, session: Session::new(M::VARIANT, stream, memory) }
+    }
+
+    fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
+        let (Some(peer), Some(publication)) = (&mut self.peer, publication) else { return };
+        let snapshot = publication.snapshot_for(&peer.node);
+        let reaction = peer.session.on_snapshot(snapshot, Instant::now());
+        self.carry_out(reaction);
+    }
+
+    fn carry_out(&mut self, reaction: Reaction) {
+        let Some(peer) = &self.peer else { return };
+        for response in &reaction.responses {
+            let (kind, version) = (response.kind(), response.content.version.short());
+            tracing::debug!(node = peer.node.id, %kind, version, nonce = response.nonce, "sent");
+        }
+        if !reaction.events.is_empty() {
+            self.shared.record(peer, reaction.events);
+        }
+        self.responses.extend(reaction.responses);
+    }
+
+    /// The next frame of what is waiting to be given out.
+    fn next_frame(&mut self) -> Option<Frame<Bytes>> {
+        if let Some(rest) = self.rest.take() {
+            return Some(Frame::data(rest));
+        }
+        if let Some(response) = self.responses.pop_front() {
+            let (first, rest) = frames(&response);
+            self.rest = rest;
+            return Some(Frame::data(first));
+        }
+        self.responses = VecDeque::new();
+        match std::mem::replace(&mut self.end, End::Told) {
+            End::With(status) => Some(Frame::trailers(trailers(&status))),
+            other => {
+                self.end = other;
+                None
+            }
+        }
+    }
+
+    fn finish(&mut self, status: Status) {
+        let node = self.peer.as_ref().map_or("unknown", |peer| peer.node.id.as_str());
+        if status.code() != tonic::Code::Ok {
+            tracing::warn!(node, code = ?status.code(), message = status.message(), "xDS stream ended");
+        }
+        self.end = End::With(Box::new(status));
+    }
+}
+
+impl Shared {
+    /// Tells the fleet what a session learnt about its node.
+    fn record(&self, peer: &Peer, events: Vec<Event>) {
+        let node = peer.node.id.as_str();
+        let now = SystemTime::now();
+        for event in events {
+            let mut reason = None;
+            let kind = match &event {
+                Event::Acked { kind, version } => {
+                    tracing::debug!(node, %kind, version = version.short(), "accepted");
+                    Some(*kind)
+                }
+                Event::Restored { kind, version } => {
+                    tracing::warn!(node, %kind, version = version.short(), "back on its last good version");
+                    Some(*kind)
+                }
+                Event::Nacked { kind, version, message, .. } => {
+                    reason = filter_reason(*kind, peer.session.snapshot());
+                    let why = reason.as_deref().unwrap_or("not known here");
+                    tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");
+                    Some(*kind)
+                }
+                Event::Settled { .. } | Event::Unsettled => None,
+            };
+            let memory = kind.and_then(|kind| Some((kind, Arc::clone(peer.session.memory().of(kind)?))));
+            let mut fleet = self.hub.fleet();
+            fleet.record(node, peer.stream, event, reason, now);
+            if let Some((kind, memory)) = memory {
+                fleet.remember(node, kind, memory);
+            }
+        }
+    }
+}
+
+/// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.
+fn filter_reason(kind: ResourceType, snapshot: Option<&Arc<Snapshot>>) -> Option<String> {
+    let snapshot = snapshot.filter(|_| kind == ResourceType::ExtensionConfig)?;
+    Some(gate::diagnose(snapshot.plan())?.to_string())
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    // A message that is no header text leaves the code, which is what clients act on.
+    if status.add_header(&mut trailers).is_err() {
+        trailers.insert(Status::GRPC_STATUS, axum::http::HeaderValue::from(status.code() as i32));
+    }
+    trailers
+}
+
+impl<M: ClientMessage> http_body::Body for StreamBody<M> {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.watched.taken();
+        loop {
+            if let Some(frame) = self.next_frame() {
+                self.shared.watchdog.handed_out(&self.watched);
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            if matches!(self.end, End::Told) {
+                return Poll::Ready(None);
+            }
+            if let Err(status) = ready!(self.poll_event(context)) {
+                self.finish(status);
+            }
+        }
+    }
+}
+
+impl<M> Drop for StreamBody<M> {
+    fn drop(&mut self) {
+        self.shared.open_streams.fetch_sub(1, Ordering::Relaxed);
+        self.shared.watchdog.forget(&self.watched);
+        if let Some(peer) = &self.peer {
+            tracing::info!(node = peer.node.id, stream = peer.stream, "disconnected");
+            self.shared.hub.fleet().disconnect(&peer.node.id, peer.stream, SystemTime::now());
+        }
+    }
+}
+
+/// Decodes requests, with little room set aside for them: thousands of streams wait for one.
+struct Decode<M>(std::marker::PhantomData<fn() -> M>);
+
+impl<M> Default for Decode<M> {
+    fn default() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl<M: ClientMessage> Decoder for Decode<M> {
+    type Item = M;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<M>, Status> {
+        let message = M::decode(buffer);
+        message.map(Some).map_err(|error| Status::invalid_argument(format!("the request cannot be decoded: {error}")))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(REQUEST_BUFFER, REQUEST_BUFFER)
+    }
+}

@@ -1,0 +1,95 @@
+//! Finds clients that do not read: a stream whose last bytes were not taken for too long.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::connection::Line;
+
+/// The streams that are watched.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    started: Instant,
+    pulses: Mutex<HashMap<u64, Arc<Pulse>>>,
+    count: AtomicU64,
+}
+
+/// A sign of life of one stream.
+#[derive(Debug)]
+struct Pulse {
+    /// Since when bytes wait to be taken, in milliseconds since the start and one more; 0 if none do.
+    waiting_since: AtomicU64,
+    line: Option<Arc<Line>>,
+}
+
+/// A watched stream. Dropping it ends that.
+#[derive(Debug)]
+pub(super) struct Watched {
+    number: u64,
+    pulse: Arc<Pulse>,
+}
+
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self { started: Instant::now(), pulses: Mutex::default(), count: AtomicU64::new(0) }
+    }
+}
+
+impl Watchdog {
+    /// Watches a stream of a connection.
+    pub(super) fn watch(&self, line: Option<Arc<Line>>) -> Watched {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let pulse = Arc::new(Pulse { waiting_since: AtomicU64::new(0), line });
+        self.pulses().insert(number, Arc::clone(&pulse));
+        Watched { number, pulse }
+    }
+
+    /// The stream has ended.
+    pub(super) fn forget(&self, watched: &Watched) {
+        let mut pulses = self.pulses();
+        pulses.remove(&watched.number);
+        // Thousands may have left: their places are given back.
+        if pulses.capacity() > 4 * pulses.len().max(64) {
+            pulses.shrink_to_fit();
+        }
+    }
+
+    /// Bytes were handed out.
+    pub(super) fn handed_out(&self, watched: &Watched) {
+        watched.pulse.waiting_since.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// Cuts off every client that has not taken its bytes for this long.
+    pub(super) fn cut_off(&self, limit: Duration) {
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let now = self.now();
+        let stalled = |pulse: &&Arc<Pulse>| match pulse.waiting_since.load(Ordering::Relaxed) {
+            0 => false,
+            since => now.saturating_sub(since) > limit,
+        };
+        for line in self.pulses().values().filter(stalled).filter_map(|pulse| pulse.line.as_ref()) {
+            tracing::warn!("a client that does not read is cut off");
+            line.cut();
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    fn pulses(&self) -> MutexGuard<'_, HashMap<u64, Arc<Pulse>>> {
+        self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    /// All bytes were taken.
+    pub(super) fn taken(&self) {
+        self.pulse.waiting_since.store(0, Ordering::Relaxed);
+    }
+}

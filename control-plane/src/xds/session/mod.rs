@@ -1,0 +1,289 @@
+//! The protocol state of one stream, free of I/O: requests, snapshots and the time in, responses and events out.
+//!
+//! It owns subscriptions, nonces and the rules of what is sent and when; it does not own sockets, clocks or status. Both
+//! variants of the protocol, state of the world and incremental, follow the same rules here, and differ only in how a
+//! difference is told ([`compose`]) and in what a request says ([`Wish`]).
+
+mod compose;
+mod interest;
+mod inventory;
+mod memory;
+mod message;
+mod order;
+mod subscription;
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+pub use memory::{Memory, TypeMemory};
+pub use message::{Event, Reaction, Request, Response, Wish};
+pub use order::{PATIENCE_TO_BREAK, PATIENCE_TO_MAKE, TIME_TO_REJOIN};
+
+use self::{
+    compose::Hold,
+    order::{leads_to_clusters, users},
+    subscription::{Claim, Progress, Sent, Subscription},
+};
+use super::content::Variant;
+use crate::{
+    digest::Digest,
+    snapshot::{ResourceType, Snapshot},
+};
+
+/// One stream.
+#[derive(Debug)]
+pub struct Session {
+    variant: Variant,
+    /// Which stream of this process it is: part of its nonces.
+    stream: u64,
+    opened: Option<Instant>,
+    snapshot: Option<Arc<Snapshot>>,
+    subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
+    memory: Memory,
+    responses: u64,
+    deadline: Option<Instant>,
+    settled: Option<Digest>,
+}
+
+impl Session {
+    /// A stream of a node of which this is known.
+    pub fn new(variant: Variant, stream: u64, memory: Memory) -> Self {
+        Self {
+            variant,
+            stream,
+            opened: None,
+            snapshot: None,
+            subscriptions: BTreeMap::new(),
+            memory,
+            responses: 0,
+            deadline: None,
+            settled: None,
+        }
+    }
+
+    /// What is known of the node now.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// What the node is to be served.
+    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+        self.snapshot.as_ref()
+    }
+
+    /// When [`Session::on_deadline`] has something to do, if nothing happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The client asks, accepts or refuses.
+    pub fn on_request(&mut self, request: Request, now: Instant) -> Reaction {
+        let mut reaction = Reaction::default();
+        self.opened.get_or_insert(now);
+        let Request { kind, nonce, error, wish } = request;
+        let number = self.number(&nonce);
+        let is_first = !self.subscriptions.contains_key(&kind);
+        let make = || Box::new(Subscription::new(kind, self.variant));
+        let subscription = self.subscriptions.entry(kind).or_insert_with(make);
+        match wish {
+            // Stale, or never issued: the answer to the latest response is still to come, and says all that is wanted.
+            Wish::All { .. }
+                if !is_first && (number != subscription.latest || number.is_none() != nonce.is_empty()) =>
+            {
+                return reaction;
+            }
+            Wish::All { names, version } => {
+                subscription.want_all(names);
+                if is_first && !version.is_empty() {
+                    subscription.claim = Claim::Version(version);
+                }
+            }
+            // Only what changes is said, so it counts whatever the nonce.
+            Wish::Changes { subscribe, unsubscribe, initial } => {
+                subscription.want_changes(subscribe, &unsubscribe);
+                if is_first && !initial.is_empty() {
+                    subscription.claim = Claim::Resources;
+                    for (name, version) in initial {
+                        subscription.asked.remove(&name);
+                        subscription.inventory.claim(name, version);
+                    }
+                    if !subscription.interest.is_everything() {
+                        let interest = &subscription.interest;
+                        subscription.inventory.retain(|name| interest.includes(name));
+                    }
+                }
+            }
+        }
+        // A nonce in the first request of a type is one of an earlier stream, and says nothing.
+        if let Some(sent) = number.filter(|_| !is_first).and_then(|number| subscription.take_answered(number)) {
+            reaction.events.extend(subscription.answer(&sent, error, &mut self.memory));
+        }
+        subscription.stale = true;
+        self.advance(now, &mut reaction);
+        reaction
+    }
+
+    /// There is another snapshot for the node.
+    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) -> Reaction {
+        let mut reaction = Reaction::default();
+        self.snapshot = Some(snapshot);
+        self.subscriptions.values_mut().for_each(|subscription| subscription.stale = true);
+        self.advance(now, &mut reaction);
+        reaction
+    }
+
+    /// Time has passed: what waited long enough is sent.
+    pub fn on_deadline(&mut self, now: Instant) -> Reaction {
+        let mut reaction = Reaction::default();
+        self.advance(now, &mut reaction);
+        reaction
+    }
+
+    /// Sends all that may be sent, in the order of types.
+    fn advance(&mut self, now: Instant, reaction: &mut Reaction) {
+        self.deadline = None;
+        let Some(snapshot) = self.snapshot.clone() else { return };
+        for subscription in self.subscriptions.values_mut() {
+            subscription.refresh(&snapshot, &self.memory);
+            reaction.events.extend(subscription.honour_claim(&mut self.memory));
+        }
+        for kind in ResourceType::ALL {
+            if self.subscriptions.contains_key(&kind) {
+                self.update(kind, &snapshot, now, reaction);
+            }
+        }
+        let mut progress = self.subscriptions.values().map(|subscription| subscription.progress());
+        let settled = !self.subscriptions.is_empty() && progress.all(|progress| progress == Progress::Settled);
+        if settled && self.settled.as_ref() != Some(snapshot.revision()) {
+            self.settled = Some(snapshot.revision().clone());
+            reaction.events.push(Event::Settled { revision: snapshot.revision().clone() });
+        } else if !settled && self.settled.take().is_some() {
+            reaction.events.push(Event::Unsettled);
+        }
+    }
+
+    /// Sends what may be sent of one type.
+    fn update(&mut self, kind: ResourceType, snapshot: &Snapshot, now: Instant, reaction: &mut Reaction) {
+        let hold = self.hold(kind, now);
+        let (memory, responses) = (&self.memory, self.responses);
+        let Some(subscription) = self.subscriptions.get_mut(&kind) else { return };
+        subscription.refresh(snapshot, memory);
+        let difference = subscription.difference.clone();
+        let refused = |offer: &super::offer::Offer| memory.has_refused(kind, offer.version());
+        let Some(content) = subscription.compose(hold, snapshot, refused) else {
+            reaction.events.extend(subscription.recover());
+            return;
+        };
+        let number = responses.wrapping_add(1);
+        if let Some(due) = subscription.due.clone() {
+            let adds = difference.as_ref().is_some_and(|difference| difference.adds);
+            subscription.send(Sent { number, content: Arc::clone(&content), due, adds, at: now });
+        }
+        subscription.refresh(snapshot, memory);
+        self.responses = number;
+        let nonce = self.nonce(number);
+        reaction.responses.push(Response { nonce, content });
+        let changed = difference.iter().flat_map(|difference| &difference.missing);
+        for resource in changed {
+            self.send_again_after(kind, &resource.name, snapshot);
+        }
+    }
+
+    /// What a changed resource makes its client forget, or wait for, is sent after it even though it did not change: an
+    /// Envoy warms a changed cluster until its endpoints come, and drops the virtual hosts of a changed route table.
+    fn send_again_after(&mut self, kind: ResourceType, name: &str, snapshot: &Snapshot) {
+        match kind {
+            ResourceType::Cluster => {
+                let Some(endpoints) = self.subscriptions.get_mut(&ResourceType::Endpoints) else { return };
+                let name = snapshot.endpoints_of(name);
+                let current = snapshot.resolve(ResourceType::Endpoints, name);
+                if current.is_some_and(|current| endpoints.inventory.knows(&current)) {
+                    endpoints.inventory.doubt(name);
+                    endpoints.stale = true;
+                }
+            }
+            ResourceType::RouteConfiguration => {
+                let Some(hosts) = self.subscriptions.get_mut(&ResourceType::VirtualHost) else { return };
+                let within = |host: &&String| host.rsplit_once('/').is_some_and(|(routes, _)| routes == name);
+                let within: Vec<_> = hosts.inventory.names().filter(within).cloned().collect();
+                within.iter().for_each(|host| hosts.inventory.doubt(host));
+                hosts.stale |= !within.is_empty();
+            }
+            _ => {}
+        }
+    }
+
+    /// What of a type must wait now, and until when.
+    fn hold(&mut self, kind: ResourceType, now: Instant) -> Hold {
+        let updates = self.wait_for_clusters(kind, now);
+        let removals = self.wait_for_users(kind, now);
+        let first = [updates, removals].into_iter().flatten().filter_map(Wait::until).min();
+        self.deadline = self.deadline.into_iter().chain(first).min();
+        Hold { updates: updates.is_some(), removals: removals.is_some() }
+    }
+
+    /// Whether changes of a type wait for new clusters that the client has not accepted yet.
+    fn wait_for_clusters(&self, kind: ResourceType, now: Instant) -> Option<Wait> {
+        let waits = leads_to_clusters(kind) && self.subscriptions.get(&kind)?.has_updates();
+        let clusters = self.subscriptions.get(&ResourceType::Cluster).filter(|_| waits)?;
+        let sent = clusters.unanswered.iter().rfind(|sent| sent.adds)?;
+        Wait::within(sent.at + PATIENCE_TO_MAKE, now)
+    }
+
+    /// Whether removals of a type wait for those that may use what is removed.
+    fn wait_for_users(&mut self, kind: ResourceType, now: Instant) -> Option<Wait> {
+        let progress = users(kind).iter().filter_map(|user| self.subscriptions.get(user));
+        let progress = progress.map(|user| user.progress()).max().unwrap_or(Progress::Settled);
+        let rejoined = self.opened.unwrap_or(now) + TIME_TO_REJOIN;
+        let subscription = self.subscriptions.get_mut(&kind)?;
+        if !subscription.has_removals() {
+            subscription.blocked_since = None;
+            return None;
+        }
+        let rejoins = subscription.claim == Claim::Resources && !users(kind).is_empty();
+        match progress {
+            Progress::Refused => {
+                // Whoever gets past the refusal has all the time again.
+                subscription.blocked_since = None;
+                Some(Wait::UntilAccepted)
+            }
+            Progress::Waiting => {
+                let since = *subscription.blocked_since.get_or_insert(now);
+                Wait::within(since + PATIENCE_TO_BREAK, now)
+            }
+            Progress::Settled => Wait::within(rejoined, now).filter(|_| rejoins),
+        }
+    }
+
+    /// The nonce of a response. One of an earlier stream is never taken for one of this.
+    fn nonce(&self, number: u64) -> String {
+        format!("{:x}-{number}", self.stream)
+    }
+
+    /// The number of the response that a nonce of this stream names.
+    fn number(&self, nonce: &str) -> Option<u64> {
+        let (stream, number) = nonce.split_once('-')?;
+        let own = u64::from_str_radix(stream, 16).is_ok_and(|stream| stream == self.stream);
+        number.parse().ok().filter(|number| own && self.nonce(*number) == nonce)
+    }
+}
+
+/// How long something waits.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    Until(Instant),
+    UntilAccepted,
+}
+
+impl Wait {
+    /// Until a time, unless it has passed.
+    fn within(until: Instant, now: Instant) -> Option<Self> {
+        (now < until).then_some(Self::Until(until))
+    }
+
+    fn until(self) -> Option<Instant> {
+        match self {
+            Self::Until(until) => Some(until),
+            Self::UntilAccepted => None,
+        }
+    }
+}

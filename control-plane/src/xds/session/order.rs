@@ -1,0 +1,42 @@
+//! The order in which changes reach a client: make before break.
+//!
+//! A response never waits for what the client itself asked for; only pushes wait, and only for a bounded time.
+
+use std::time::Duration;
+
+use crate::snapshot::ResourceType;
+
+/// How long routes and listeners wait for the clusters that come before them to be accepted. An Envoy accepts clusters
+/// once they are warm, so a route that moves to a new cluster finds it ready.
+pub const PATIENCE_TO_MAKE: Duration = Duration::from_secs(5);
+
+/// How long a removal waits for the routes that may use the removed to be accepted.
+pub const PATIENCE_TO_BREAK: Duration = Duration::from_secs(20);
+
+/// How long after its first request a client that has resources of an earlier stream is given to name all that it wants,
+/// before anything that it has is removed.
+pub const TIME_TO_REJOIN: Duration = Duration::from_secs(2);
+
+/// The types whose resources may use one of this type: it is removed only once they have been brought up to date.
+pub(super) const fn users(kind: ResourceType) -> &'static [ResourceType] {
+    use ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration, Secret, VirtualHost};
+    match kind {
+        // What a cluster uses stays as long as the cluster does.
+        Secret | Endpoints => &[Cluster, ExtensionConfig, Listener, RouteConfiguration, VirtualHost],
+        // A plan names the clusters of agents.
+        Cluster => &[ExtensionConfig, Listener, RouteConfiguration, VirtualHost],
+        RouteConfiguration => &[Listener],
+        ExtensionConfig | Listener | VirtualHost => &[],
+    }
+}
+
+/// Whether resources of this type may lead traffic to a cluster, which must be there before them.
+pub(super) const fn leads_to_clusters(kind: ResourceType) -> bool {
+    matches!(kind, ResourceType::Listener | ResourceType::RouteConfiguration | ResourceType::VirtualHost)
+}
+
+/// Whether what a client has of this type may ever be withdrawn from it. An Envoy drops an extension configuration at
+/// once and answers its listeners' requests with errors, and listeners may come from elsewhere.
+pub(super) const fn may_be_withdrawn(kind: ResourceType) -> bool {
+    !matches!(kind, ResourceType::ExtensionConfig)
+}

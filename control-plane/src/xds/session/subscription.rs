@@ -1,0 +1,323 @@
+//! One type of resource on one stream: what the client wants, has, and is due, and what it has not answered yet.
+
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+
+use super::{interest::Interest, inventory::Inventory, memory::Memory, message::Event, order::may_be_withdrawn};
+use crate::{
+    snapshot::{ResourceSet, ResourceType, Snapshot},
+    xds::{
+        content::{Content, Variant},
+        offer::{Difference, Offer},
+    },
+};
+
+/// How many responses of a type may be unanswered before changes wait, merged, for an answer.
+pub(super) const MOST_UNANSWERED: usize = 16;
+
+/// How many unanswered responses are remembered at all.
+const MOST_REMEMBERED: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) kind: ResourceType,
+    pub(super) variant: Variant,
+    pub(super) interest: Interest,
+    pub(super) inventory: Inventory,
+    /// Names that must be answered, whatever the client has.
+    pub(super) asked: BTreeSet<String>,
+    /// What the client says that it has from an earlier stream.
+    pub(super) claim: Claim,
+    /// Whether the first request has been dealt with.
+    pub(super) begun: bool,
+    pub(super) due: Option<Due>,
+    pub(super) difference: Option<Arc<Difference>>,
+    /// What is not answered yet, oldest first.
+    pub(super) unanswered: Vec<Sent>,
+    /// The number of the latest response.
+    pub(super) latest: Option<u64>,
+    /// Since when a removal waits.
+    pub(super) blocked_since: Option<Instant>,
+    /// Whether the client refused what it should run, and has not got past it since.
+    refused: bool,
+    /// Whether `due` and `difference` have to be found again.
+    pub(super) stale: bool,
+}
+
+/// What a client brings from an earlier stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    Nothing,
+    /// State of the world: the version of the whole.
+    Version(String),
+    /// Incremental: resources, which are in the inventory.
+    Resources,
+}
+
+/// What a client should have.
+#[derive(Debug, Clone)]
+pub(super) struct Due {
+    pub(super) offer: Arc<Offer>,
+    pub(super) standing: Standing,
+}
+
+/// Why a client should have something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is in force.
+    Current,
+    /// What is in force was refused: this is what the node last accepted.
+    LastGood,
+    /// It was refused, and the client keeps what it has. Nothing of it is pushed.
+    Refused,
+}
+
+/// A response that is under way.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) number: u64,
+    pub(super) content: Arc<Content>,
+    pub(super) due: Due,
+    /// Whether it brings resources that the client had not before.
+    pub(super) adds: bool,
+    pub(super) at: Instant,
+}
+
+/// How far a client is with a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Progress {
+    /// It has accepted all that it is due.
+    Settled,
+    /// Something is still to be sent, or to be answered.
+    Waiting,
+    /// It refused what is in force.
+    Refused,
+}
+
+impl Subscription {
+    pub(super) fn new(kind: ResourceType, variant: Variant) -> Self {
+        Self {
+            kind,
+            variant,
+            // Virtual hosts are asked for one by one: an Envoy that names none yet wants none.
+            interest: if kind == ResourceType::VirtualHost { Interest::in_names() } else { Interest::new() },
+            inventory: Inventory::new(),
+            asked: BTreeSet::new(),
+            claim: Claim::Nothing,
+            begun: false,
+            due: None,
+            difference: None,
+            unanswered: Vec::new(),
+            latest: None,
+            blocked_since: None,
+            refused: false,
+            stale: true,
+        }
+    }
+
+    /// State of the world: this is all that the client wants. What it no longer wants, it will drop.
+    pub(super) fn want_all(&mut self, names: Vec<String>) {
+        let new = self.interest.replace(names);
+        self.asked.extend(new);
+        self.drop_unwanted();
+    }
+
+    /// Incremental: the client wants more, and less.
+    pub(super) fn want_changes(&mut self, subscribe: Vec<String>, unsubscribe: &[String]) {
+        let asked = self.interest.change(subscribe, unsubscribe);
+        self.asked.extend(asked);
+        if !unsubscribe.is_empty() {
+            self.drop_unwanted();
+        }
+    }
+
+    fn drop_unwanted(&mut self) {
+        if self.interest.is_everything() {
+            return;
+        }
+        self.asked.retain(|name| self.interest.includes(name));
+        // A virtual host goes by many names: which of them are still wanted shows when it is looked up.
+        if self.kind != ResourceType::VirtualHost {
+            self.inventory.retain(|name| self.interest.includes(name));
+        }
+    }
+
+    /// Finds again what the client is due, and what it lacks of it.
+    pub(super) fn refresh(&mut self, snapshot: &Snapshot, memory: &Memory) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let target = if self.interest.is_everything() {
+            snapshot.offer(self.kind)
+        } else {
+            snapshot.offer_named(self.kind, self.interest.names())
+        };
+        let due = self.due_of(target, memory);
+        self.difference = self.inventory.difference(self.kind, &due.offer, snapshot);
+        if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
+            // The client keeps what it has, and is not told: what counts is what it would be sent.
+            self.inventory.settle(Arc::clone(&due.offer), []);
+            self.difference = None;
+        }
+        self.due = Some(due);
+    }
+
+    /// What is in force or, where the node has refused that, what it last accepted.
+    fn due_of(&self, target: Arc<Offer>, memory: &Memory) -> Due {
+        let due = |offer, standing| Due { offer, standing };
+        if self.kind == ResourceType::ExtensionConfig {
+            let refused = target.set().resources.iter().any(|resource| memory.has_refused_resource(resource));
+            return match refused {
+                false => due(target, Standing::Current),
+                true => due(with_last_good(&target, memory), Standing::LastGood),
+            };
+        }
+        if !memory.has_refused(self.kind, target.version()) {
+            return due(target, Standing::Current);
+        }
+        // A client that has nothing yet gets what the node last accepted; one that refused the new keeps the old.
+        match memory.good(self.kind).filter(|_| !self.begun) {
+            Some(good) => due(self.wanted_of(good), Standing::LastGood),
+            None => due(target, Standing::Refused),
+        }
+    }
+
+    fn wanted_of(&self, offer: &Arc<Offer>) -> Arc<Offer> {
+        let mut resources = offer.set().resources.iter();
+        if resources.all(|resource| self.interest.includes(&resource.name)) {
+            return Arc::clone(offer);
+        }
+        let wanted = offer.set().resources.iter().filter(|resource| self.interest.includes(&resource.name));
+        Arc::new(Offer::from(wanted.cloned().collect::<ResourceSet>()))
+    }
+
+    /// Whether this client is ever told that a resource of this type is gone.
+    fn tells_removals(&self) -> bool {
+        match self.variant {
+            Variant::StateOfTheWorld => self.kind.is_full_state(),
+            Variant::Incremental => true,
+        }
+    }
+
+    /// Whether there is something to withdraw from the client.
+    pub(super) fn has_removals(&self) -> bool {
+        let beyond = self.difference.as_ref().is_some_and(|difference| !difference.beyond.is_empty());
+        beyond && self.tells_removals() && may_be_withdrawn(self.kind)
+    }
+
+    pub(super) fn has_updates(&self) -> bool {
+        self.difference.as_ref().is_some_and(|difference| !difference.missing.is_empty())
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        match &self.due {
+            Some(due) if due.standing != Standing::Current => Progress::Refused,
+            Some(_) if self.begun && self.unanswered.is_empty() && !self.has_updates() && !self.has_removals() => {
+                Progress::Settled
+            }
+            _ => Progress::Waiting,
+        }
+    }
+
+    /// The response of this number is under way.
+    pub(super) fn send(&mut self, sent: Sent) {
+        self.latest = Some(sent.number);
+        if self.unanswered.len() >= MOST_REMEMBERED {
+            self.unanswered.remove(0);
+        }
+        self.unanswered.push(sent);
+    }
+
+    /// Takes the response that this number answers, and forgets the ones before it.
+    pub(super) fn take_answered(&mut self, number: u64) -> Option<Sent> {
+        let place = self.unanswered.iter().position(|sent| sent.number == number)?;
+        self.unanswered.drain(..=place).next_back()
+    }
+
+    /// The client accepted or refused a response.
+    pub(super) fn answer(&mut self, sent: &Sent, error: Option<String>, memory: &mut Memory) -> Option<Event> {
+        let (kind, version) = (self.kind, sent.content.version.clone());
+        let Some(message) = error else { return self.accept(&sent.content, &sent.due, memory) };
+        let resources = named_in(&message, &sent.content);
+        memory.refuse(kind, &sent.content, &version, &resources);
+        self.refused = true;
+        if self.variant == Variant::Incremental {
+            sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
+            sent.content.removed.iter().for_each(|name| self.inventory.not_removed(name));
+        }
+        Some(Event::Nacked { kind, version, message, resources })
+    }
+
+    fn accept(&mut self, content: &Content, due: &Due, memory: &mut Memory) -> Option<Event> {
+        let (kind, version) = (self.kind, content.version.clone());
+        // Accepted in part, in another response: what was refused still is.
+        let refused = match kind {
+            ResourceType::ExtensionConfig => content.resources.iter().any(|it| memory.has_refused_resource(it)),
+            _ => memory.has_refused(kind, &version),
+        };
+        if refused || due.standing == Standing::Refused {
+            return None;
+        }
+        memory.accept(kind, content, &due.offer);
+        if due.standing == Standing::LastGood {
+            return Some(Event::Restored { kind, version });
+        }
+        self.refused = false;
+        Some(Event::Acked { kind, version })
+    }
+
+    /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
+    pub(super) fn honour_claim(&mut self, memory: &mut Memory) -> Option<Event> {
+        let due = self.due.clone().filter(|_| !self.begun)?;
+        match std::mem::replace(&mut self.claim, Claim::Nothing) {
+            Claim::Version(version) if version == due.offer.version().as_str() => {
+                self.inventory.settle(Arc::clone(&due.offer), []);
+                self.asked.clear();
+            }
+            Claim::Resources if self.difference.is_none() && self.asked.is_empty() => {
+                self.inventory.settle(Arc::clone(&due.offer), []);
+            }
+            claim => {
+                self.claim = claim;
+                return None;
+            }
+        }
+        (self.difference, self.begun) = (None, true);
+        let content = due.offer.whole(self.variant, self.kind);
+        self.accept(&content, &due, memory)
+    }
+
+    /// What the client refused is no longer in force, and what is, it has.
+    pub(super) fn recover(&mut self) -> Option<Event> {
+        let settled = self.refused && self.progress() == Progress::Settled;
+        let due = self.due.as_ref().filter(|_| settled)?;
+        self.refused = false;
+        Some(Event::Acked { kind: self.kind, version: due.offer.version().clone() })
+    }
+}
+
+/// A set with every extension configuration that the node refused in the last version that it accepted, or left out.
+fn with_last_good(target: &Offer, memory: &Memory) -> Arc<Offer> {
+    let good = memory.good(ResourceType::ExtensionConfig);
+    let pick = |resource: &Arc<_>| match memory.has_refused_resource(resource) {
+        false => Some(Arc::clone(resource)),
+        true => {
+            good.and_then(|good| good.set().get(&resource.name)).filter(|it| !memory.has_refused_resource(it)).cloned()
+        }
+    };
+    Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>()))
+}
+
+/// The resources of a response that a message names, as words of their own.
+fn named_in(message: &str, content: &Content) -> Vec<String> {
+    let part_of_word = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '/');
+    let names = |name: &str| {
+        !name.is_empty()
+            && message.match_indices(name).any(|(start, _)| {
+                let (before, rest) = message.split_at_checked(start).unwrap_or_default();
+                let after = rest.strip_prefix(name).unwrap_or_default();
+                // A full stop after a name ends a sentence.
+                !before.ends_with(part_of_word) && !after.strip_prefix('.').unwrap_or(after).starts_with(part_of_word)
+            })
+    };
+    content.names().into_iter().filter(|name| names(name)).map(str::to_owned).collect()
+}

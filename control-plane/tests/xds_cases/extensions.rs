@@ -1,0 +1,147 @@
+//! Extension configurations and Wasm: cases 32 to 35, as far as they need no Envoy.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::{
+    config::{
+        core::v3::{TypedExtensionConfig, async_data_source, data_source},
+        listener::v3::{Listener as WireListener, filter},
+    },
+    extensions::{
+        filters::{
+            http::wasm::v3::Wasm,
+            network::http_connection_manager::v3::{HttpConnectionManager, http_filter},
+        },
+        wasm::v3::plugin_config,
+    },
+};
+use postern::{
+    model::File,
+    pipeline::compile,
+    snapshot::{
+        FilterCode,
+        ResourceType::{self, ExtensionConfig, Listener},
+    },
+};
+use prost::Message;
+
+use crate::client::{BOTH, Client, SILENCE, all, only, outcomes, snapshot, tell, told};
+
+#[test]
+fn case_32_an_extension_configuration_is_never_withdrawn() {
+    for variant in BOTH {
+        let wanted: [(ResourceType, &[&str]); 2] = [(ExtensionConfig, &["x", "y"]), (Listener, &[])];
+        let both = [all(ExtensionConfig, "x=1 y=1"), all(Listener, "l=1 m=1")].concat();
+        let mut client = Client::served(variant, &snapshot(&both), &wanted);
+        let fewer = [all(ExtensionConfig, "y=1"), all(Listener, "m=1")].concat();
+        let responses = client.publish(&snapshot(&fewer));
+        let kinds: Vec<_> = responses.iter().map(|response| response.kind()).collect();
+        assert_eq!(kinds, [Listener], "{variant:?}");
+        client.accept_all(responses);
+        assert_eq!(told(&client.wait(Duration::from_secs(3600))), SILENCE);
+        // Not even by the answer to a question.
+        let again = client.request(ExtensionConfig, "", None, &["x"]);
+        assert_eq!(told(&again), SILENCE, "{variant:?}");
+    }
+}
+
+#[test]
+fn case_33_after_a_refusal_the_last_good_configuration_is_pushed_at_once() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let mut client = Client::served(variant, &made("x=good"), &[(ExtensionConfig, &["x"])]);
+        let refused = only(client.publish(&made("x=bad")));
+        let nacked = client.nack(&refused, "Unable to create Wasm plugin x");
+        assert_eq!(outcomes(&nacked), ["nacked"]);
+        let restored = only(nacked.responses);
+        assert_eq!(tell(&restored), "ECDS x=good", "{variant:?}");
+        let acked = client.ack(&restored);
+        assert_eq!((told(&acked.responses), outcomes(&acked)), (vec![], vec!["restored"]));
+        assert_eq!(told(&client.publish(&made("x=bad"))), SILENCE);
+        // Back to what it runs: nothing to send. Another version is another chance.
+        assert_eq!(told(&client.publish(&made("x=good"))), SILENCE);
+        assert_eq!(told(&client.publish(&made("x=other"))), ["ECDS x=other"]);
+    }
+}
+
+#[test]
+fn case_33_a_refused_configuration_is_not_pushed_again_when_another_changes() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let mut client = Client::served(variant, &made("x=1 y=1"), &[(ExtensionConfig, &["x", "y"])]);
+        let refused = only(client.publish(&made("x=bad y=2")));
+        let restored = only(client.nack(&refused, "Unable to create Wasm plugin x").responses);
+        assert!(tell(&restored).contains("x=1"), "{}", tell(&restored));
+        assert!(!tell(&restored).contains("y=1"), "the message blames only one: {}", tell(&restored));
+        client.ack(&restored);
+        let next = only(client.publish(&made("x=bad y=3")));
+        assert!(tell(&next).contains("y=3") && !tell(&next).contains("bad"), "{variant:?} {}", tell(&next));
+    }
+}
+
+#[test]
+fn case_33_a_client_that_refuses_even_the_last_good_one_is_left_alone() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let mut client = Client::served(variant, &made("x=1"), &[(ExtensionConfig, &["x"])]);
+        let refused = only(client.publish(&made("x=2")));
+        let restored = only(client.nack(&refused, "no").responses);
+        assert_eq!(told(&client.nack(&restored, "no").responses), SILENCE, "{variant:?}");
+        assert_eq!(told(&client.publish(&made("x=3"))), ["ECDS x=3"]);
+    }
+}
+
+const SITE: &str = "
+apiVersion: postern/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  listeners: [{ name: http, port: 10000 }]
+  routes: [{ name: r, service: s }]
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: s }
+spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
+";
+
+/// The only resource of a type that the site becomes.
+fn compiled(kind: ResourceType, code: &FilterCode) -> Vec<u8> {
+    let snapshot = compile(&[File { name: "site.yaml".into(), bytes: SITE.into() }], code).unwrap();
+    let offer = snapshot.offer(kind);
+    assert_eq!(offer.set().resources.len(), 1);
+    offer.set().resources[0].body.value.clone()
+}
+
+#[test]
+fn case_34_the_filters_code_is_never_fetched_by_envoy() {
+    for code in [FilterCode::new(vec![1], None), FilterCode::new(vec![1], Some("/lib/filter.wasm".into()))] {
+        let config = TypedExtensionConfig::decode(compiled(ExtensionConfig, &code).as_slice()).unwrap();
+        let wasm = Wasm::decode(config.typed_config.unwrap().value.as_slice()).unwrap();
+        let Some(plugin_config::Vm::VmConfig(vm)) = wasm.config.unwrap().vm else { panic!("no VM") };
+        let Some(async_data_source::Specifier::Local(local)) = vm.code.unwrap().specifier else {
+            panic!("remote code")
+        };
+        let file = matches!(local.specifier, Some(data_source::Specifier::Filename(_)));
+        let inline = matches!(local.specifier, Some(data_source::Specifier::InlineBytes(_)));
+        assert!(file || inline);
+    }
+}
+
+#[test]
+fn case_35_a_listener_without_a_plan_has_nothing_to_fall_back_on() {
+    let listener = compiled(Listener, &FilterCode::new(vec![1], None));
+    let listener = WireListener::decode(listener.as_slice()).unwrap();
+    let Some(filter::ConfigType::TypedConfig(manager)) = listener.filter_chains[0].filters[0].config_type.clone()
+    else {
+        panic!("no HTTP connection manager")
+    };
+    let manager = HttpConnectionManager::decode(manager.value.as_slice()).unwrap();
+    let discovered = manager.http_filters.iter().find_map(|filter| match &filter.config_type {
+        Some(http_filter::ConfigType::ConfigDiscovery(discovery)) => Some((filter, discovery)),
+        _ => None,
+    });
+    let (filter, discovery) = discovered.unwrap();
+    assert!(discovery.default_config.is_none() && !discovery.apply_default_config_without_warming);
+    assert!(!filter.is_optional, "a request must not pass by a filter that is not there");
+}

@@ -1,0 +1,13 @@
+//! The cases that an xDS server must hold to, each a test of its number: requests, snapshots and the time in, responses
+//! and events out, without a socket. The ones that need an Envoy, or a connection, are tests elsewhere.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+
+mod client;
+mod extensions;
+mod incremental;
+mod nacks;
+mod order;
+mod streams;
+mod virtual_hosts;
+mod world;

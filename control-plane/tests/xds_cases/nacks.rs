@@ -1,0 +1,182 @@
+//! Refusals and nonces: cases 13 to 18.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use postern::{
+    fleet::Fleet,
+    node::NodeIdentity,
+    snapshot::ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener},
+    xds::{
+        content::Variant::{Incremental, StateOfTheWorld},
+        session::{Event, Memory, PATIENCE_TO_MAKE, Response},
+    },
+};
+
+use crate::client::{BOTH, Client, SILENCE, all, clusters, endpoints, only, outcomes, snapshot, tell, told};
+
+#[test]
+fn case_13_a_refused_version_is_not_sent_again_and_the_next_one_is() {
+    for variant in BOTH {
+        for kind in [Cluster, Endpoints, ExtensionConfig, Listener] {
+            let make = |content: &str| snapshot(&all(kind, content));
+            let mut client = Client::new(variant);
+            client.publish(&make("a=bad"));
+            let refused = only(client.subscribe(kind, &["a"]));
+            assert_eq!(told(&client.nack(&refused, "no").responses), SILENCE, "{variant:?} {kind}");
+            // Neither by another answer, nor by the same once more, nor with time.
+            client.nack(&refused, "no");
+            assert_eq!(told(&client.publish(&make("a=bad"))), SILENCE, "{variant:?} {kind}");
+            assert_eq!(told(&client.wait(Duration::from_secs(3600))), SILENCE);
+            assert_eq!(told(&client.publish(&make("a=next"))), [format!("{kind} a=next")], "{variant:?}");
+        }
+    }
+}
+
+#[test]
+fn case_13_a_client_that_refuses_everything_gets_each_version_once() {
+    for variant in BOTH {
+        for kind in [Cluster, ExtensionConfig] {
+            let mut client = Client::new(variant);
+            let mut waiting: Vec<Response> = client.subscribe(kind, &["a"]);
+            let mut sent = Vec::new();
+            for version in ["a=1", "a=2", "a=3"] {
+                waiting.extend(client.publish(&snapshot(&all(kind, version))));
+                for _ in 0..100 {
+                    let Some(response) = waiting.pop() else { break };
+                    sent.push(tell(&response));
+                    waiting.extend(client.nack(&response, "never").responses);
+                }
+            }
+            assert_eq!(sent, ["a=1", "a=2", "a=3"].map(|it| format!("{kind} {it}")), "{variant:?}");
+        }
+    }
+}
+
+#[test]
+fn case_13_a_refusal_counts_on_the_nodes_next_stream_too() {
+    for variant in BOTH {
+        for kind in [Cluster, ExtensionConfig] {
+            let mut client = Client::served(variant, &snapshot(&all(kind, "a=good")), &[(kind, &["a"])]);
+            let bad = snapshot(&all(kind, "a=bad"));
+            let refused = only(client.publish(&bad));
+            client.nack(&refused, "no");
+            let mut next = Client::of(variant, 2, client.session.memory().clone());
+            next.publish(&bad);
+            assert_eq!(told(&next.subscribe(kind, &["a"])), [format!("{kind} a=good")], "{variant:?}");
+        }
+    }
+}
+
+#[test]
+fn case_14_a_return_to_the_last_good_content_clears_the_refusal() {
+    for variant in BOTH {
+        for kind in [Cluster, ExtensionConfig, Endpoints] {
+            let good = snapshot(&all(kind, "a=good"));
+            let mut client = Client::served(variant, &good, &[(kind, &["a"])]);
+            let refused = only(client.publish(&snapshot(&all(kind, "a=bad"))));
+            let nacked = client.nack(&refused, "no");
+            client.accept_all(nacked.responses);
+            let back = client.publish_events(&good);
+            let mut cleared = outcomes(&back).contains(&"acked");
+            for response in &back.responses {
+                assert_eq!(tell(response), format!("{kind} a=good"));
+                cleared |= outcomes(&client.ack(response)).contains(&"acked");
+            }
+            assert!(cleared, "{variant:?} {kind}");
+        }
+    }
+}
+
+#[test]
+fn case_15_the_names_in_a_refusal_count() {
+    let mut client = Client::new(StateOfTheWorld);
+    client.publish(&endpoints("a=1 b=1 c=1"));
+    let response = only(client.subscribe(Endpoints, &["a", "b"]));
+    let answered = client.answer_with(&response, Some("no"), &["a", "c"]);
+    assert_eq!(outcomes(&answered), ["nacked"]);
+    let next = only(answered.responses);
+    assert!(tell(&next).contains("c=1") && !tell(&next).contains("b=1"), "{}", tell(&next));
+    client.ack(&next);
+    assert_eq!(told(&client.publish(&endpoints("a=1 b=2 c=1"))), SILENCE);
+}
+
+#[test]
+fn case_16_refusals_are_recorded_by_node_type_and_version() {
+    let mut fleet = Fleet::default();
+    let node = |id: &str| NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() };
+    let now = UNIX_EPOCH + Duration::from_secs(1_000);
+    let (edge, other) = (fleet.connect(&node("edge"), now), fleet.connect(&node("other"), now));
+    let mut client = Client::of(StateOfTheWorld, edge.stream, edge.memory);
+    client.publish(&clusters("a=1 b=1"));
+    let response = only(client.subscribe(Cluster, &[]));
+    let version = response.content.version.clone();
+    for event in client.nack(&response, "Error adding/updating cluster(s) b: bad").events {
+        fleet.record("edge", edge.stream, event, None, now);
+    }
+    fleet.record("other", other.stream, Event::Acked { kind: Cluster, version: version.clone() }, None, now);
+    let report = fleet.report();
+    let refusal = report[0].types[&Cluster].refused.as_ref().unwrap();
+    assert_eq!((&refusal.version, refusal.at), (&version, 1_000));
+    assert_eq!(refusal.message, "Error adding/updating cluster(s) b: bad");
+    assert_eq!(refusal.resources, ["b"], "the resource that the message names");
+    assert!(report[0].types[&Cluster].running.is_none());
+    assert_eq!(report[1].types[&Cluster].running.as_ref(), Some(&version));
+    assert!(report[1].types[&Cluster].refused.is_none());
+}
+
+#[test]
+fn case_17_a_stale_nonce_or_one_that_was_never_issued_is_ignored() {
+    let mut client = Client::new(StateOfTheWorld);
+    client.publish(&endpoints("a=1 b=1"));
+    let first = only(client.subscribe(Endpoints, &["a"]));
+    let second = only(client.publish(&endpoints("a=2 b=1")));
+    for nonce in [first.nonce.as_str(), "1-99", "never", "f-1"] {
+        assert_eq!(told(&client.request(Endpoints, nonce, None, &["a", "b"])), SILENCE, "{nonce}");
+        assert_eq!(told(&client.request(Endpoints, nonce, Some("no"), &["a", "b"])), SILENCE, "{nonce}");
+    }
+    // The names in the answer to the latest are the ones that count.
+    let answered = client.answer_with(&second, None, &["b"]);
+    assert_eq!(outcomes(&answered), ["acked"]);
+    assert!(tell(&only(answered.responses)).ends_with("b=1"));
+}
+
+#[test]
+fn case_17_incremental_subscriptions_count_whatever_the_nonce() {
+    let mut client = Client::new(Incremental);
+    client.publish(&endpoints("a=1 b=1 c=1"));
+    let first = only(client.subscribe(Endpoints, &["a"]));
+    let second = only(client.publish(&endpoints("a=2 b=1 c=1")));
+    client.ack(&second);
+    assert_eq!(told(&client.request(Endpoints, &first.nonce, None, &["b"])), ["EDS b=1"]);
+    assert_eq!(told(&client.request(Endpoints, "never", Some("no"), &["c"])), ["EDS c=1"]);
+}
+
+#[test]
+fn case_17_a_nonce_of_an_earlier_stream_answers_nothing() {
+    for variant in BOTH {
+        let mut before = Client::of(variant, 1, Memory::default());
+        before.publish(&clusters("a=1"));
+        let old = only(before.subscribe(Cluster, &[]));
+        let mut client = Client::of(variant, 2, Memory::default());
+        client.publish(&clusters("a=1"));
+        // In a first request it is a left-over; in a later one it must not be taken for an answer to this stream's.
+        let response = only(client.request(Cluster, &old.nonce, None, &[]));
+        assert_ne!(response.nonce, old.nonce);
+        client.request(Cluster, &old.nonce, Some("no"), &[]);
+        assert!(client.session.memory().of(Cluster).is_none(), "{variant:?}");
+    }
+}
+
+#[test]
+fn case_18_nonces_of_one_type_do_not_move_with_another() {
+    let resources = |listener| [all(Cluster, "a=1"), all(Listener, listener)].concat();
+    let mut client = Client::new(StateOfTheWorld);
+    client.publish(&snapshot(&resources("l=1")));
+    let cluster = only(client.subscribe(Cluster, &[]));
+    let listener = only(client.subscribe(Listener, &[]));
+    client.ack(&listener);
+    client.publish(&snapshot(&resources("l=2")));
+    // A listener waits for clusters, but not for ever.
+    only(client.wait(PATIENCE_TO_MAKE));
+    assert_eq!(outcomes(&client.ack(&cluster)), ["acked"]);
+}
