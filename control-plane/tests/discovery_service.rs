@@ -212,6 +212,8 @@ async fn a_client_without_an_address_or_with_another_than_before_is_told_so() {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains("`client_address`"), "{status}");
     }
+    // A request has no reason to be large.
+    assert_eq!(Client::connect(address, &"x".repeat(100_000)).await.end().await.code(), Code::OutOfRange);
     let mut client = Client::connect(address, "one").await;
     client.next_policies().await;
     client.address = "two".to_owned();
