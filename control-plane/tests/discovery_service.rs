@@ -125,7 +125,8 @@ async fn is_served_on_the_port_of_xds_with_policies_as_written_and_as_a_plan_tha
     tokio::spawn(serve(Arc::clone(&hub), sockets));
     // Early: it waits until there is something in force.
     let mut client = Client::connect(address, "point-1").await;
-    while client.health_check().await != (true, String::new()) {}
+    let connected = async { while client.health_check().await != (true, String::new()) {} };
+    timeout(LIMIT, connected).await.expect("the client is not known");
     apply(&hub, "first", 9000);
 
     let first = client.next_policies().await;
@@ -187,7 +188,8 @@ async fn a_silent_client_is_flushed_and_may_come_back() {
     assert_eq!(discovery.clients(), []);
     assert!(!silent.health_check().await.0, "it is told that it has no stream");
     // On a busy machine it may be flushed again before it is sent anything.
-    while !matches!(Client::connect(address, "silent").await.next().await, Ok(Some(_))) {}
+    let back = async { while !matches!(Client::connect(address, "silent").await.next().await, Ok(Some(_))) {} };
+    timeout(LIMIT, back).await.expect("it was never sent anything");
 }
 
 #[tokio::test]
@@ -213,6 +215,8 @@ async fn a_client_without_an_address_or_with_another_than_before_is_told_so() {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains("`client_address`"), "{status}");
     }
+    // A request has no reason to be large.
+    assert_eq!(Client::connect(address, &"x".repeat(100_000)).await.end().await.code(), Code::OutOfRange);
     let mut client = Client::connect(address, "one").await;
     client.next_policies().await;
     client.address = "two".to_owned();

@@ -119,12 +119,18 @@ fn routes(cluster: &str) -> String {
     )
 }
 
-/// A cluster and its endpoints. gRPC leaves out places without a weight.
+/// A cluster and its endpoints.
 fn cluster(name: &str, server: &Server) -> String {
+    cluster_at(name, server, 0)
+}
+
+/// The same with endpoints of this priority. gRPC leaves out places without a weight.
+fn cluster_at(name: &str, server: &Server, priority: u32) -> String {
     let address = json!({ "socket_address": { "address": "127.0.0.1", "port_value": server.port } });
     let place = json!({
         "locality": { "region": "here" },
         "load_balancing_weight": 1,
+        "priority": priority,
         "lb_endpoints": [{ "endpoint": { "address": address } }],
     });
     let cluster = json!({
@@ -179,4 +185,27 @@ fn a_grpc_client_finds_its_server_by_xds_and_follows_endpoints_routes_and_restar
     let status = control_plane.status().unwrap();
     let refused = |kind: &&str| !node(&status)["types"][*kind]["refused"].is_null();
     assert_eq!(TYPES.iter().filter(|kind| refused(kind)).count(), 0, "{status}");
+}
+
+#[test]
+fn what_a_grpc_client_refuses_is_reported_in_its_words_and_calls_go_on() {
+    let servers = ["first", "second"].map(Server::start);
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), &[listener(), routes("one"), cluster("one", &servers[0])]);
+    let control_plane = ControlPlane::start(directory.path()).unwrap();
+    let client = Client::start(&control_plane);
+    client.wait_until_answered_by("first");
+
+    // Priorities must begin with the highest.
+    write(directory.path(), &[listener(), routes("one"), cluster_at("one", &servers[1], 1)]);
+    let refused = |status: &Value| status["nodes"][0]["types"]["endpoints"]["refused"]["message"].is_string();
+    let status = control_plane.wait_for_status("the refusal", refused).unwrap();
+    let message = node(&status)["types"]["endpoints"]["refused"]["message"].to_string();
+    assert!(message.contains("priority"), "{message}");
+    client.wait_until_answered_by("first");
+
+    write(directory.path(), &[listener(), routes("one"), cluster("one", &servers[1])]);
+    client.wait_until_answered_by("second");
+    control_plane.wait_for_status("the mended version", |status| !refused(status)).unwrap();
+    assert_eq!(client.answers(), ["first", "second"]);
 }

@@ -5,9 +5,11 @@
 mod apt;
 mod bench;
 mod docs;
+mod environment;
 mod envoy;
 mod filter;
 mod fuzz;
+mod grpc;
 mod paths;
 mod run;
 mod setup;

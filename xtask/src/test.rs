@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::fuzz;
 use crate::paths::Paths;
 use crate::run::{cargo, run, say, seconds, step};
 use crate::setup::Setup;
 use crate::tally::Tally;
+use crate::{fuzz, grpc};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -22,9 +22,11 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     let start = Instant::now();
     let setup = Setup::prepare(paths)?;
+    let python = grpc::python(paths)?;
     step("building the tests", || run(cargo_test(paths, &setup).arg("--no-run")))?;
 
     let mut command = cargo_test(paths, &setup);
+    command.env(grpc::VARIABLE, python);
     command.arg("--no-fail-fast").arg("--").args(filters);
     let (mut tally, status) = step("running the tests", || watch(command))?;
     // Who asks for some tests by name does not ask for these.

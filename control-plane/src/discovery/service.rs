@@ -30,6 +30,10 @@ use crate::{digest::Digest, node::NodeIdentity, serve::Hub};
 pub const MAX_CLIENT_INACTIVE: Duration = Duration::from_secs(300);
 /// An address is a name, not a place to store things.
 const LONGEST_ADDRESS: usize = 256;
+/// Who asks, two digests and an error: a request is small.
+const LARGEST_REQUEST: usize = 64 * 1024;
+/// How long a stream may be open before its first request.
+const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
 /// Of a client's own words, so much is kept.
 const LONGEST_MESSAGE: usize = 4096;
 
@@ -72,7 +76,7 @@ impl Discovery {
 
     /// As a gRPC service.
     pub fn into_server(self) -> PolicyDiscoveryServer<Self> {
-        PolicyDiscoveryServer::new(self)
+        PolicyDiscoveryServer::new(self).max_decoding_message_size(LARGEST_REQUEST)
     }
 
     /// Waits until every connected client has answered the version in force. A version that is put in force meanwhile is
@@ -198,7 +202,9 @@ async fn converse(
     mut requests: Streaming<PolicyDiscoveryRequest>,
     sender: &Sender,
 ) -> Result<(), Status> {
-    let Some(first) = requests.message().await? else {
+    let first = time::timeout(TIME_TO_FIRST_REQUEST, requests.message()).await;
+    let late = |_| Status::deadline_exceeded(format!("no request came within {TIME_TO_FIRST_REQUEST:?}"));
+    let Some(first) = first.map_err(late)?? else {
         return Ok(());
     };
     check_address(&first.client_address)?;
