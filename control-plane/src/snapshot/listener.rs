@@ -14,7 +14,7 @@ use envoy_types::pb::{
             },
         },
     },
-    google::protobuf::BoolValue,
+    google::protobuf::{BoolValue, Duration},
 };
 use prost::Name;
 
@@ -22,6 +22,7 @@ use super::{FILTER_NAME, Resource, access_log, any, endpoint::socket_address, fi
 use crate::model::{self, Bundle, Gateway, Step};
 
 const REQUEST_ID: &str = "x-request-id";
+const HANDSHAKE_TIMEOUT: Duration = Duration { seconds: 10, nanos: 0 };
 
 /// One listener for each that the gateway names.
 pub(super) fn listeners(gateway: &model::Resource<Gateway>, bundle: &Bundle) -> Vec<Resource> {
@@ -49,7 +50,13 @@ fn resource(gateway: &str, listener: &model::Listener, trusts_request_ids: bool)
         config_type: Some(ConfigType::TypedConfig(any(&connection_manager(gateway, trusts_request_ids)))),
     };
     let transport_socket = listener.tls.as_ref().map(|tls| tls::downstream(gateway, &listener.name, tls));
-    let chain = FilterChain { filters: vec![manager], transport_socket, ..Default::default() };
+    let chain = FilterChain {
+        filters: vec![manager],
+        // Who opens a connection and says nothing holds it no longer than this.
+        transport_socket_connect_timeout: transport_socket.is_some().then_some(HANDSHAKE_TIMEOUT),
+        transport_socket,
+        ..Default::default()
+    };
     let message = Listener {
         name: name.clone(),
         address: Some(socket_address(&listener.address.to_string(), listener.port)),
