@@ -36,28 +36,42 @@ pub fn of_all_kinds() -> Json {
 /// A schema for documents of one kind.
 pub fn of_kind(kind: &str) -> Result<Json, UnknownKind> {
     let schema = SCHEMAS.iter().find(|schema| schema.name == kind).ok_or_else(|| UnknownKind(kind.to_owned()))?;
-    let mut found = document(schema);
-    found["$schema"] = DIALECT.into();
-    found["title"] = schema.name.into();
-    if has_params(&schema.document) {
-        found["$defs"] = Json::Object(policies().collect());
-    }
-    Ok(found)
+    let named = document(schema).with("$schema", DIALECT).with("title", schema.name);
+    let definitions = has_params(&schema.document).then(|| policies().collect::<Map<_, _>>());
+    Ok(named.with_some("$defs", definitions))
 }
 
 fn document(schema: &KindSchema) -> Json {
-    let mut found = object(&schema.document);
-    found["description"] = schema.about.into();
-    found
+    object(&schema.document).with("description", schema.about)
+}
+
+/// A schema with one more keyword.
+trait With {
+    fn with(self, keyword: &str, value: impl Into<Json>) -> Self;
+
+    /// The same, if there is something to say.
+    fn with_some(self, keyword: &str, value: Option<impl Into<Json>>) -> Self;
+}
+
+impl With for Json {
+    fn with(mut self, keyword: &str, value: impl Into<Json>) -> Self {
+        if let Self::Object(keywords) = &mut self {
+            keywords.insert(keyword.to_owned(), value.into());
+        }
+        self
+    }
+
+    fn with_some(self, keyword: &str, value: Option<impl Into<Json>>) -> Self {
+        match value {
+            Some(value) => self.with(keyword, value),
+            None => self,
+        }
+    }
 }
 
 /// The parameters of every policy, by what [`pointer`] calls them.
 fn policies() -> impl Iterator<Item = (String, Json)> {
-    POLICIES.iter().map(|policy| {
-        let mut params = object(&policy.params);
-        params["description"] = policy.about.into();
-        (definition(policy), params)
-    })
+    POLICIES.iter().map(|policy| (definition(policy), object(&policy.params).with("description", policy.about)))
 }
 
 /// No kind is called so: there is a dot in it.
@@ -75,46 +89,42 @@ fn case(field: &str, value: &str, then: &Json) -> Json {
 }
 
 fn object(object: &Object) -> Json {
-    let properties: Map<_, _> = object.fields.iter().map(|field| (field.name.to_owned(), property(field))).collect();
+    let has_steps = object.fields.iter().any(|field| matches!(field.kind, Kind::Params));
+    let described = |field: &Field| match field.name {
+        // Only here does the name of a policy mean one.
+        "policy" if has_steps => property(field).with("enum", policy_names()),
+        _ => property(field),
+    };
+    let properties: Map<_, _> = object.fields.iter().map(|field| (field.name.to_owned(), described(field))).collect();
     let required: Vec<_> = object.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
-    let mut found = json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    if !required.is_empty() {
-        found["required"] = required.into();
-    }
-    if !object.exactly_one_of.is_empty() {
-        found["oneOf"] = object.exactly_one_of.iter().map(|name| json!({ "required": [name] })).collect();
-    }
-    if object.fields.iter().any(|field| matches!(field.kind, Kind::Params)) {
-        let names: Vec<_> = POLICIES.iter().map(|policy| policy.name).collect();
-        found["properties"]["policy"]["enum"] = names.into();
-        found["allOf"] = POLICIES.iter().map(parameters).collect();
-    }
-    found
+    let one_of: Vec<_> = object.exactly_one_of.iter().map(|name| json!({ "required": [name] })).collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+        .with_some("required", (!required.is_empty()).then_some(required))
+        .with_some("oneOf", (!one_of.is_empty()).then_some(one_of))
+        .with_some("allOf", has_steps.then(|| POLICIES.iter().map(parameters).collect::<Vec<_>>()))
+}
+
+fn policy_names() -> Vec<&'static str> {
+    POLICIES.iter().map(|policy| policy.name).collect()
 }
 
 /// What the parameters of a step must be if it is of this policy. Absent ones are like none.
 fn parameters(policy: &PolicySchema) -> Json {
     let reference = json!({ "$ref": pointer(&definition(policy)) });
-    let mut then = json!({ "properties": { "params": reference } });
-    if !policy.params.exactly_one_of.is_empty() || policy.params.fields.iter().any(|field| field.required) {
-        then["required"] = json!(["params"]);
-    }
-    case("policy", policy.name, &then)
+    let needed = !policy.params.exactly_one_of.is_empty() || policy.params.fields.iter().any(|field| field.required);
+    let then = json!({ "properties": { "params": reference } });
+    case("policy", policy.name, &then.with_some("required", needed.then(|| vec!["params"])))
 }
 
 fn property(field: &Field) -> Json {
-    let mut found = value(&field.kind);
-    found["description"] = field.about.into();
-    if let Some(default) = field.default {
-        found["default"] = match field.kind {
-            // As a user would write it: a number or a truth value is no text.
-            Kind::Integer { .. } | Kind::Percent | Kind::Boolean => {
-                serde_json::from_str(default).unwrap_or_else(|_| default.into())
-            }
-            _ => default.into(),
-        };
-    }
-    found
+    let default = field.default.map(|default| match field.kind {
+        // As a user would write it: a number or a truth value is no text.
+        Kind::Integer { .. } | Kind::Percent | Kind::Boolean => {
+            serde_json::from_str(default).unwrap_or_else(|_| default.into())
+        }
+        _ => Json::from(default),
+    });
+    value(&field.kind).with("description", field.about).with_some("default", default)
 }
 
 fn value(kind: &Kind) -> Json {

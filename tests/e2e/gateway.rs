@@ -12,6 +12,9 @@ struct World {
     _directory: TempDir,
 }
 
+/// A port that nobody listens on, nor gets by asking for a free one.
+const DEAD: u16 = 1;
+
 const ROUTES: &str = "
     - { name: versioned, match: { path: { exact: /users/me }, headers: [{ name: X-Version, exact: v2 }] }, service: a }
     - { name: patterned, match: { path: { exact: /users/me }, headers: [{ name: x-version, regex: 'v[0-9]+' }] }, service: a }
@@ -32,7 +35,7 @@ const ROUTES: &str = "
 impl World {
     fn start() -> Self {
         let upstream = Upstream::start(0).unwrap();
-        let (port, live, dead) = (free_port().unwrap(), upstream.address().port(), free_port().unwrap());
+        let (port, live) = (free_port().unwrap(), upstream.address().port());
         let directory = tempfile::tempdir().unwrap();
         let mut text = format!(
             "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{ name: edge }}\nspec:\n  listeners: [{{ name: http, port: \
@@ -48,7 +51,7 @@ impl World {
         let tagged = |port| format!("{{ address: 127.0.0.1, port: {port}, tags: {{ version: v1, zone: z1 }} }}");
         let check =
             "{ http: { path: /healthz }, interval: 100ms, timeout: 5s, unhealthyThreshold: 1, healthyThreshold: 1 }";
-        service("checked", &format!("{{ endpoints: [{}, {}], healthCheck: {check} }}", tagged(live), tagged(dead)));
+        service("checked", &format!("{{ endpoints: [{}, {}], healthCheck: {check} }}", tagged(live), tagged(DEAD)));
         let named = format!("{{ address: localhost, port: {live}, tags: {{ version: v1, zone: z1 }} }}");
         service("named", &format!("{{ endpoints: [{named}], healthCheck: {{ tcp: {{}} }} }}"));
         text += "---\napiVersion: postern/v1\nkind: Agent\nmetadata: { name: risk }\nspec: { address: 'unix:/run/risk.sock' }\n";

@@ -60,26 +60,55 @@ struct Mesh {
     _upstream: Upstream,
 }
 
-/// How each caller comes to the backend: whose certificate it shows, and whom it takes the backend for.
-const CALLERS: [(&str, &str); 4] = [
+/// How each caller comes to the backend: by which listener, whose certificate it shows, and whom it takes the backend for.
+const CALLERS: [(&str, Listener, &str); 6] = [
     // The identity that a Service has by its name is what its certificate must say.
-    ("backend", "certificate: { file: frontend.crt }, key: { file: frontend.key }, ca: { file: ca.crt }"),
+    ("backend", Listener::Strict, "certificate: { file: frontend.crt }, key: { file: frontend.key }"),
     (
         "intruder",
-        "certificate: { file: intruder.crt }, key: { file: intruder.key }, ca: { file: ca.crt }, subjectAltNames: ['spiffe://default/backend']",
+        Listener::Strict,
+        "certificate: { file: intruder.crt }, key: { file: intruder.key }, subjectAltNames: ['spiffe://default/backend']",
     ),
     (
         "stranger",
-        "certificate: { file: stranger.crt }, key: { file: stranger.key }, ca: { file: ca.crt }, subjectAltNames: [backend.test]",
+        Listener::Strict,
+        "certificate: { file: stranger.crt }, key: { file: stranger.key }, subjectAltNames: [backend.test]",
     ),
-    ("nobody", "ca: { file: ca.crt }, serverName: backend.test"),
+    ("nobody", Listener::Strict, "serverName: backend.test"),
+    ("guest", Listener::Lenient, "serverName: backend.test"),
+    // It expects somebody else where the backend is.
+    ("mistaken", Listener::Lenient, "certificate: { file: frontend.crt }, key: { file: frontend.key }"),
 ];
+
+/// Whether clients must show a certificate.
+#[derive(Clone, Copy)]
+enum Listener {
+    Strict,
+    Lenient,
+}
+
+/// Where the backend listens.
+#[derive(Clone, Copy)]
+struct Ports {
+    strict: u16,
+    lenient: u16,
+}
+
+impl Ports {
+    fn of(self, listener: Listener) -> u16 {
+        match listener {
+            Listener::Strict => self.strict,
+            Listener::Lenient => self.lenient,
+        }
+    }
+}
 
 impl Mesh {
     fn start() -> Self {
         let (authority, foreign) = (Authority::new("mesh").unwrap(), Authority::new("elsewhere").unwrap());
         let upstream = Upstream::start(0).unwrap();
-        let (inner, outer) = (free_port().unwrap(), free_port().unwrap());
+        let ports = Ports { strict: free_port().unwrap(), lenient: free_port().unwrap() };
+        let outer = free_port().unwrap();
         let backend = authority.issue(&Subject::service("default", "backend").dns("backend.test")).unwrap();
         let callers = [
             ("frontend", authority.issue(&Subject::service("default", "frontend").tag("version", "v 1")).unwrap()),
@@ -88,13 +117,13 @@ impl Mesh {
         ];
         let mut keys: Vec<_> = callers.iter().map(|(_, caller)| caller.key.clone()).collect();
         keys.push(backend.key.clone());
-        let backend = Side::start("backend", inner, |directory| {
-            write_backend(directory, &authority, &backend, inner, upstream.address().port());
+        let backend = Side::start("backend", ports.strict, |directory| {
+            write_backend(directory, &authority, &backend, ports, upstream.address().port());
         });
         let frontend = Side::start("frontend", outer, |directory| {
             fs::write(directory.join("ca.crt"), authority.certificate()).unwrap();
             callers.iter().for_each(|(name, caller)| caller.write(directory, name).unwrap());
-            fs::write(directory.join("frontend.yaml"), frontend_resources(outer, inner)).unwrap();
+            fs::write(directory.join("frontend.yaml"), frontend_resources(outer, ports)).unwrap();
         });
         let mesh = Self { backend, frontend, authority, keys, _upstream: upstream };
         wait::until_true("the way to the backend", || Ok(mesh.frontend.get("/backend/permitted").status == 200))
@@ -103,18 +132,19 @@ impl Mesh {
     }
 }
 
-fn write_backend(directory: &Path, authority: &Authority, identity: &Identity, port: u16, upstream: u16) {
+fn write_backend(directory: &Path, authority: &Authority, identity: &Identity, ports: Ports, upstream: u16) {
     fs::write(directory.join("ca.crt"), authority.certificate()).unwrap();
     identity.write(directory, "backend").unwrap();
+    let own = "certificate: { file: backend.crt }, key: { file: backend.key }, clientCa: { file: ca.crt }";
+    let Ports { strict, lenient } = ports;
     let resources = format!(
         "apiVersion: postern/v1
 kind: Gateway
 metadata: {{ name: backend }}
 spec:
   listeners:
-    - name: mtls
-      port: {port}
-      tls: {{ certificate: {{ file: backend.crt }}, key: {{ file: backend.key }}, clientCa: {{ file: ca.crt }} }}
+    - {{ name: strict, port: {strict}, tls: {{ {own} }} }}
+    - {{ name: lenient, port: {lenient}, tls: {{ {own}, clientCertificate: request }} }}
   routes:
     - {{ name: permitted, match: {{ path: {{ regex: '/[a-z]+/permitted' }} }}, service: app }}
     - {{ name: validated, match: {{ path: {{ regex: '/[a-z]+/validated' }} }}, service: app }}
@@ -147,10 +177,10 @@ spec:
     fs::write(directory.join("backend.yaml"), resources).unwrap();
 }
 
-fn frontend_resources(port: u16, backend: u16) -> String {
+fn frontend_resources(port: u16, backend: Ports) -> String {
     let routes: String = CALLERS
         .iter()
-        .map(|(name, _)| {
+        .map(|(name, ..)| {
             format!("    - {{ name: {name}, match: {{ path: {{ prefix: /{name} }} }}, service: {name} }}\n")
         })
         .collect();
@@ -158,12 +188,13 @@ fn frontend_resources(port: u16, backend: u16) -> String {
         "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{ name: frontend }}\nspec:\n  listeners: [{{ name: http, port: \
          {port} }}]\n  routes:\n{routes}"
     );
-    for (name, tls) in CALLERS {
+    for (name, listener, tls) in CALLERS {
         // The first speaks HTTP/2, so that both protocols are tried.
         let protocol = if name == "backend" { "http2" } else { "http1" };
         resources += &format!(
             "---\napiVersion: postern/v1\nkind: Service\nmetadata: {{ name: {name} }}\nspec:\n  protocol: {protocol}\n  \
-             endpoints: [{{ address: 127.0.0.1, port: {backend} }}]\n  tls: {{ {tls} }}\n"
+             endpoints: [{{ address: 127.0.0.1, port: {} }}]\n  tls: {{ ca: {{ file: ca.crt }}, {tls} }}\n",
+            backend.of(listener)
         );
     }
     resources
@@ -191,6 +222,13 @@ fn decides_by_the_identity_in_the_certificate() {
     assert_eq!(frontend.get("/nobody/open").status, 503);
     wait::until_true("the missing certificate", || Ok(backend.count("ssl.fail_verify_no_cert") > 0)).unwrap();
     assert!(Client::new(backend.address).send(&Request::get("/backend/open")).is_err(), "it answers in the clear");
+
+    // Where a certificate is only asked for, policies decide about those who have none.
+    assert_eq!(frontend.get("/guest/open").status, 200);
+    assert_eq!(frontend.get("/guest/permitted").status, 403);
+    // And whoever takes the backend for somebody else does not talk to it.
+    assert_eq!(frontend.get("/mistaken/open").status, 503);
+    assert!(frontend.count("cluster.mistaken.ssl.fail_verify_san") > 0);
 
     let (refused, _) = wait::until("the refusal in the access log", || {
         let log = backend.envoy.access_log();

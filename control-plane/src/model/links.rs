@@ -507,6 +507,14 @@ mod tests {
     }
 
     #[test]
+    fn misses_no_service_of_a_mesh_that_could_not_be_read() {
+        check(
+            &[&in_mesh("7", &service("users")), &gateway("edge", 80, "r", "users")],
+            &["0:4:18: Service `users`: metadata.mesh: expected a string, found a number: put it in quotes"],
+        );
+    }
+
+    #[test]
     fn wants_the_name_of_a_mesh() {
         check(
             &[&in_mesh("'a b'", &service("users"))],

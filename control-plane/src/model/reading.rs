@@ -90,9 +90,9 @@ impl<'f> Reading<'f> {
 
     /// Notes the name of a service even if the rest of it is wrong, so that routes to it are not.
     fn declare(&mut self, root: &Node) {
-        match (kind(root), name(root)) {
-            (Some("Service"), Some(name)) => self.services.add(mesh(root), name),
-            (Some(kind), _) if kind != "Service" && is_kind(kind) => {}
+        match (kind(root), mesh(root), name(root)) {
+            (Some("Service"), Some(mesh), Some(name)) => self.services.add(mesh, name),
+            (Some(kind), ..) if kind != "Service" && is_kind(kind) => {}
             _ => self.services.unknown(),
         }
     }
@@ -154,10 +154,10 @@ fn name(root: &Node) -> Option<&str> {
     root.get("metadata")?.get("name")?.text()
 }
 
-/// The mesh of a document; a wrong one is reported otherwise, and is nobody's.
-fn mesh(root: &Node) -> &str {
+/// The mesh of a document; `None` if it says none that could be one.
+fn mesh(root: &Node) -> Option<&str> {
     let written = root.get("metadata").and_then(|metadata| metadata.get("mesh"));
-    written.map_or(DEFAULT_MESH, |mesh| mesh.text().unwrap_or_default())
+    written.map_or(Some(DEFAULT_MESH), Node::text)
 }
 
 fn is_kind(kind: &str) -> bool {

@@ -59,7 +59,11 @@ const SPEC: Object = Object {
 
 const ENDPOINT: Object = Object {
     fields: &[
-        Field::required("address", Kind::Address, "An IP address, or a DNS name that each Envoy resolves."),
+        Field::required(
+            "address",
+            Kind::Address,
+            "An IP address, or a DNS name that each Envoy resolves, to IPv4 addresses if it has any.",
+        ),
         Field::required("port", PORT, "The port."),
         Field::optional(
             "tags",

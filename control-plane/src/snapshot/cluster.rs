@@ -7,7 +7,7 @@ use envoy_types::pb::{
         config::{
             cluster::v3::{
                 Cluster,
-                cluster::{ClusterDiscoveryType, DiscoveryType, EdsClusterConfig},
+                cluster::{ClusterDiscoveryType, DiscoveryType, DnsLookupFamily, EdsClusterConfig},
             },
             core::v3::{
                 HealthCheck, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions as CommonOptions,
@@ -79,7 +79,12 @@ pub(super) fn with_endpoints(cluster: Cluster, discovery: DiscoveryType, endpoin
         load_assignment: Option<ClusterLoadAssignment>,
     }
 
-    let cluster = Cluster { cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())), ..cluster };
+    let cluster = Cluster {
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
+        // By default it would be the other way round, and `localhost` an address that few servers listen on.
+        dns_lookup_family: DnsLookupFamily::V4Preferred.into(),
+        ..cluster
+    };
     let mut value = cluster.encode_to_vec();
     value.extend(Endpoints { load_assignment: Some(endpoints) }.encode_to_vec());
     let version = Digest::of(&value);

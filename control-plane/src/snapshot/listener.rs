@@ -15,7 +15,7 @@ use envoy_types::pb::{
             },
         },
     },
-    google::protobuf::BoolValue,
+    google::protobuf::{BoolValue, Duration},
 };
 use prost::Name;
 
@@ -26,6 +26,7 @@ use crate::{
 };
 
 const REQUEST_ID: &str = "x-request-id";
+const HANDSHAKE_TIMEOUT: Duration = Duration { seconds: 10, nanos: 0 };
 
 /// What the listeners of a gateway have in common.
 pub(super) struct Manager<'a> {
@@ -62,7 +63,13 @@ fn resource(listener: &model::Listener, manager: &Manager<'_>) -> Resource {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(ConfigType::TypedConfig(any(&connection_manager(manager)))),
     };
-    let chain = FilterChain { filters: vec![manager], transport_socket, ..Default::default() };
+    let chain = FilterChain {
+        filters: vec![manager],
+        // Who opens a connection and says nothing holds it no longer than this.
+        transport_socket_connect_timeout: transport_socket.is_some().then_some(HANDSHAKE_TIMEOUT),
+        transport_socket,
+        ..Default::default()
+    };
     let message = Listener {
         name: name.clone(),
         address: Some(socket_address(&listener.address.to_string(), listener.port)),
