@@ -153,3 +153,78 @@ fn text(message: &DynamicMessage, field: &str) -> Option<String> {
 fn undecodable(error: prost::DecodeError) -> WriteError {
     WriteError::Decode { type_url: ConfigSource::type_url(), error }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::protobuf_json::{Unknown, read_any};
+
+    /// What a generated resource becomes for each source.
+    fn check(written: Json, pointer: &str, expect: Option<&str>) {
+        let body = read_any(&written, Unknown::Refused).unwrap();
+        let resource = Resource { name: "x".to_owned(), version: Digest::of(b""), body, author: Author::Postern };
+        let files = Source::Files { directory: "/xds".into() }.encode(&resource).unwrap();
+        let source = files.pointer(pointer).unwrap();
+        let poll = Source::Poll { cluster: "postern".to_owned() }.encode(&resource).unwrap();
+        match expect {
+            Some(path) => {
+                assert_eq!(source["pathConfigSource"]["path"], path);
+                // What else it says stays.
+                assert_eq!(source["initialFetchTimeout"], "7s");
+                assert_eq!(poll.pointer(pointer).unwrap()["apiConfigSource"]["clusterNames"], json!(["postern"]));
+            }
+            None => {
+                assert_eq!(*source, json!({"ads": {}}));
+                assert_eq!(*poll.pointer(pointer).unwrap(), json!({"ads": {}}));
+            }
+        }
+        let by_user = Resource { author: Author::User, ..resource };
+        assert_eq!(
+            Source::Files { directory: "/xds".into() }.encode(&by_user).unwrap(),
+            protobuf_json::write(&by_user.body).unwrap()
+        );
+    }
+
+    fn ads() -> Json {
+        json!({"ads": {}, "initial_fetch_timeout": "7s"})
+    }
+
+    #[test]
+    fn sends_endpoints_to_their_cluster_or_service_name() {
+        let cluster = |service: &str| {
+            json!({"@type": ResourceType::Cluster.type_url(), "name": "c",
+                "eds_cluster_config": {"eds_config": ads(), "service_name": service}})
+        };
+        check(cluster(""), "/edsClusterConfig/edsConfig", Some("/xds/eds/c.json"));
+        check(cluster("s/1"), "/edsClusterConfig/edsConfig", Some("/xds/eds/s%2f1.json"));
+    }
+
+    #[test]
+    fn sends_secrets_to_their_name() {
+        let context = json!({
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+            "common_tls_context": {"tls_certificate_sds_secret_configs": [{"name": "cert", "sds_config": ads()}]},
+        });
+        let chain = json!({"transport_socket": {"name": "tls", "typed_config": context}});
+        let listener = json!({"@type": ResourceType::Listener.type_url(), "name": "l", "filter_chains": [chain]});
+        let pointer =
+            "/filterChains/0/transportSocket/typedConfig/commonTlsContext/tlsCertificateSdsSecretConfigs/0/sdsConfig";
+        check(listener, pointer, Some("/xds/sds/cert.json"));
+    }
+
+    #[test]
+    fn sends_extensions_to_the_name_of_their_filter() {
+        let filter = json!({"name": "f", "config_discovery": {"config_source": ads(), "type_urls": ["x"]}});
+        let listener = json!({"@type": ResourceType::Listener.type_url(), "name": "l", "listener_filters": [filter]});
+        check(listener, "/listenerFilters/0/configDiscovery/configSource", Some("/xds/ecds/f.json"));
+    }
+
+    #[test]
+    fn leaves_alone_what_only_looks_like_a_source() {
+        let metadata = json!({"filter_metadata": {"x": {"source": {"ads": {}}}}});
+        let cluster = json!({"@type": ResourceType::Cluster.type_url(), "name": "c", "metadata": metadata});
+        check(cluster, "/metadata/filterMetadata/x/source", None);
+    }
+}

@@ -2,7 +2,7 @@
 
 use postern_tests::{Client, ControlPlane, Envoy, Site, Upstream, site::free_port, wait};
 
-use crate::world::{KEY, users_with};
+use crate::world::{KEY, users, users_with};
 
 /// A listener, its routes, their cluster and its endpoints, none of which `Gateway` or `Service` could say so.
 fn resources(listener: u16, upstream: u16, header: &str) -> String {
@@ -25,6 +25,10 @@ spec:
               stream_idle_timeout: 12.5s
               rds: {{ route_config_name: raw-routes, config_source: {{ ads: {{}}, resource_api_version: V3 }} }}
               http_filters:
+                - name: postern
+                  config_discovery:
+                    config_source: {{ ads: {{}}, resource_api_version: V3 }}
+                    type_urls: [type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm]
                 - name: envoy.filters.http.router
                   typed_config:
                     "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
@@ -43,6 +47,9 @@ spec:
         domains: ["*"]
         metadata: {{ filter_metadata: {{ team: {{ name: edge, floors: [1, 2] }} }} }}
         routes:
+          - name: users
+            match: {{ path_separated_prefix: /users }}
+            route: {{ cluster: raw-cluster }}
           - match: {{ prefix: / }}
             route: {{ cluster: raw-cluster }}
 ---
@@ -84,6 +91,9 @@ fn raw_resources_serve_requests_beside_generated_ones() {
     wait::until_true("the raw listener to serve", || Ok(raw.get("/any")?.header("x-raw") == Some("first"))).unwrap();
     let mut generated = Client::new(site.listener());
     wait::until_true("the gateway to serve", || Ok(generated.send(&users_with(KEY))?.status == 200)).unwrap();
+    // Policies find a route by its name, whoever wrote it.
+    assert_eq!(raw.send(&users()).unwrap().status, 401);
+    assert_eq!(raw.send(&users_with(KEY)).unwrap().echoed("x-guarded-by"), ["postern"]);
 
     // A change is in force as any other is.
     site.replace("raw.yaml", "value: first", "value: second").unwrap();

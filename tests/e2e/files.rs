@@ -44,3 +44,30 @@ fn an_envoy_gets_everything_from_files_and_follows_changes() {
     assert_eq!(control_plane.status().unwrap()["nodes"], serde_json::json!([]));
     assert_no_vm_failure(&envoy);
 }
+
+#[test]
+fn refuses_to_deliver_for_a_node_that_it_cannot_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (node, delivered) = (directory.path().join("node.yaml"), directory.path().join("delivered"));
+    let check = |options: &[&OsStr], code: i32, expect: &str| {
+        let mut command = ControlPlane::command().unwrap();
+        let output = command.args(["serve", "--config", "/nowhere"]).args(options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(expect), "`{expect}` is not in:\n{said}");
+    };
+    let [to, of] = ["--deliver-to", "--deliver-node"].map(OsStr::new);
+    let options = [to, delivered.as_os_str(), of, node.as_os_str()];
+    check(&options[2..], 2, "--deliver-to <DIR>");
+    check(&options, 1, "node.yaml: No such file");
+    std::fs::write(&node, "node: { id: a, clustr: b }").unwrap();
+    check(
+        &options,
+        1,
+        "node.yaml: node: clustr: unknown field `clustr` of `envoy.config.core.v3.Node`: did you mean `cluster`?",
+    );
+    std::fs::write(&node, "nodes: {}").unwrap();
+    check(&options, 1, "node.yaml: node: expected a mapping, found nothing");
+    std::fs::write(&node, "node: { id: a }").unwrap();
+    check(&options, 1, "/nowhere");
+}

@@ -15,7 +15,7 @@ use super::{
     origin::Origin,
     path::{Path, push_field},
     target_ref::{self, TargetRef},
-    tree::Node,
+    tree::{Node, Value},
 };
 use crate::{
     protobuf_json::{Fault, Faults, Unknown, read_any_at},
@@ -173,6 +173,7 @@ impl Spec for EnvoyResource {
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &[], path, report);
         let Some(resource) = spec.get(RESOURCE) else { return };
+        infinities(resource, &path.field(RESOURCE), report);
         let json = resource.to_json();
         if !json.is_object() {
             return;
@@ -182,6 +183,28 @@ impl Spec for EnvoyResource {
         for Fault { path: field, message } in faults {
             report.error_in(places.find(&field), Some(format!("{path}.{field}")), message);
         }
+    }
+}
+
+/// Reports numbers that YAML can say and JSON cannot: they would be taken for fields that are left out.
+fn infinities(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    match &node.value {
+        Value::Float(number) if !number.is_finite() => {
+            let message =
+                "expected a finite number: protobuf JSON has `\"Infinity\"`, `\"-Infinity\"` and `\"NaN\"`, in quotes";
+            report.error(node.at, path, message);
+        }
+        Value::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                infinities(item, &path.item(index), report);
+            }
+        }
+        Value::Map(entries) => {
+            for (key, value) in entries {
+                infinities(value, &path.field(&key.name), report);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -263,6 +286,18 @@ mod tests {
                  `envoy.config.cluster.v3.Cluster.LbPolicy`: did you mean `RANDOM`?",
                 "r:11:20: EnvoyResource `raw`: spec.resource.load_assignment.endpoints[0].priorty: unknown field `priorty` of \
                  `envoy.config.endpoint.v3.LocalityLbEndpoints`: did you mean `priority`?",
+            ]),
+        );
+    }
+
+    #[test]
+    fn refuses_numbers_that_json_cannot_say() {
+        let metadata = "    name: a\n    metadata: {filter_metadata: {x: {y: [1, .inf]}}}\n";
+        check(
+            &typed("envoy.config.cluster.v3.Cluster", metadata),
+            Err(&[
+                "r:8:45: EnvoyResource `raw`: spec.resource.metadata.filter_metadata.x.y[1]: expected a finite number: \
+                protobuf JSON has `\"Infinity\"`, `\"-Infinity\"` and `\"NaN\"`, in quotes",
             ]),
         );
     }

@@ -7,8 +7,11 @@ use envoy_types::pb::{
     },
     google::protobuf::{Any, UInt32Value},
 };
+use proptest::{prelude::*, sample::Index};
 use prost::{Message, Name};
-use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
+use prost_reflect::{
+    Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value,
+};
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -236,8 +239,7 @@ fn reads_what_is_written_of_every_message() {
     for message in descriptors::all().filter(|message| !message.is_map_entry()) {
         for turn in 0..4 {
             let message = full(&message, turn, 2);
-            let type_url =
-                format!("type.googleapis.com/{}", prost_reflect::ReflectMessage::descriptor(&message).full_name());
+            let type_url = format!("type.googleapis.com/{}", message.descriptor().full_name());
             let json = write_dynamic(&type_url, &message).unwrap();
             let read = read_any(&json, Unknown::Refused).unwrap_or_else(|error| panic!("{type_url}: {error}: {json}"));
             assert_eq!(read.type_url, type_url);
@@ -247,4 +249,51 @@ fn reads_what_is_written_of_every_message() {
         messages += 1;
     }
     assert!(messages > 1_000, "only {messages} messages");
+}
+
+/// Every value in some JSON, the whole first.
+fn parts<'j>(json: &'j mut Json, place: usize, seen: &mut usize) -> Option<&'j mut Json> {
+    if *seen == place {
+        return Some(json);
+    }
+    *seen += 1;
+    match json {
+        Json::Array(items) => items.iter_mut().find_map(|item| parts(item, place, seen)),
+        Json::Object(entries) => entries.values_mut().find_map(|value| parts(value, place, seen)),
+        _ => None,
+    }
+}
+
+fn size(json: &Json) -> usize {
+    1 + match json {
+        Json::Array(items) => items.iter().map(size).sum(),
+        Json::Object(entries) => entries.values().map(size).sum(),
+        _ => 0,
+    }
+}
+
+proptest! {
+    /// Whatever stands anywhere in a message: it is refused, or what is read is what the second opinion reads.
+    #[test]
+    fn survives_anything_anywhere(message: Index, turn in 0..4_usize, place: Index, strange in 0..15_usize) {
+        let all: Vec<_> = descriptors::all().filter(|message| !message.is_map_entry()).collect();
+        let message = full(message.get(&all), turn, 2);
+        let descriptor = message.descriptor();
+        let type_url = format!("type.googleapis.com/{}", descriptor.full_name());
+        let mut json = write_dynamic(&type_url, &message).unwrap();
+        let strange = [
+            Json::Null, json!(true), json!(-1), json!(0), json!(1e300), json!(0.5), json!(u64::MAX), json!(""), json!("x"), json!("7"),
+            json!([]), json!([null]), json!({}), json!({"x": 1}), json!({"@type": "x"}),
+        ][strange].clone();
+        let place = place.index(size(&json));
+        *parts(&mut json, place, &mut 0).unwrap() = strange;
+        if let Ok(read) = read_any(&json, Unknown::Refused) && !read.type_url.is_empty() {
+            let ours = dynamic(&read).unwrap();
+            let any = descriptors::message("google.protobuf.Any").unwrap();
+            if let Ok(theirs) = DynamicMessage::deserialize(any, &json) {
+                let theirs: Any = theirs.transcode_to().unwrap();
+                prop_assert!(dynamic(&theirs).unwrap() == ours, "{}", json);
+            }
+        }
+    }
 }
