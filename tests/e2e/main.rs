@@ -17,6 +17,7 @@ mod key_rotation;
 mod limits;
 mod module;
 mod odd_requests;
+mod operations;
 mod refusals;
 mod restarts;
 mod rollouts;

@@ -45,17 +45,18 @@ fn rollout_state(status: &Value) -> &str {
     status["rollout"]["state"].as_str().unwrap_or_default()
 }
 
-/// How many nodes run another plan than `version`.
+/// The plan that each node runs.
 fn versions(status: &Value) -> Vec<String> {
     let nodes = status["nodes"].as_array().unwrap();
     let running = |node: &Value| node["types"]["extensionConfig"]["running"].as_str().unwrap_or_default().to_owned();
     nodes.iter().map(running).collect()
 }
 
+/// Whether a rollout is over, and each of so many nodes runs something.
 fn completed(number: usize) -> impl Fn(&Value) -> bool {
     move |status| {
-        let connected = status["nodes"].as_array().is_some_and(|nodes| nodes.len() == number);
-        connected && rollout_state(status) == "completed"
+        let running = versions(status).iter().filter(|version| !version.is_empty()).count();
+        running == number && rollout_state(status) == "completed"
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postern::store::{Database, Store};
+use postern::store::Database;
 use postern_tests::{crash, process::Process, wait};
 
 const ROUNDS: usize = 200;

@@ -8,18 +8,13 @@ use postern::store::{Document, Draft, Revision, Store};
 /// How many revisions the writer keeps.
 pub const KEPT: usize = 20;
 
-/// The content of a revision, which follows from its number.
-pub fn draft(number: u64) -> Draft {
-    let document = |index: u64| Document {
-        file: format!("file-{index}.yaml"),
-        line: 1,
+/// The content of a revision, which follows from its number; `padding` bytes of it are its own.
+pub fn draft(number: u64, padding: usize) -> Draft {
+    let document = |index: u64| {
+        let size = if index == 0 { padding } else { usize::try_from(index * 700).unwrap_or_default() };
         // The first one changes with every revision, the others now and then: documents are shared, and collected.
-        text: format!(
-            "revision: {}\n{}",
-            number >> index,
-            "x".repeat(usize::try_from(index * 700).unwrap_or_default())
-        )
-        .into_bytes(),
+        let text = format!("revision: {}\n{}", number >> index, "x".repeat(size));
+        Document { file: format!("file-{index}.yaml"), line: 1, text: text.into_bytes() }
     };
     Draft {
         digest: format!("digest-{number}"),

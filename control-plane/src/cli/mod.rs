@@ -4,6 +4,7 @@ mod bootstrap;
 mod canary;
 mod filter;
 mod remote;
+mod test;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -18,6 +19,7 @@ use self::{
     canary::CanaryStep,
     filter::FilterOptions,
     remote::{Apply, Remote, Rollback, RolloutCommand},
+    test::Test,
 };
 use crate::{
     eval::Eval,
@@ -48,6 +50,8 @@ enum Command {
     Eval(Eval),
     /// Check a directory of resources without a server, as a server would; exit code 1 if something is wrong
     Validate(Validate),
+    /// Run your own tests of policies, without a server; exit code 1 if one fails
+    Test(Test),
     /// Put a directory of resources in force as a new revision of a running control plane
     Apply(Apply),
     /// Show what is in force, how it spreads, and which node runs what
@@ -126,6 +130,7 @@ impl Cli {
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Validate(options) => options.run(),
+            Command::Test(options) => options.run(),
             Command::Apply(options) => options.run(),
             Command::Status(remote) => remote::status(&remote),
             Command::Revisions(remote) => remote::revisions(&remote),

@@ -22,10 +22,8 @@ fn main() -> Result<()> {
     let store = Database::open(&state)?;
     let mut out = io::stdout().lock();
     loop {
-        let latest = store.latest()?.map(|revision| revision.number);
-        let number = latest.unwrap_or_default() + 1;
-        match store.append(draft(number, padding), Parent::Exactly(latest)) {
-            Ok(revision) => writeln!(out, "{}", revision.number)?,
+        match next(&store, padding) {
+            Ok(number) => writeln!(out, "{number}")?,
             Err(error @ StoreError::Full { .. }) => {
                 writeln!(out, "full: {error}")?;
                 thread::sleep(Duration::from_millis(10));
@@ -33,8 +31,14 @@ fn main() -> Result<()> {
             Err(error) => return Err(error.into()),
         }
         out.flush()?;
-        if number % 10 == 0 && !matches!(store.collect(KEPT, &BTreeSet::new()), Ok(_) | Err(StoreError::Full { .. })) {
-            writeln!(out, "collecting failed")?;
-        }
     }
+}
+
+fn next(store: &Database, padding: usize) -> Result<u64, StoreError> {
+    let latest = store.latest()?.map(|revision| revision.number);
+    let number = latest.unwrap_or_default() + 1;
+    if number % 10 == 0 {
+        store.collect(KEPT, &BTreeSet::new())?;
+    }
+    Ok(store.append(draft(number, padding), Parent::Exactly(latest))?.number)
 }

@@ -1,0 +1,151 @@
+//! What the hub does with revisions: takes proposals in, publishes what comes of them, and looks after their rollouts.
+
+use std::{
+    sync::{Arc, MutexGuard},
+    time::{Duration, SystemTime},
+};
+
+use tokio::time;
+
+use crate::{
+    digest::Digest,
+    keys::KeySets,
+    model::{self, Bundle},
+    pipeline::{CompileError, compile_bundle},
+    publication::Publication,
+    releases::{Admission, Applied, ApplyError, Proposal, Releases, RolloutReport},
+    revision::revision,
+    serve::{Hub, lock},
+    snapshot::FilterCode,
+};
+
+/// How often a rollout under way is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Hub {
+    /// Puts resources in force as a new revision, with the published keys that are known, or refuses them whole. Keys
+    /// that are not known yet are fetched; nothing waits for them.
+    pub fn apply(&self, proposal: Proposal) -> Result<Applied, ApplyError> {
+        let mut releases = lock(&self.releases);
+        let applied = releases.apply(proposal, &self.admission(), SystemTime::now())?;
+        *lock(&self.refused_change) = Vec::new();
+        if matches!(applied, Applied::Revision(_)) {
+            self.put_in_force(&releases);
+        }
+        Ok(applied)
+    }
+
+    /// Puts in force what an earlier process left in the store. Says whether there was anything.
+    pub fn restore(&self) -> Result<bool, ApplyError> {
+        let mut releases = lock(&self.releases);
+        let restored = releases.restore(&self.admission(), SystemTime::now())?;
+        self.put_in_force(&releases);
+        Ok(restored.is_some())
+    }
+
+    /// Puts resources in force with a plan that no gate has seen, as a new revision, so that a test can see what a
+    /// fleet makes of it.
+    #[cfg(feature = "test-hooks")]
+    pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
+        let bundle = model::read(&proposal.files)?;
+        let digest = Digest::of(&plan);
+        let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
+        let publication =
+            Publication::uniform(crate::snapshot::Snapshot::build(&bundle, plan, &self.code, digest.clone()));
+        let mut releases = lock(&self.releases);
+        releases.release(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
+        self.put_in_force(&releases);
+        Ok(())
+    }
+
+    /// Puts the same resources in force with the keys that are known now.
+    pub(crate) fn keys_changed(&self) {
+        let mut releases = lock(&self.releases);
+        match releases.renew(&self.admission()) {
+            Ok(()) => self.put_in_force(&releases),
+            Err(error) => {
+                tracing::error!("a change of keys is refused: {error}");
+                self.refuse(&error);
+            }
+        }
+    }
+
+    /// The revisions, for whoever shows or commands them. Commands are followed by [`Self::rollout_changed`].
+    pub fn releases(&self) -> MutexGuard<'_, Releases> {
+        lock(&self.releases)
+    }
+
+    /// Puts in force what the rollout says now.
+    pub fn rollout_changed(&self) {
+        self.put_in_force(&lock(&self.releases));
+    }
+
+    /// Whether a proposal would be taken, up to the store: admission and gate.
+    pub fn prove(&self, proposal: &Proposal) -> Result<(), ApplyError> {
+        let bundle = model::read(&proposal.files)?;
+        self.admission().admit(&bundle)?;
+        Ok(())
+    }
+
+    /// Looks at the fleet now, so that conditions are up to date.
+    pub fn look(&self) {
+        let mut releases = lock(&self.releases);
+        let fleet = self.fleet().report();
+        if releases.observe(fleet, SystemTime::now()) {
+            self.put_in_force(&releases);
+        }
+    }
+
+    /// Looks after rollouts, for ever: promotes, completes and rolls back as the fleet answers.
+    pub async fn follow_rollouts(&self) {
+        loop {
+            self.look();
+            let under_way = lock(&self.releases).is_under_way();
+            tokio::select! {
+                () = self.rollout.notified() => {}
+                () = time::sleep(LOOK), if under_way => {}
+            }
+        }
+    }
+
+    fn admission(&self) -> KnownKeys<'_> {
+        KnownKeys { key_sets: self.key_sources().sets(), code: &self.code }
+    }
+
+    /// How what is in force spreads. It does not wait for a proposal that is being taken in.
+    pub fn rollout_report(&self) -> Option<RolloutReport> {
+        lock(&self.rollout_report).clone()
+    }
+
+    /// Tells every stream. The keys that the resources in force need are wanted from now on.
+    fn put_in_force(&self, releases: &Releases) {
+        let Some(publication) = releases.publication() else { return };
+        self.key_sources().want_all(releases.bundles(), self.uptime());
+        let revision = publication.revision().clone();
+        self.publications.send_replace(Some(Arc::new(publication)));
+        let report = releases.report();
+        if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
+            tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");
+        }
+        *lock(&self.rollout_report) = report;
+        self.wanted_keys.notify_one();
+        self.rollout.notify_one();
+    }
+}
+
+/// Admission with the keys that are known at the time.
+struct KnownKeys<'a> {
+    key_sets: KeySets,
+    code: &'a FilterCode,
+}
+
+impl Admission for KnownKeys<'_> {
+    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
+        compile_bundle(bundle, &self.key_sets, self.code).map(Publication::uniform)
+    }
+
+    /// Over the resources alone: keys come and go without anybody's doing.
+    fn digest(&self, bundle: &Bundle) -> Result<Digest, CompileError> {
+        revision(bundle, &KeySets::default(), self.code.digest()).map_err(CompileError::Revision)
+    }
+}
