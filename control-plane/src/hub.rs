@@ -1,6 +1,7 @@
 //! What the hub does with revisions: takes proposals in, publishes what comes of them, and looks after their rollouts.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, MutexGuard},
     time::{Duration, SystemTime},
 };
@@ -17,6 +18,7 @@ use crate::{
     revision::revision,
     serve::{Hub, lock},
     snapshot::FilterCode,
+    store::NodeRecord,
 };
 
 /// How often a rollout under way is looked at.
@@ -110,6 +112,14 @@ impl Hub {
 
     fn admission(&self) -> KnownKeys<'_> {
         KnownKeys { key_sets: self.key_sources().sets(), code: &self.code }
+    }
+
+    /// The nodes that were there when a rollout last ended, and are not now.
+    pub fn absent_nodes(&self) -> BTreeMap<String, NodeRecord> {
+        let mut absent = lock(&self.releases).known_nodes().clone();
+        let fleet = self.fleet().report();
+        fleet.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.id)));
+        absent
     }
 
     /// How what is in force spreads. It does not wait for a proposal that is being taken in.

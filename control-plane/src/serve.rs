@@ -233,5 +233,6 @@ fn refuse(hub: &Hub, error: &ApplyError) {
 fn publish(hub: &Hub, directory: &Path) -> Result<Applied, ApplyError> {
     let files = source::read(directory).map_err(CompileError::from)?;
     let message = format!("as in {}", directory.display());
-    hub.apply(Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest })
+    // A restart is no reason to try again what nodes have refused.
+    hub.apply(Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest, again: false })
 }

@@ -13,6 +13,7 @@
 mod audit_log;
 mod commands;
 mod decisions;
+mod fleet;
 mod key_rotation;
 mod limits;
 mod module;
@@ -22,5 +23,6 @@ mod refusals;
 mod restarts;
 mod rollouts;
 mod store;
+mod stored;
 mod updates;
 mod world;

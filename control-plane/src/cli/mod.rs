@@ -2,8 +2,10 @@
 
 mod bootstrap;
 mod canary;
+mod client;
 mod filter;
 mod remote;
+mod table;
 mod test;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
@@ -17,8 +19,9 @@ use tracing_subscriber::EnvFilter;
 use self::{
     bootstrap::Bootstrap,
     canary::CanaryStep,
+    client::Remote,
     filter::FilterOptions,
-    remote::{Apply, Remote, Rollback, RolloutCommand},
+    remote::{Apply, Rollback, RolloutCommand},
     test::Test,
 };
 use crate::{
