@@ -85,10 +85,15 @@ impl Load {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 let (mut sent, mut unexpected) = (0, Vec::new());
-                // Each connection of its own, so that all Envoys get some. Bounded, whatever becomes of the test.
+                let mut client = Client::new(listener);
+                // Bounded, whatever becomes of the test.
                 while !stop.load(Ordering::Relaxed) && sent < 1_000_000 {
+                    // A new connection now and then, so that all Envoys get some.
+                    if sent % 50 == 0 {
+                        client = Client::new(listener);
+                    }
                     sent += 1;
-                    match Client::new(listener).send(&users_with(KEY)) {
+                    match client.send(&users_with(KEY)) {
                         Ok(answer) if answer.status == 200 => {}
                         Ok(answer) => unexpected.push(format!("{}: {}", answer.status, answer.body)),
                         Err(error) => unexpected.push(format!("no answer: {error:#}")),

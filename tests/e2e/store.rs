@@ -40,7 +40,7 @@ impl Numbers {
 #[test]
 fn keeps_every_acknowledged_revision_through_200_kills() {
     let state = tempfile::tempdir().unwrap();
-    let mut numbers = Numbers(0x5eed_0f_90_57_e4);
+    let mut numbers = Numbers(0x5eed_0f90_57e4);
     let (mut latest, mut total, begin) = (0, 0, Instant::now());
     for round in 0..ROUNDS {
         let mut writer = Process::start("postern-store-writer", &mut writer(state.path())).unwrap();

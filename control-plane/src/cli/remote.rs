@@ -132,20 +132,26 @@ fn wait_for(remote: &Remote, number: u64, timeout: Duration) -> anyhow::Result<(
             shown = line;
         }
         if at(rollout, "/candidate").as_u64() != Some(number) {
-            bail!("\nrevision {} has taken the place of revision {number}", at(rollout, "/candidate"));
+            end_progress();
+            bail!("revision {} has taken the place of revision {number}", at(rollout, "/candidate"));
         }
-        match at(rollout, "/state").as_str().unwrap_or_default() {
+        let state = at(rollout, "/state").as_str().unwrap_or_default();
+        let late = begin.elapsed() > timeout;
+        if late || ["completed", "rolledBack", "aborted"].contains(&state) {
+            end_progress();
+        }
+        match state {
             "completed" => {
-                println!("\nrevision {number} runs on {} nodes, {:.1} s", ready.1, begin.elapsed().as_secs_f64());
+                println!("revision {number} runs on {} nodes, {:.1} s", ready.1, begin.elapsed().as_secs_f64());
                 return Ok(());
             }
             "rolledBack" => {
                 let node = at(rollout, "/node").as_str().unwrap_or_default();
                 let reason = at(rollout, "/reason").as_str().unwrap_or_default();
-                bail!("\nrolled back to revision {}: node `{node}`: {reason}", at(rollout, "/lastGood"));
+                bail!("rolled back to revision {}: node `{node}`: {reason}", at(rollout, "/lastGood"));
             }
-            "aborted" => bail!("\naborted: all nodes go back to revision {}", at(rollout, "/lastGood")),
-            _ if begin.elapsed() > timeout => bail!("\nnot on all nodes after {} s", timeout.as_secs()),
+            "aborted" => bail!("aborted: all nodes go back to revision {}", at(rollout, "/lastGood")),
+            _ if late => bail!("not on all nodes after {} s", timeout.as_secs()),
             _ => std::thread::sleep(LOOK),
         }
     }
@@ -171,6 +177,13 @@ fn show_progress(line: &str) {
     let shown = if out.is_terminal() { write!(out, "\r\x1b[K{line}") } else { writeln!(out, "{line}") };
     // A reader that is gone is told by the exit code.
     let _ = shown.and_then(|()| out.flush());
+}
+
+/// What comes after progress stands on a line of its own.
+fn end_progress() {
+    if std::io::stdout().is_terminal() {
+        println!();
+    }
 }
 
 /// A table at a glance.
