@@ -1,7 +1,7 @@
 //! The admin API: what the command line, and whoever else has the say, can ask and tell a running control plane. HTTP and
 //! JSON under `/api/v1`; an error is a problem document (RFC 9457).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -20,7 +20,7 @@ use crate::{
     releases::{Applied, ApplyError, Proposal},
     rollout::Rollout,
     serve::Hub,
-    store::{Parent, Revision, StoreError},
+    store::{NodeRecord, Parent, Revision, StoreError},
 };
 
 /// How large a bundle may be: a hundred thousand routes with their policies.
@@ -32,6 +32,7 @@ pub(crate) fn router() -> Router<Arc<Hub>> {
         .route("/api/v1/apply", post(apply).layer(DefaultBodyLimit::max(LARGEST)))
         .route("/api/v1/revisions", get(revisions))
         .route("/api/v1/revisions/{number}", get(revision))
+        .route("/api/v1/nodes/absent", get(absent_nodes))
         .route("/api/v1/rollback", post(rollback))
         .route("/api/v1/rollout/{command}", post(command))
 }
@@ -83,7 +84,7 @@ async fn apply(
     let Json(bundle) = body?;
     let files = bundle.files.into_iter().map(|file| File { name: file.name, bytes: file.text.into_bytes() }).collect();
     let (author, message) = (named(bundle.author), bundle.message);
-    let proposal = Proposal { files, author, message, parent: expected_parent(&headers)? };
+    let proposal = Proposal { files, author, message, parent: expected_parent(&headers)?, again: true };
     // Compiling and the gate take their time, and nobody else should wait for them.
     on_a_thread(move || {
         if bundle.dry_run {
@@ -98,6 +99,10 @@ async fn apply(
 async fn revisions(State(hub): State<Arc<Hub>>) -> Result<Json<Vec<Revision>>, Problem> {
     let store = Arc::clone(hub.releases().store());
     on_a_thread(move || Ok(store.revisions()?)).await
+}
+
+async fn absent_nodes(State(hub): State<Arc<Hub>>) -> Result<Json<BTreeMap<String, NodeRecord>>, Problem> {
+    on_a_thread(move || Ok(hub.absent_nodes())).await
 }
 
 #[derive(Debug, Serialize)]

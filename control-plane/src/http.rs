@@ -49,7 +49,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Json<Status> {
     let revision = hub.publications().borrow().as_ref().map(|publication| publication.revision().clone());
     Json(Status {
         revision,
-        rollout: hub.releases().report(),
+        rollout: hub.rollout_report(),
         filter: hub.code().digest().clone(),
         refused_change: hub.refused_change(),
         key_sets: hub.key_set_reports(),

@@ -11,21 +11,16 @@ use std::{
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
-    time,
 };
 
 use crate::{
-    digest::Digest,
     discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
     fleet::Fleet,
     http,
-    keys::{self, KeySetReport, KeySets, Sources, client::Client},
-    model::{self, Bundle},
-    node::NodeIdentity,
+    keys::{self, KeySetReport, Sources, client::Client},
     pipeline::CompileError,
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, KEPT, Proposal, Releases},
-    revision::revision,
+    releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport},
     rollout::Strategy,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
@@ -33,27 +28,21 @@ use crate::{
     xds::{Limits, service::XdsServer},
 };
 
-/// How long what nodes say is gathered before a rollout is looked at, and how much longer for each node: looking takes
-/// time of its own, and what many nodes say at once is looked at once.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOK_AT_NODE: Duration = Duration::from_micros(50);
-/// How often a rollout is looked at because a pause may have ended.
-const PAUSES: Duration = Duration::from_millis(200);
-
 /// What the parts of a running control plane share.
 #[derive(Debug)]
 pub struct Hub {
-    publications: watch::Sender<Option<Arc<Publication>>>,
+    pub(crate) publications: watch::Sender<Option<Arc<Publication>>>,
     fleet: Mutex<Fleet>,
-    refused_change: Mutex<Vec<String>>,
+    pub(crate) refused_change: Mutex<Vec<String>>,
     /// The revisions in force. Whoever puts something in force that is made of them holds the lock.
-    releases: Mutex<Releases>,
+    pub(crate) releases: Mutex<Releases>,
+    pub(crate) rollout_report: Mutex<Option<RolloutReport>>,
     /// Rings when a rollout may have to be looked at.
-    rollout: Notify,
+    pub(crate) rollout: Notify,
     key_sources: Mutex<Sources>,
-    wanted_keys: Notify,
+    pub(crate) wanted_keys: Notify,
     started: (Instant, SystemTime),
-    code: FilterCode,
+    pub(crate) code: FilterCode,
 }
 
 impl Hub {
@@ -69,109 +58,13 @@ impl Hub {
             fleet: Mutex::default(),
             refused_change: Mutex::default(),
             releases: Mutex::new(releases),
+            rollout_report: Mutex::default(),
             rollout: Notify::new(),
             key_sources: Mutex::default(),
             wanted_keys: Notify::new(),
             started: (Instant::now(), SystemTime::now()),
             code,
         }
-    }
-
-    /// Puts resources in force as a new revision, with the published keys that are known, or refuses them whole. Keys
-    /// that are not known yet are fetched; nothing waits for them.
-    pub fn apply(&self, proposal: Proposal) -> Result<Applied, ApplyError> {
-        let mut releases = lock(&self.releases);
-        let applied = releases.apply(proposal, &self.admission(), SystemTime::now())?;
-        *lock(&self.refused_change) = Vec::new();
-        if matches!(applied, Applied::Revision(_)) {
-            self.put_in_force(&releases);
-        }
-        Ok(applied)
-    }
-
-    /// Puts in force what an earlier process left in the store. Says whether there was anything.
-    pub fn restore(&self) -> Result<bool, ApplyError> {
-        let mut releases = lock(&self.releases);
-        let restored = releases.restore(&self.admission(), SystemTime::now())?;
-        self.put_in_force(&releases);
-        Ok(restored.is_some())
-    }
-
-    /// Puts resources in force with a plan that no gate has seen, as a new revision, so that a test can see what a
-    /// fleet makes of it.
-    #[cfg(feature = "test-hooks")]
-    pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
-        let bundle = model::read(&proposal.files)?;
-        let digest = Digest::of(&plan);
-        let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
-        let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::anonymous());
-        let snapshot = Snapshot::build(&scope, &crate::attach::attach(&scope), plan, &self.code, digest.clone());
-        let publication = Publication::uniform(snapshot);
-        let mut releases = lock(&self.releases);
-        releases.release(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
-        self.put_in_force(&releases);
-        Ok(())
-    }
-
-    /// Puts the same resources in force with the keys that are known now.
-    pub(crate) fn keys_changed(&self) {
-        let mut releases = lock(&self.releases);
-        match releases.renew(&self.admission()) {
-            Ok(()) => self.put_in_force(&releases),
-            Err(error) => {
-                tracing::error!("a change of keys is refused: {error}");
-                self.refuse(&error);
-            }
-        }
-    }
-
-    /// The revisions, for whoever shows or commands them. Commands are followed by [`Self::rollout_changed`].
-    pub fn releases(&self) -> MutexGuard<'_, Releases> {
-        lock(&self.releases)
-    }
-
-    /// Puts in force what the rollout says now.
-    pub fn rollout_changed(&self) {
-        self.put_in_force(&lock(&self.releases));
-    }
-
-    /// Whether a proposal would be taken, up to the store: admission and gate.
-    pub fn prove(&self, proposal: &Proposal) -> Result<(), ApplyError> {
-        let bundle = model::read(&proposal.files)?;
-        self.admission().admit(&bundle)?;
-        Ok(())
-    }
-
-    /// Looks at the fleet now, so that conditions are up to date.
-    pub fn look(&self) {
-        let mut releases = lock(&self.releases);
-        let fleet = self.fleet().report();
-        if releases.observe(fleet, SystemTime::now()) {
-            self.put_in_force(&releases);
-        }
-    }
-
-    /// Looks after rollouts, for ever: promotes, completes and rolls back as the fleet answers.
-    pub async fn follow_rollouts(&self) {
-        let mut changes = self.fleet().changes();
-        loop {
-            self.look();
-            let under_way = lock(&self.releases).is_under_way();
-            tokio::select! {
-                () = self.rollout.notified() => {}
-                // Who sent it away is gone with the hub itself.
-                _ = changes.changed(), if under_way => {}
-                () = time::sleep(PAUSES), if under_way => {}
-            }
-            let nodes = u32::try_from(self.fleet().len()).unwrap_or(u32::MAX);
-            time::sleep(LOOK.saturating_add(LOOK_AT_NODE.saturating_mul(nodes))).await;
-        }
-    }
-
-    fn admission(&self) -> Known<'_> {
-        let previous = self.publications.borrow().clone();
-        let nodes = self.fleet().identities();
-        Known { key_sets: self.key_sources().sets(), code: &self.code, nodes, previous }
     }
 
     /// Waits until other key sets are wanted.
@@ -238,46 +131,10 @@ impl Hub {
     pub fn code(&self) -> &FilterCode {
         &self.code
     }
-
-    /// Tells every stream. The keys that the resources in force need are wanted from now on.
-    fn put_in_force(&self, releases: &Releases) {
-        let Some(publication) = releases.publication() else { return };
-        self.key_sources().want_all(releases.bundles(), self.uptime());
-        let revision = publication.revision().clone();
-        self.publications.send_replace(Some(Arc::new(publication)));
-        if let Some(report) = releases.report() {
-            let (number, step, steps) = (report.candidate, report.step, report.steps);
-            tracing::info!(number, revision = revision.short(), step, steps, state = ?report.state, "in force");
-        }
-        self.wanted_keys.notify_one();
-        self.rollout.notify_one();
-    }
-}
-
-/// Admission with what is known at the time.
-struct Known<'a> {
-    key_sets: KeySets,
-    code: &'a FilterCode,
-    /// The nodes, for which everything must be right.
-    nodes: Vec<NodeIdentity>,
-    /// What is in force: what it has compiled and a change does not touch is kept.
-    previous: Option<Arc<Publication>>,
-}
-
-impl Admission for Known<'_> {
-    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
-        let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
-        Publication::admit(bundle.clone(), keys, self.code, &self.nodes, previous)
-    }
-
-    /// Over the resources alone: keys come and go without anybody's doing.
-    fn digest(&self, bundle: &Bundle) -> Digest {
-        revision(bundle, &KeySets::default(), self.code.digest())
-    }
 }
 
 /// Each statement leaves the value whole, so that a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -396,5 +253,6 @@ fn refuse(hub: &Hub, error: &ApplyError) {
 fn publish(hub: &Hub, directory: &Path) -> Result<Applied, ApplyError> {
     let files = source::read(directory).map_err(CompileError::from)?;
     let message = format!("as in {}", directory.display());
-    hub.apply(Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest })
+    // A restart is no reason to try again what nodes have refused.
+    hub.apply(Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest, again: false })
 }

@@ -88,6 +88,7 @@ fn proposal(value: &str) -> Proposal {
         author: "alice".to_owned(),
         message: format!("x-test is {value}"),
         parent: Parent::Latest,
+        again: false,
     }
 }
 
@@ -318,6 +319,11 @@ fn policy_update_lifecycle_with_an_error_keeps_the_previous_policy() {
     assert_eq!(world.state(), expect);
     assert_eq!(world.offered("edge-1"), before, "every node is sent the last good one again");
     assert_eq!(world.offered("new"), before, "and new ones never get the other");
+    // Only who asks for it gets another try.
+    let again = world.releases.apply(proposal("two"), &world.line, world.now()).unwrap();
+    assert!(matches!(again, Applied::Unchanged(_)));
+    let again = world.releases.apply(Proposal { again: true, ..proposal("two") }, &world.line, world.now()).unwrap();
+    assert!(matches!(again, Applied::Revision(revision) if revision.number == 3));
 }
 
 #[test]

@@ -123,3 +123,46 @@ fn validates_without_a_filter_and_says_so() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("3 files (no filter was found: checked by the engine alone)"));
 }
+
+#[test]
+fn runs_users_own_tests_on_the_filter() {
+    let examples = postern_tests::site::repository().join("control-plane/examples/quickstart-tests");
+    let directory = tempfile::tempdir().unwrap();
+    let junit = directory.path().join("junit.xml");
+    let output = postern(&["test", examples.to_str().unwrap(), "--junit", junit.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.ends_with("3 passed, 0 failed\n"), "{output:?}");
+    assert!(std::fs::read_to_string(junit).unwrap().contains("tests=\"3\" failures=\"0\""));
+}
+
+#[test]
+fn says_how_a_users_test_fails_and_what_is_wrong_with_one() {
+    let directory = tempfile::tempdir().unwrap();
+    site(&directory.path().join("policies"));
+    let tests = directory.path().join("tests");
+    std::fs::create_dir(&tests).unwrap();
+    let write = |tests_of: &str| {
+        std::fs::write(tests.join("a.yaml"), format!("resources: ../policies\ntests:\n{tests_of}")).unwrap();
+    };
+    write(
+        "  - { name: open, request: { route: users }, expect: { status: 200, step: headers, headers: { x-a: b }, \
+         upstreamHeaders: { x-b: null } } }\n",
+    );
+    let output = postern(&["test", tests.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    for line in [
+        "a.yaml: open",
+        "status: expected `200`, got `401`",
+        "step: expected `headers`, got `apiKeyAuth`",
+        "header `x-a`: expected `b`, got nothing",
+        "upstream header `x-b`: expected nothing, got `no request reached the upstream`",
+        "0 passed, 1 failed",
+    ] {
+        assert!(said.contains(line), "`{line}` is not in:\n{said}");
+    }
+    write("  - { name: odd, request: { route: users, colour: red }, expect: { status: 200 } }\n");
+    check_fails(&["test", tests.to_str().unwrap()], 1, "a.yaml: tests[0]: unknown field `colour`");
+    write("  - { name: odd, request: { route: users }, expect: {} }\n");
+    check_fails(&["test", tests.to_str().unwrap()], 1, "tests[0].expect: it expects nothing, and so cannot fail");
+}

@@ -22,42 +22,16 @@ use postern::{
     wasm::{Filter, Limits},
 };
 use postern_tests::{
-    Client, ControlPlane, Envoy, Site, Upstream,
+    Client, ControlPlane, Envoy, Site,
     control_plane::{from_environment, wait_for_status},
-    wait,
 };
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::world::{KEY, assert_no_vm_failure, users, users_with};
-
-/// Several Envoys with the same resources: they share the gateway's port, and the kernel shares the requests out.
-fn envoys(xds: SocketAddr, number: usize) -> Vec<Envoy> {
-    let start = |index: usize| {
-        let id = format!("id: edge-{}", index + 1);
-        Envoy::start("whole.yaml", xds, &[("id: edge-1", &id)]).unwrap()
-    };
-    (0..number).map(start).collect()
-}
-
-fn rollout_state(status: &Value) -> &str {
-    status["rollout"]["state"].as_str().unwrap_or_default()
-}
-
-/// How many nodes run another plan than `version`.
-fn versions(status: &Value) -> Vec<String> {
-    let nodes = status["nodes"].as_array().unwrap();
-    let running = |node: &Value| node["types"]["extensionConfig"]["running"].as_str().unwrap_or_default().to_owned();
-    nodes.iter().map(running).collect()
-}
-
-fn completed(number: usize) -> impl Fn(&Value) -> bool {
-    move |status| {
-        let connected = status["nodes"].as_array().is_some_and(|nodes| nodes.len() == number);
-        connected && rollout_state(status) == "completed"
-    }
-}
+use crate::{
+    fleet::{Stage, completed, envoys, rollout_state, versions},
+    world::{KEY, assert_no_vm_failure, users, users_with},
+};
 
 /// The control plane inside this process, so that a test can reach behind the gate.
 struct InProcess {
@@ -85,7 +59,7 @@ impl InProcess {
 
     fn proposal(site: &Site) -> Proposal {
         let files = source::read(site.directory()).unwrap();
-        Proposal { files, author: "test".to_owned(), message: String::new(), parent: Parent::Latest }
+        Proposal { files, author: "test".to_owned(), message: String::new(), parent: Parent::Latest, again: false }
     }
 
     fn apply(&self, site: &Site) {
@@ -111,10 +85,15 @@ impl Load {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 let (mut sent, mut unexpected) = (0, Vec::new());
-                // Each connection of its own, so that all Envoys get some. Bounded, whatever becomes of the test.
+                let mut client = Client::new(listener);
+                // Bounded, whatever becomes of the test.
                 while !stop.load(Ordering::Relaxed) && sent < 1_000_000 {
+                    // A new connection now and then, so that all Envoys get some.
+                    if sent % 50 == 0 {
+                        client = Client::new(listener);
+                    }
                     sent += 1;
-                    match Client::new(listener).send(&users_with(KEY)) {
+                    match client.send(&users_with(KEY)) {
                         Ok(answer) if answer.status == 200 => {}
                         Ok(answer) => unexpected.push(format!("{}: {}", answer.status, answer.body)),
                         Err(error) => unexpected.push(format!("no answer: {error:#}")),
@@ -133,30 +112,6 @@ impl Load {
             assert_eq!(*unexpected, Vec::<String>::new());
         }
         results.iter().map(|(sent, _)| sent).sum()
-    }
-}
-
-struct Stage {
-    site: Site,
-    _upstream: Upstream,
-    _directory: TempDir,
-}
-
-impl Stage {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let upstream = Upstream::start(0).unwrap();
-        let site = Site::quickstart(directory.path().join("policies"), upstream.address(), 0).unwrap();
-        Self { site, _upstream: upstream, _directory: directory }
-    }
-
-    fn change(&self, from: &str, to: &str) {
-        self.site.replace("policies.yaml", from, to).unwrap();
-    }
-
-    fn answers(&self, value: &str) -> bool {
-        let answer = Client::new(self.site.listener()).send(&users_with(KEY)).unwrap();
-        answer.header("x-content-type-options") == Some(value)
     }
 }
 
@@ -254,40 +209,4 @@ fn promotes_a_canary_when_its_nodes_have_acknowledged() {
     for step in ["number=2", "step=1 steps=2", "step=2 steps=2"] {
         assert!(log.iter().any(|line| line.contains(step)), "{step} is not in the log");
     }
-}
-
-#[test]
-fn serves_the_stored_revision_after_a_restart_even_if_the_directory_is_broken() {
-    let stage = Stage::new();
-    let state = tempfile::tempdir().unwrap();
-    let mut control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap();
-    let _envoys = envoys(control_plane.xds(), 2);
-    let before = control_plane.wait_for_status("both nodes", completed(2)).unwrap();
-    control_plane.kill();
-    stage.change("policy: apiKeyAuth", "policy: apiKeyAuht");
-    control_plane.kill_and_restart().unwrap();
-    let status = control_plane.wait_for_status("both nodes again", completed(2)).unwrap();
-    assert_eq!(status["revision"], before["revision"]);
-    assert!(status["refusedChange"][0].as_str().unwrap().contains("did you mean `apiKeyAuth`"), "{status}");
-    wait::until_true("requests to be decided", || Ok(Client::new(stage.site.listener()).send(&users())?.status == 401))
-        .unwrap();
-    stage.change("policy: apiKeyAuht", "policy: apiKeyAuth");
-    stage.change("nosniff", "mended");
-    let next = |status: &Value| status["rollout"]["lastGood"] == 2;
-    control_plane.wait_for_status("the next revision", next).unwrap();
-    assert!(stage.answers("mended"));
-}
-
-#[test]
-fn says_that_a_store_is_damaged_and_starts_anew_when_it_is_moved_away() {
-    let stage = Stage::new();
-    let state = tempfile::tempdir().unwrap();
-    drop(ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap());
-    let store = state.path().join("store.redb");
-    fs::write(&store, b"not a store").unwrap();
-    let error = format!("{:#}", ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap_err());
-    assert!(error.contains("the store is damaged") && error.contains("move it away and start again"), "{error}");
-    fs::rename(&store, state.path().join("damaged")).unwrap();
-    let control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap();
-    assert_eq!(control_plane.status().unwrap()["rollout"]["candidate"], 1);
 }

@@ -12,7 +12,7 @@ use postern_tests::{crash, process::Process, wait};
 
 const ROUNDS: usize = 200;
 /// What a revision takes on a disk that is full soon.
-const PADDING: usize = 50_000;
+const PADDING: usize = 100_000;
 
 fn writer(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postern-store-writer"));
@@ -40,7 +40,7 @@ impl Numbers {
 #[test]
 fn keeps_every_acknowledged_revision_through_200_kills() {
     let state = tempfile::tempdir().unwrap();
-    let mut numbers = Numbers(0x5eed_0f_90_57_e4);
+    let mut numbers = Numbers(0x5eed_0f90_57e4);
     let (mut latest, mut total, begin) = (0, 0, Instant::now());
     for round in 0..ROUNDS {
         let mut writer = Process::start("postern-store-writer", &mut writer(state.path())).unwrap();
@@ -70,7 +70,7 @@ fn says_when_the_disk_is_full_and_goes_on_when_there_is_space_again() {
     // A limit on the size of a file stands for the end of the disk; the signal that comes with it must not kill.
     let script = "trap '' XFSZ; exec \"$0\" \"$@\"";
     let mut command = Command::new("prlimit");
-    command.args(["--fsize=900000:unlimited", "sh", "-c", script]);
+    command.args(["--fsize=2500000:unlimited", "sh", "-c", script]);
     command.arg(env!("CARGO_BIN_EXE_postern-store-writer")).arg(state.path()).arg(PADDING.to_string());
     let writer = Process::start("postern-store-writer", &mut command).unwrap();
     let full = |line: &String| line.starts_with("full: ");

@@ -47,8 +47,13 @@ impl Envoy {
         for (from, to) in replace {
             text = replaced(&text, from, to)?;
         }
+        Self::from_bootstrap(&text, admin)
+    }
+
+    /// Starts a bootstrap as it is; `admin` is the address of the admin interface that it names.
+    pub fn from_bootstrap(text: &str, admin: SocketAddr) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let path = directory.path().join(bootstrap);
+        let path = directory.path().join("bootstrap.yaml");
         fs::write(&path, text)?;
         let process = launch(&path)?;
         let envoy = Self { process, admin, bootstrap: path, _directory: directory };

@@ -2,8 +2,11 @@
 
 mod bootstrap;
 mod canary;
+mod client;
 pub(crate) mod filter;
 mod remote;
+mod table;
+mod test;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -19,8 +22,10 @@ use tracing_subscriber::EnvFilter;
 use self::{
     bootstrap::Bootstrap,
     canary::CanaryStep,
+    client::Remote,
     filter::FilterOptions,
-    remote::{Apply, Remote, Rollback, RolloutCommand},
+    remote::{Apply, Rollback, RolloutCommand},
+    test::Test,
 };
 use crate::{
     eval::Eval,
@@ -53,6 +58,8 @@ enum Command {
     Eval(Eval),
     Explain(Explain),
     Validate(Validate),
+    /// Run your own tests of policies, without a server; exit code 1 if one fails
+    Test(Test),
     /// Put a directory of resources in force as a new revision of a running control plane
     Apply(Apply),
     /// Show what is in force, how it spreads, and which node runs what
@@ -151,6 +158,7 @@ impl Cli {
             Command::Eval(options) => options.run(),
             Command::Explain(options) => options.run(),
             Command::Validate(options) => options.run(),
+            Command::Test(options) => options.run(),
             Command::Apply(options) => options.run(),
             Command::Status(remote) => remote::status(&remote),
             Command::Revisions(remote) => remote::revisions(&remote),

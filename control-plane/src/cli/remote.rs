@@ -6,31 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::{
+    client::{Output, Remote, at},
+    table::{age, short, table},
+};
 use crate::source;
 
 /// How often progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Where the control plane is, and how answers look.
-#[derive(Debug, Args)]
-pub(super) struct Remote {
-    /// Where the control plane serves HTTP
-    #[arg(long, value_name = "ADDRESS", env = "POSTERN_SERVER", default_value = "127.0.0.1:18001")]
-    server: String,
-    /// How the answer looks
-    #[arg(long, short, value_enum, default_value = "table")]
-    output: Output,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
 
 #[derive(Debug, Args)]
 pub(super) struct Apply {
@@ -114,12 +101,12 @@ impl RolloutCommand {
 }
 
 fn finish(remote: &Remote, outcome: &Value, wait: bool, timeout: u64) -> anyhow::Result<()> {
-    let number = outcome["revision"]["number"].as_u64();
+    let number = at(outcome, "/revision/number").as_u64();
     if remote.output == Output::Json && !wait {
         println!("{outcome:#}");
         return Ok(());
     }
-    match (outcome["result"].as_str().unwrap_or_default(), number) {
+    match (at(outcome, "/result").as_str().unwrap_or_default(), number) {
         ("created", Some(number)) => println!("revision {number} created"),
         ("unchanged", Some(number)) => println!("nothing to do: revision {number} says the same"),
         _ => println!("valid"),
@@ -137,28 +124,34 @@ fn wait_for(remote: &Remote, number: u64, timeout: Duration) -> anyhow::Result<(
     loop {
         let status = remote.get("/status")?;
         let revision = remote.get(&format!("/api/v1/revisions/{number}"))?;
-        let rollout = &status["rollout"];
+        let rollout = at(&status, "/rollout");
         let ready = ready_nodes(&revision);
         let line = progress(rollout, ready);
         if line != shown {
             show_progress(&line);
             shown = line;
         }
-        if rollout["candidate"].as_u64() != Some(number) {
-            bail!("\nrevision {} has taken the place of revision {number}", rollout["candidate"]);
+        if at(rollout, "/candidate").as_u64() != Some(number) {
+            end_progress();
+            bail!("revision {} has taken the place of revision {number}", at(rollout, "/candidate"));
         }
-        match rollout["state"].as_str().unwrap_or_default() {
+        let state = at(rollout, "/state").as_str().unwrap_or_default();
+        let late = begin.elapsed() > timeout;
+        if late || ["completed", "rolledBack", "aborted"].contains(&state) {
+            end_progress();
+        }
+        match state {
             "completed" => {
-                println!("\nrevision {number} runs on {} nodes, {:.1} s", ready.1, begin.elapsed().as_secs_f64());
+                println!("revision {number} runs on {} nodes, {:.1} s", ready.1, begin.elapsed().as_secs_f64());
                 return Ok(());
             }
             "rolledBack" => {
-                let node = rollout["node"].as_str().unwrap_or_default();
-                let reason = rollout["reason"].as_str().unwrap_or_default();
-                bail!("\nrolled back to revision {}: node `{node}`: {reason}", rollout["lastGood"]);
+                let node = at(rollout, "/node").as_str().unwrap_or_default();
+                let reason = at(rollout, "/reason").as_str().unwrap_or_default();
+                bail!("rolled back to revision {}: node `{node}`: {reason}", at(rollout, "/lastGood"));
             }
-            "aborted" => bail!("\naborted: all nodes go back to revision {}", rollout["lastGood"]),
-            _ if begin.elapsed() > timeout => bail!("\nnot on all nodes after {} s", timeout.as_secs()),
+            "aborted" => bail!("aborted: all nodes go back to revision {}", at(rollout, "/lastGood")),
+            _ if late => bail!("not on all nodes after {} s", timeout.as_secs()),
             _ => std::thread::sleep(LOOK),
         }
     }
@@ -166,16 +159,16 @@ fn wait_for(remote: &Remote, number: u64, timeout: Duration) -> anyhow::Result<(
 
 /// How many nodes run a revision, of how many that are to.
 fn ready_nodes(revision: &Value) -> (usize, usize) {
-    let conditions = revision["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let nodes = || conditions.iter().filter(|condition| condition["node"].is_string());
-    (nodes().filter(|condition| condition["status"] == "True").count(), nodes().count())
+    let conditions = at(revision, "/conditions").as_array().map(Vec::as_slice).unwrap_or_default();
+    let nodes = || conditions.iter().filter(|condition| at(condition, "/node").is_string());
+    (nodes().filter(|condition| at(condition, "/status") == "True").count(), nodes().count())
 }
 
 fn progress(rollout: &Value, (ready, all): (usize, usize)) -> String {
     const WIDTH: usize = 30;
     let filled = (ready * WIDTH).checked_div(all).unwrap_or(0);
     let bar = format!("{}{}", "#".repeat(filled), ".".repeat(WIDTH - filled));
-    format!("step {} of {} [{bar}] {ready} of {all} nodes", rollout["step"], rollout["steps"])
+    format!("step {} of {} [{bar}] {ready} of {all} nodes", at(rollout, "/step"), at(rollout, "/steps"))
 }
 
 /// Over the line before on a terminal, else a line of its own.
@@ -186,6 +179,13 @@ fn show_progress(line: &str) {
     let _ = shown.and_then(|()| out.flush());
 }
 
+/// What comes after progress stands on a line of its own.
+fn end_progress() {
+    if std::io::stdout().is_terminal() {
+        println!();
+    }
+}
+
 /// A table at a glance.
 pub(super) fn status(remote: &Remote) -> anyhow::Result<()> {
     let status = remote.get("/status")?;
@@ -193,38 +193,45 @@ pub(super) fn status(remote: &Remote) -> anyhow::Result<()> {
         println!("{status:#}");
         return Ok(());
     }
-    let rollout = &status["rollout"];
+    let rollout = at(&status, "/rollout");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if rollout.is_null() {
         println!("revision  none");
     } else {
-        println!("revision  {} ({})", rollout["candidate"], short(&status["revision"]));
-        print!("rollout   {}, step {} of {}", text(&rollout["state"]), rollout["step"], rollout["steps"]);
-        println!("; last good: {}", text(&rollout["lastGood"]));
-        if let Some(reason) = rollout["reason"].as_str() {
-            println!("          node `{}`: {reason}", text(&rollout["node"]));
+        println!("revision  {} ({})", at(rollout, "/candidate"), short(at(&status, "/revision")));
+        print!("rollout   {}, step {} of {}", text(at(rollout, "/state")), at(rollout, "/step"), at(rollout, "/steps"));
+        println!("; last good: {}", text(at(rollout, "/lastGood")));
+        if let Some(reason) = at(rollout, "/reason").as_str() {
+            println!("          node `{}`: {reason}", text(at(rollout, "/node")));
         }
     }
-    for line in status["refusedChange"].as_array().into_iter().flatten() {
+    for line in at(&status, "/refusedChange").as_array().into_iter().flatten() {
         println!("refused   {}", text(line));
     }
-    let rows = status["nodes"].as_array().into_iter().flatten().map(|node| {
-        let plan = &node["types"]["extensionConfig"];
-        let refused = node["types"].as_object().into_iter().flatten().find_map(|(kind, status)| {
+    let absent = remote.get("/api/v1/nodes/absent")?;
+    let absent = absent.as_object().into_iter().flatten().map(|(id, node)| {
+        let ran = format!("ran revision {}", text(at(node, "/revision")));
+        [id.clone(), text(at(node, "/service")), format!("no, seen {} ago", age(at(node, "/seen"))), ran, String::new()]
+    });
+    let listed = |id: &str| at(&status, "/nodes").as_array().into_iter().flatten().any(|node| at(node, "/id") == id);
+    let absent: Vec<_> = absent.filter(|[id, ..]| !listed(id)).collect();
+    let rows = at(&status, "/nodes").as_array().into_iter().flatten().map(|node| {
+        let plan = at(node, "/types/extensionConfig");
+        let refused = at(node, "/types").as_object().into_iter().flatten().find_map(|(kind, status)| {
             let refused = status.get("refused")?;
-            Some(format!("{kind}: {}", text(refused.get("reason").unwrap_or(&refused["message"]))))
+            Some(format!("{kind}: {}", text(refused.get("reason").unwrap_or(at(refused, "/message")))))
         });
-        let connected = if node["connected"] == true { "yes" } else { "no" };
+        let connected = if at(node, "/connected") == true { "yes" } else { "no" };
         [
-            text(&node["id"]),
-            text(&node["service"]),
+            text(at(node, "/id")),
+            text(at(node, "/service")),
             connected.to_owned(),
-            short(&plan["running"]),
+            short(at(plan, "/running")),
             refused.unwrap_or_default(),
         ]
     });
     println!();
-    table(["NODE", "SERVICE", "CONNECTED", "PLAN", "REFUSED"], rows.collect());
+    table(["NODE", "SERVICE", "CONNECTED", "PLAN", "REFUSED"], rows.chain(absent).collect());
     Ok(())
 }
 
@@ -235,89 +242,14 @@ pub(super) fn revisions(remote: &Remote) -> anyhow::Result<()> {
         return Ok(());
     }
     let rows = revisions.as_array().into_iter().flatten().map(|revision| {
-        let text = |name: &str| revision[name].as_str().unwrap_or_default().to_owned();
-        let (number, documents) = (revision["number"].to_string(), revision["documents"].to_string());
-        [number, short(&revision["digest"]), age(&revision["at"]), documents, text("author"), text("message")]
+        let text = |name: &str| revision.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (number, documents) = (at(revision, "/number").to_string(), at(revision, "/documents").to_string());
+        [number, short(at(revision, "/digest")), age(at(revision, "/at")), documents, text("author"), text("message")]
     });
     table(["REVISION", "DIGEST", "AGE", "DOCUMENTS", "AUTHOR", "MESSAGE"], rows.collect());
     Ok(())
 }
 
-impl Remote {
-    fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let answer = agent().get(self.url(path)).call();
-        self.read(answer)
-    }
-
-    fn post(&self, path: &str, body: &Value, parent: Option<u64>) -> anyhow::Result<Value> {
-        let mut request = agent().post(self.url(path)).header("content-type", "application/json");
-        if let Some(parent) = parent {
-            request = request.header("if-match", format!("\"{parent}\""));
-        }
-        let answer = request.send(body.to_string());
-        self.read(answer)
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.server.trim_start_matches("http://"))
-    }
-
-    fn read(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> anyhow::Result<Value> {
-        let mut answer = answer.with_context(|| {
-            format!(
-                "no control plane answers at {}: start one with `postern serve`, or name it with `--server`",
-                self.server
-            )
-        })?;
-        let text = answer.body_mut().read_to_string().context("the answer ended early")?;
-        let value: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        if answer.status().is_success() {
-            return Ok(value);
-        }
-        let errors = value["errors"].as_array().filter(|errors| !errors.is_empty());
-        match (errors, value["detail"].as_str()) {
-            (_, Some(detail)) => bail!("{detail}"),
-            _ => bail!("{}: {text}", answer.status()),
-        }
-    }
-}
-
-fn agent() -> ureq::Agent {
-    let config =
-        ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(120)));
-    config.build().into()
-}
-
 fn author() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "cli".to_owned())
-}
-
-fn short(digest: &Value) -> String {
-    digest.as_str().and_then(|digest| digest.get(..12)).unwrap_or("-").to_owned()
-}
-
-fn age(at: &Value) -> String {
-    let now = crate::store::milliseconds(std::time::SystemTime::now());
-    let seconds = now.saturating_sub(at.as_u64().unwrap_or(now)) / 1000;
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7_200 => format!("{}m", seconds / 60),
-        7_200..172_800 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
-/// Columns as wide as what is in them.
-fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: Vec<[String; COLUMNS]>) {
-    let rows: Vec<_> = [head.map(str::to_owned)].into_iter().chain(rows).collect();
-    let mut widths = [0; COLUMNS];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
 }

@@ -82,9 +82,12 @@ impl Gate {
         Self(Arc::new(Loader::Engine))
     }
 
-    /// Whether plans are loaded in a filter's code, and not by the engine alone.
-    pub fn runs_a_filter(&self) -> bool {
-        matches!(*self.0, Loader::Filter { .. })
+    /// The filter that plans are loaded in; `None` if the engine does it alone.
+    pub fn filter(&self) -> Option<&Filter> {
+        match &*self.0 {
+            Loader::Engine => None,
+            Loader::Filter { filter, .. } => Some(filter),
+        }
     }
 
     /// Loads a plan as a filter would.
@@ -107,7 +110,7 @@ impl Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if self.runs_a_filter() { "Gate(filter)" } else { "Gate(engine)" })
+        formatter.write_str(if self.filter().is_some() { "Gate(filter)" } else { "Gate(engine)" })
     }
 }
 

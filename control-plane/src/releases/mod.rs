@@ -4,6 +4,7 @@
 //! does no I/O but the store's; the fleet and the time are arguments, and publishing is up to whoever holds it.
 
 mod permissive;
+mod proposal;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,104 +12,30 @@ use std::{
     time::SystemTime,
 };
 
-use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+pub use self::proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport};
 use crate::{
-    digest::Digest,
     fleet::NodeReport,
     lifecycle::Lifecycle,
-    model::{self, Bundle, Diagnostics, File},
+    model::{self, Bundle},
     pipeline::CompileError,
     publication::Publication,
-    rollout::{Audience, Change, NotNow, Rollout, State, Strategy},
-    store::{Draft, Parent, Revision, Store, StoreError, assemble, split},
+    rollout::{Audience, Change, NotNow, Observed, Rollout, Standing, Strategy},
+    store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
 
-/// The note that a rollout is kept under.
+/// The notes that a rollout, and what is known of revisions, are kept under.
 const ROLLOUT: &str = "rollout";
+const LIFECYCLES: &str = "lifecycles";
 /// How many revisions are kept unless somebody says otherwise.
 pub const KEPT: usize = 20;
-
-/// What proves resources: the way from a bundle to what nodes get, through the gate.
-pub trait Admission {
-    /// What nodes would get, or why they must not.
-    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError>;
-
-    /// What the content of a bundle is called.
-    fn digest(&self, bundle: &Bundle) -> Digest;
-}
-
-/// What somebody wants in force.
-#[derive(Debug, Clone)]
-pub struct Proposal {
-    /// All resources.
-    pub files: Vec<File>,
-    /// Who wants it.
-    pub author: String,
-    /// Why.
-    pub message: String,
-    /// What it is meant to follow.
-    pub parent: Parent,
-}
-
-/// What came of a proposal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Applied {
-    /// It is a revision now, and spreads.
-    Revision(Revision),
-    /// The latest revision says the same.
-    Unchanged(Revision),
-}
-
-/// Why a proposal came to nothing. What is in force stays.
-#[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
-    /// It is wrong, or the filter refuses it.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
-    /// It could not be stored.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There is nothing to go back to under this number.
-    #[error("revision {0} is not kept: `postern revisions` lists those that are")]
-    NoRevision(u64),
-    /// A command that does not fit.
-    #[error(transparent)]
-    NotNow(#[from] NotNow),
-    /// There is nothing to command.
-    #[error("no rollout has been started")]
-    NoRollout,
-}
-
-impl From<Diagnostics> for ApplyError {
-    fn from(diagnostics: Diagnostics) -> Self {
-        Self::Compile(diagnostics.into())
-    }
-}
 
 /// A revision that nodes run or are to run.
 #[derive(Debug)]
 struct Release {
     bundle: Bundle,
     publication: Arc<Publication>,
-}
-
-/// Where the rollout is, as it is shown.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RolloutReport {
-    /// The revision that spreads, or spread last.
-    pub candidate: u64,
-    /// The last good revision, which new nodes get.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_good: Option<u64>,
-    /// The step under way, from 1.
-    pub step: usize,
-    /// How many there are.
-    pub steps: usize,
-    /// What became of it.
-    #[serde(flatten)]
-    pub state: State,
 }
 
 /// All revisions that matter now.
@@ -120,22 +47,25 @@ pub struct Releases {
     rollout: Option<Rollout>,
     live: BTreeMap<u64, Release>,
     lifecycles: BTreeMap<u64, Lifecycle>,
+    /// The nodes that were connected when a rollout last ended.
+    known: BTreeMap<String, NodeRecord>,
     audience: Arc<Audience>,
 }
 
 impl Releases {
     /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply).
     pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
-        let (live, lifecycles, audience) = Default::default();
-        Self { store, strategy, keep, rollout: None, live, lifecycles, audience }
+        let (live, lifecycles, known, audience) = Default::default();
+        Self { store, strategy, keep, rollout: None, live, lifecycles, known, audience }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
     /// reported: better a few routes that answer 500 than a fleet without a control plane.
     pub fn restore(&mut self, admission: &dyn Admission, now: SystemTime) -> Result<Option<Revision>, ApplyError> {
         let Some(latest) = self.store.latest()? else { return Ok(None) };
-        let noted = self.store.note(ROLLOUT)?.and_then(|note| serde_json::from_slice::<Rollout>(&note).ok());
-        let mut rollout = match noted {
+        self.known = self.store.nodes()?;
+        self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
+        let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
             // The process ended between storing a revision and its first step.
             earlier => {
@@ -157,9 +87,14 @@ impl Releases {
         Ok(Some(latest))
     }
 
+    /// A note of an earlier process. One that this version cannot read says nothing.
+    fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        Ok(self.store.note(name)?.and_then(|note| serde_json::from_slice(&note).ok()))
+    }
+
     fn load(&mut self, number: u64, admission: &dyn Admission, now: SystemTime) -> Result<(), ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
-        let mut lifecycle = Lifecycle::scheduled(now);
+        let mut lifecycle = self.lifecycles.remove(&number).unwrap_or_else(|| Lifecycle::scheduled(now));
         let permissive::Served { bundle, publication, problems } = permissive::serve(documents, admission)?;
         match problems {
             None => lifecycle.initialized(now),
@@ -187,6 +122,7 @@ impl Releases {
         let digest = admission.digest(&bundle).to_string();
         if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == digest)
             && self.live.contains_key(&latest.number)
+            && !(proposal.again && self.rollout.as_ref().is_some_and(Rollout::is_back))
         {
             return Ok(Applied::Unchanged(latest));
         }
@@ -202,7 +138,7 @@ impl Releases {
         publication: Publication,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
-        let Proposal { files, author, message, parent } = proposal;
+        let Proposal { files, author, message, parent, .. } = proposal;
         let draft = Draft { digest, author, message, at: now, documents: split(&files) };
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
@@ -219,7 +155,8 @@ impl Releases {
     /// A proposal to go back to what an earlier revision said.
     pub fn rollback(&self, number: u64, author: String, parent: Parent) -> Result<Proposal, ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
-        Ok(Proposal { files: assemble(&documents), author, message: format!("rollback to revision {number}"), parent })
+        let message = format!("rollback to revision {number}");
+        Ok(Proposal { files: assemble(&documents), author, message, parent, again: true })
     }
 
     /// Looks at the fleet. Says whether nodes are to get something else now.
@@ -237,8 +174,17 @@ impl Releases {
         if change == Change::None {
             return false;
         }
+        if change == Change::Ended {
+            self.known = known(&observed, rollout, now);
+        }
         self.tidy_up();
         true
+    }
+
+    /// The nodes that were connected when a rollout last ended, with what they ran: after a restart, those that have
+    /// not come back are among them.
+    pub fn known_nodes(&self) -> &BTreeMap<String, NodeRecord> {
+        &self.known
     }
 
     /// Pauses, resumes or aborts the rollout.
@@ -300,13 +246,28 @@ impl Releases {
         let Some(rollout) = &self.rollout else { return };
         let needed = BTreeSet::from_iter([Some(rollout.candidate()), rollout.last_good()].into_iter().flatten());
         self.live.retain(|number, _| needed.contains(number));
-        let noted = serde_json::to_vec(rollout).map_err(|error| error.to_string()).and_then(|note| {
-            self.store.put_note(ROLLOUT, Some(&note)).map_err(|error| error.to_string())?;
-            self.store.collect(self.keep, &needed).map_err(|error| error.to_string())
+        let kept = self.store.collect(self.keep, &needed).and_then(|gone| {
+            self.lifecycles.retain(|number, _| !gone.contains(number));
+            // Plain data can always be written down.
+            let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
+            self.store.put_note(ROLLOUT, Some(&note(serde_json::to_vec(rollout))))?;
+            self.store.put_note(LIFECYCLES, Some(&note(serde_json::to_vec(&self.lifecycles))))?;
+            self.store.put_nodes(&self.known)
         });
-        match noted {
-            Ok(gone) => self.lifecycles.retain(|number, _| !gone.contains(number)),
-            Err(error) => tracing::error!("the rollout's state was not kept: {error}"),
+        if let Err(error) = kept {
+            tracing::error!("the rollout's state was not kept: {error}");
         }
     }
+}
+
+/// What is to be remembered of connected nodes.
+fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
+    let record = |observed: &Observed| {
+        // Who has not acknowledged the new revision runs the last good one, as far as anybody knows.
+        let acked = observed.standing == Standing::Acked;
+        let revision = if acked { Some(rollout.candidate()) } else { rollout.last_good() };
+        let service = observed.node.service.clone();
+        (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
+    };
+    observed.iter().filter(|observed| observed.connected).map(record).collect()
 }

@@ -15,25 +15,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use redb::{ReadableDatabase as _, ReadableTable, TableDefinition, backends::InMemoryBackend};
-use serde::{Serialize, de::DeserializeOwned};
+use redb::{ReadableDatabase as _, ReadableTable as _, backends::InMemoryBackend};
 use sha2::{Digest as _, Sha256};
 
-use super::{Document, Draft, NodeRecord, Parent, Revision, Store, StoreError, milliseconds};
+use super::{
+    Document, Draft, NodeRecord, Parent, Revision, Store, StoreError,
+    transaction::{
+        CONTENTS, DIGEST, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode,
+        lay_out,
+    },
+};
 
-const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
-/// The digests of a revision's documents, one after the other.
-const CONTENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("contents");
-const DOCUMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("documents");
-const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
-const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
-
-/// The note that says how the tables are laid out.
-const FORMAT: (&str, &[u8]) = ("format", b"1");
 /// The file in a state directory.
 const FILE: &str = "store.redb";
-/// The size of a document's digest.
-const DIGEST: usize = 32;
 
 /// A store in one file, or in memory.
 #[derive(Debug)]
@@ -46,19 +40,6 @@ pub struct Database {
 enum Place {
     File(PathBuf),
     Memory,
-}
-
-/// Why an operation ended: the store's own refusal, or trouble with the file.
-enum Trouble {
-    Refused(StoreError),
-    Unreadable(String),
-    Database(redb::Error),
-}
-
-impl<E: Into<redb::Error>> From<E> for Trouble {
-    fn from(error: E) -> Self {
-        Self::Database(error.into())
-    }
 }
 
 impl Place {
@@ -270,98 +251,6 @@ fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {
         return Err(Trouble::Unreadable("the file is empty".to_owned()));
     }
     Ok(redb::Builder::new().create_file(file)?)
-}
-
-/// Makes all tables, so that readers find them.
-fn lay_out(database: &redb::Database) -> Result<(), Trouble> {
-    let writing = database.begin_write()?;
-    writing.open_table(REVISIONS)?;
-    writing.open_table(CONTENTS)?;
-    writing.open_table(DOCUMENTS)?;
-    writing.open_table(NODES)?;
-    writing.open_table(NOTES)?.insert(FORMAT.0, FORMAT.1)?;
-    Ok(writing.commit()?)
-}
-
-fn check_format(database: &redb::Database) -> Result<(), Trouble> {
-    let notes = database.begin_read()?.open_table(NOTES)?;
-    match notes.get(FORMAT.0)? {
-        Some(format) if format.value() == FORMAT.1 => Ok(()),
-        Some(format) => {
-            let format = String::from_utf8_lossy(format.value()).into_owned();
-            Err(Trouble::Unreadable(format!("its format {format} is not known to this version of `postern`")))
-        }
-        None => Err(Trouble::Unreadable("it does not say its format".to_owned())),
-    }
-}
-
-fn append(database: &redb::Database, draft: &Draft, parent: Parent) -> Result<Revision, Trouble> {
-    let writing = database.begin_write()?;
-    let mut revisions = writing.open_table(REVISIONS)?;
-    let latest = revisions.last()?.map(|(number, _)| number.value());
-    if let Parent::Exactly(expected) = parent
-        && expected != latest
-    {
-        return Err(Trouble::Refused(StoreError::Conflict { expected, latest }));
-    }
-    let number = latest.unwrap_or_default().saturating_add(1);
-    let mut documents = writing.open_table(DOCUMENTS)?;
-    let mut digests = Vec::with_capacity(draft.documents.len().saturating_mul(DIGEST));
-    for document in &draft.documents {
-        let bytes = encode(document)?;
-        let digest = Sha256::digest(&bytes);
-        if documents.get(digest.as_slice())?.is_none() {
-            documents.insert(digest.as_slice(), bytes.as_slice())?;
-        }
-        digests.extend_from_slice(&digest);
-    }
-    writing.open_table(CONTENTS)?.insert(number, digests.as_slice())?;
-    let revision = Revision {
-        number,
-        digest: draft.digest.clone(),
-        author: draft.author.clone(),
-        message: draft.message.clone(),
-        at: milliseconds(draft.at),
-        parent: latest,
-        documents: draft.documents.len(),
-    };
-    revisions.insert(number, encode(&revision)?.as_slice())?;
-    drop((revisions, documents));
-    writing.commit()?;
-    Ok(revision)
-}
-
-fn collect(database: &redb::Database, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, Trouble> {
-    let writing = database.begin_write()?;
-    let mut revisions = writing.open_table(REVISIONS)?;
-    let mut contents = writing.open_table(CONTENTS)?;
-    let mut documents = writing.open_table(DOCUMENTS)?;
-    let numbers = revisions.iter()?.map(|entry| Ok(entry?.0.value())).collect::<Result<Vec<_>, redb::Error>>()?;
-    let old = numbers.len().saturating_sub(keep);
-    let gone: Vec<u64> = numbers.into_iter().take(old).filter(|number| !pinned.contains(number)).collect();
-    if gone.is_empty() {
-        return Ok(gone);
-    }
-    for number in &gone {
-        revisions.remove(number)?;
-        contents.remove(number)?;
-    }
-    let mut used = BTreeSet::new();
-    for entry in contents.iter()? {
-        used.extend(entry?.1.value().chunks(DIGEST).map(<[u8]>::to_vec));
-    }
-    documents.retain(|digest, _| used.contains(digest))?;
-    drop((revisions, contents, documents));
-    writing.commit()?;
-    Ok(gone)
-}
-
-fn encode(value: &impl Serialize) -> Result<Vec<u8>, Trouble> {
-    serde_json::to_vec(value).map_err(|error| Trouble::Database(redb::Error::Io(io::Error::other(error))))
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Trouble> {
-    serde_json::from_slice(bytes).map_err(|error| Trouble::Unreadable(error.to_string()))
 }
 
 /// What a panic said.

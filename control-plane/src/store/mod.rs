@@ -10,6 +10,7 @@
 mod database;
 mod document;
 mod error;
+mod transaction;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

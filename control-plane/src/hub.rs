@@ -1,0 +1,179 @@
+//! What the hub does with revisions: takes proposals in, publishes what comes of them, and looks after their rollouts.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, MutexGuard},
+    time::{Duration, SystemTime},
+};
+
+use tokio::time;
+
+use crate::{
+    digest::Digest,
+    keys::KeySets,
+    model::{self, Bundle},
+    node::NodeIdentity,
+    pipeline::CompileError,
+    publication::Publication,
+    releases::{Admission, Applied, ApplyError, Proposal, Releases, RolloutReport},
+    revision::revision,
+    serve::{Hub, lock},
+    snapshot::FilterCode,
+    store::NodeRecord,
+};
+
+/// How long what nodes say is gathered before a rollout is looked at, and how much longer for each node: looking takes
+/// time of its own, and what many nodes say at once is looked at once.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOK_AT_NODE: Duration = Duration::from_micros(50);
+/// How often a rollout is looked at because a pause may have ended.
+const PAUSES: Duration = Duration::from_millis(200);
+
+impl Hub {
+    /// Puts resources in force as a new revision, with the published keys that are known, or refuses them whole. Keys
+    /// that are not known yet are fetched; nothing waits for them.
+    pub fn apply(&self, proposal: Proposal) -> Result<Applied, ApplyError> {
+        let mut releases = lock(&self.releases);
+        let applied = releases.apply(proposal, &self.admission(), SystemTime::now())?;
+        *lock(&self.refused_change) = Vec::new();
+        if matches!(applied, Applied::Revision(_)) {
+            self.put_in_force(&releases);
+        }
+        Ok(applied)
+    }
+
+    /// Puts in force what an earlier process left in the store. Says whether there was anything.
+    pub fn restore(&self) -> Result<bool, ApplyError> {
+        let mut releases = lock(&self.releases);
+        let restored = releases.restore(&self.admission(), SystemTime::now())?;
+        self.put_in_force(&releases);
+        Ok(restored.is_some())
+    }
+
+    /// Puts resources in force with a plan that no gate has seen, as a new revision, so that a test can see what a
+    /// fleet makes of it.
+    #[cfg(feature = "test-hooks")]
+    pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
+        let bundle = model::read(&proposal.files)?;
+        let digest = Digest::of(&plan);
+        let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
+        let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::anonymous());
+        let attachment = crate::attach::attach(&scope);
+        let snapshot = crate::snapshot::Snapshot::build(&scope, &attachment, plan, &self.code, digest.clone());
+        let publication = Publication::uniform(snapshot);
+        let mut releases = lock(&self.releases);
+        releases.release(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
+        self.put_in_force(&releases);
+        Ok(())
+    }
+
+    /// Puts the same resources in force with the keys that are known now.
+    pub(crate) fn keys_changed(&self) {
+        let mut releases = lock(&self.releases);
+        match releases.renew(&self.admission()) {
+            Ok(()) => self.put_in_force(&releases),
+            Err(error) => {
+                tracing::error!("a change of keys is refused: {error}");
+                self.refuse(&error);
+            }
+        }
+    }
+
+    /// The revisions, for whoever shows or commands them. Commands are followed by [`Self::rollout_changed`].
+    pub fn releases(&self) -> MutexGuard<'_, Releases> {
+        lock(&self.releases)
+    }
+
+    /// Puts in force what the rollout says now.
+    pub fn rollout_changed(&self) {
+        self.put_in_force(&lock(&self.releases));
+    }
+
+    /// Whether a proposal would be taken, up to the store: admission and gate.
+    pub fn prove(&self, proposal: &Proposal) -> Result<(), ApplyError> {
+        let bundle = model::read(&proposal.files)?;
+        self.admission().admit(&bundle)?;
+        Ok(())
+    }
+
+    /// Looks at the fleet now, so that conditions are up to date.
+    pub fn look(&self) {
+        let mut releases = lock(&self.releases);
+        let fleet = self.fleet().report();
+        if releases.observe(fleet, SystemTime::now()) {
+            self.put_in_force(&releases);
+        }
+    }
+
+    /// Looks after rollouts, for ever: promotes, completes and rolls back as the fleet answers.
+    pub async fn follow_rollouts(&self) {
+        let mut changes = self.fleet().changes();
+        loop {
+            self.look();
+            let under_way = lock(&self.releases).is_under_way();
+            tokio::select! {
+                () = self.rollout.notified() => {}
+                _ = changes.changed(), if under_way => {}
+                () = time::sleep(PAUSES), if under_way => {}
+            }
+            let nodes = u32::try_from(self.fleet().len()).unwrap_or(u32::MAX);
+            time::sleep(LOOK.saturating_add(LOOK_AT_NODE.saturating_mul(nodes))).await;
+        }
+    }
+
+    fn admission(&self) -> Known<'_> {
+        let previous = self.publications.borrow().clone();
+        let nodes = self.fleet().identities();
+        Known { key_sets: self.key_sources().sets(), code: &self.code, nodes, previous }
+    }
+
+    /// The nodes that were there when a rollout last ended, and are not now.
+    pub fn absent_nodes(&self) -> BTreeMap<String, NodeRecord> {
+        let mut absent = lock(&self.releases).known_nodes().clone();
+        let fleet = self.fleet().report();
+        fleet.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.id)));
+        absent
+    }
+
+    /// How what is in force spreads. It does not wait for a proposal that is being taken in.
+    pub fn rollout_report(&self) -> Option<RolloutReport> {
+        lock(&self.rollout_report).clone()
+    }
+
+    /// Tells every stream. The keys that the resources in force need are wanted from now on.
+    fn put_in_force(&self, releases: &Releases) {
+        let Some(publication) = releases.publication() else { return };
+        self.key_sources().want_all(releases.bundles(), self.uptime());
+        let revision = publication.revision().clone();
+        self.publications.send_replace(Some(Arc::new(publication)));
+        let report = releases.report();
+        if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
+            tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");
+        }
+        *lock(&self.rollout_report) = report;
+        self.wanted_keys.notify_one();
+        self.rollout.notify_one();
+    }
+}
+
+/// Admission with what is known at the time.
+struct Known<'a> {
+    key_sets: KeySets,
+    code: &'a FilterCode,
+    /// The nodes, for which everything must be right.
+    nodes: Vec<NodeIdentity>,
+    /// What is in force: what it has compiled and a change does not touch is kept.
+    previous: Option<Arc<Publication>>,
+}
+
+impl Admission for Known<'_> {
+    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
+        let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
+        Publication::admit(bundle.clone(), keys, self.code, &self.nodes, previous)
+    }
+
+    /// Over the resources alone: keys come and go without anybody's doing.
+    fn digest(&self, bundle: &Bundle) -> Digest {
+        revision(bundle, &KeySets::default(), self.code.digest())
+    }
+}
