@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use crate::{
+    digest::Digest,
     discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
     fleet::Fleet,
     http,
