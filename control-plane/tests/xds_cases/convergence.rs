@@ -136,7 +136,11 @@ impl Node {
 fn random_snapshot(dice: &mut Dice, salt: &str) -> (Arc<Snapshot>, BTreeMap<ResourceType, BTreeMap<String, Vec<u8>>>) {
     let mut all: BTreeMap<ResourceType, BTreeMap<String, Vec<u8>>> = BTreeMap::new();
     for kind in KINDS {
-        let names = dice.pick();
+        let mut names = dice.pick();
+        // Content that was refused is not sent again, and nothing at all is content too.
+        if names.is_empty() {
+            names.push("a");
+        }
         let items = names.into_iter().map(|name| (name.to_owned(), format!("{salt}{}", dice.roll(3)).into_bytes()));
         all.insert(kind, items.collect());
     }
@@ -195,7 +199,7 @@ fn history(variant: Variant, seed: u64) {
 #[test]
 fn every_history_ends_with_what_is_in_force() {
     for variant in BOTH {
-        for seed in 0..1_500 {
+        for seed in 0..600 {
             history(variant, seed);
         }
     }
