@@ -205,8 +205,9 @@ fn case_40_clients_that_vanish_leave_no_memory_behind() {
     }
     println!("{CLIENTS} clients, five times: {before} kB before, {with:?} kB with them, {without:?} kB after them");
     let wave = with[0].saturating_sub(before);
-    let left = without[4].saturating_sub(without[0]);
-    assert!(left < wave, "four more times {CLIENTS} clients left {left} kB behind; once they cost {wave} kB");
+    // The first ones leave an allocator that has grown; whoever comes after them finds room in it.
+    let left = without[4].saturating_sub(without[2]);
+    assert!(left < wave / 2, "two more times {CLIENTS} clients left {left} kB behind; once they cost {wave} kB");
 }
 
 /// So many aggregated streams of as many connections and nodes, each of which has its clusters.

@@ -96,23 +96,9 @@ impl Subscription {
             return Some(difference.changes(self.kind, &due.offer));
         }
 
-        let mut send: BTreeMap<&str, Arc<Resource>> = BTreeMap::new();
-        let mut absent = BTreeSet::new();
-        for name in &self.asked {
-            match self.found(name, due, snapshot) {
-                Some(resource) => {
-                    let name = due.offer.set().get(&resource.name).map_or("", |resource| resource.name.as_str());
-                    send.insert(name, resource);
-                }
-                // Not to be withdrawn, not even by the answer to a question.
-                None if !may_be_withdrawn(self.kind) && self.inventory.holds(name) => {}
-                None => {
-                    absent.insert(name.clone());
-                }
-            }
-        }
+        let (mut send, mut absent) = self.answers(due, snapshot);
         if !keeps_updates {
-            send.extend(difference.missing.iter().map(|resource| (resource.name.as_str(), Arc::clone(resource))));
+            send.extend(difference.missing.iter().map(|resource| (resource.name.clone(), Arc::clone(resource))));
         }
         let mut removed: BTreeSet<String> = if keeps_removals { BTreeSet::new() } else { beyond().cloned().collect() };
         let vacant = if plain { BTreeSet::new() } else { std::mem::take(&mut absent) };
@@ -135,6 +121,24 @@ impl Subscription {
             self.inventory.settle(Arc::clone(&due.offer), kept);
         }
         Some(content)
+    }
+
+    /// What the names that the client asked for stand for, and the names that stand for nothing.
+    fn answers(&self, due: &Due, snapshot: &Snapshot) -> (BTreeMap<String, Arc<Resource>>, BTreeSet<String>) {
+        let (mut found, mut absent) = (BTreeMap::new(), BTreeSet::new());
+        for name in &self.asked {
+            match self.found(name, due, snapshot) {
+                Some(resource) => {
+                    found.insert(resource.name.clone(), resource);
+                }
+                // Not to be withdrawn, not even by the answer to a question.
+                None if !may_be_withdrawn(self.kind) && self.inventory.holds(name) => {}
+                None => {
+                    absent.insert(name.clone());
+                }
+            }
+        }
+        (found, absent)
     }
 
     fn own_content(
