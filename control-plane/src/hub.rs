@@ -57,7 +57,7 @@ impl Hub {
         let bundle = model::read(&proposal.files)?;
         let digest = Digest::of(&plan);
         let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
-        let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::anonymous());
+        let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::default());
         let attachment = crate::attach::attach(&scope);
         let snapshot = crate::snapshot::Snapshot::build(&scope, &attachment, plan, &self.code, digest.clone());
         let publication = Publication::uniform(snapshot);

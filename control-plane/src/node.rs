@@ -15,7 +15,7 @@ pub const DEFAULT_MESH: &str = "default";
 pub const LOCALITY_TAGS: [&str; 3] = ["region", "zone", "subZone"];
 
 /// One node, as its bootstrap describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct NodeIdentity {
     /// `node.id`: which one it is.
     pub id: String,
@@ -27,12 +27,15 @@ pub struct NodeIdentity {
     pub tags: BTreeMap<String, String>,
 }
 
-impl NodeIdentity {
+impl Default for NodeIdentity {
     /// A node that says nothing of itself.
-    pub fn anonymous() -> Self {
-        Self { mesh: DEFAULT_MESH.to_owned(), ..Self::default() }
+    fn default() -> Self {
+        let (id, service, tags) = Default::default();
+        Self { id, service, mesh: DEFAULT_MESH.to_owned(), tags }
     }
+}
 
+impl NodeIdentity {
     /// What a node's message says. A tag that is no text, number or truth value says nothing.
     pub fn read(node: &Node) -> Self {
         let metadata = node.metadata.as_ref();

@@ -34,7 +34,7 @@ pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileErr
 
 /// The same from the model on, with the published key sets that are known.
 pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
-    let scope = Scope::of(bundle, &NodeIdentity::anonymous());
+    let scope = Scope::of(bundle, &NodeIdentity::default());
     compile_scope(&scope, key_sets, code, Strictness::Strict).map(|(snapshot, _)| snapshot)
 }
 

@@ -71,7 +71,23 @@ impl With for Json {
 
 /// The parameters of every policy, by what [`pointer`] calls them.
 fn policies() -> impl Iterator<Item = (String, Json)> {
-    POLICIES.iter().map(|policy| (definition(policy), object(&policy.params).with("description", policy.about)))
+    let relaxed = |policy: &PolicySchema| relax(object(&policy.params)).with("description", policy.about);
+    POLICIES.iter().map(move |policy| (definition(policy), relaxed(policy)))
+}
+
+/// Parameters without what must be there: a step may leave to another of its name what it does not say itself. Lists are
+/// taken whole, so that what is in them must be complete.
+fn relax(mut schema: Json) -> Json {
+    if let Json::Object(keywords) = &mut schema {
+        keywords.remove("required");
+        keywords.remove("oneOf");
+        if let Some(Json::Object(properties)) = keywords.get_mut("properties") {
+            for property in properties.values_mut() {
+                *property = relax(property.take());
+            }
+        }
+    }
+    schema
 }
 
 /// No kind is called so: there is a dot in it.
@@ -108,12 +124,10 @@ fn policy_names() -> Vec<&'static str> {
     POLICIES.iter().map(|policy| policy.name).collect()
 }
 
-/// What the parameters of a step must be if it is of this policy. Absent ones are like none.
+/// What the parameters of a step must be if it is of this policy.
 fn parameters(policy: &PolicySchema) -> Json {
     let reference = json!({ "$ref": pointer(&definition(policy)) });
-    let needed = !policy.params.exactly_one_of.is_empty() || policy.params.fields.iter().any(|field| field.required);
-    let then = json!({ "properties": { "params": reference } });
-    case("policy", policy.name, &then.with_some("required", needed.then(|| vec!["params"])))
+    case("policy", policy.name, &json!({ "properties": { "params": reference } }))
 }
 
 fn property(field: &Field) -> Json {

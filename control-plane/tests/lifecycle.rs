@@ -126,7 +126,7 @@ impl World {
 
     /// What a node is sent now.
     fn snapshot(&self, id: &str) -> Arc<Snapshot> {
-        let node = NodeIdentity { id: id.to_owned(), ..NodeIdentity::anonymous() };
+        let node = NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() };
         self.releases.publication().unwrap().snapshot_for(&node)
     }
 

@@ -133,7 +133,6 @@ fn wrong() -> Vec<Value> {
         document("Settings", json!({ "agentUnavailable": { "status": 200 } })),
         document("Consumer", json!({ "apiKeys": [{ "key": "a", "sha256": "b" }] })),
         step(json!({ "policy": "apiKeyAht", "params": {} })),
-        step(json!({ "policy": "apiKeyAuth" })),
         step(json!({ "policy": "apiKeyAuth", "params": { "heder": "x-api-key" } })),
         step(json!({ "policy": "rateLimit", "params": { "requests": 1, "per": "soon" } })),
         step(json!({ "policy": "headers", "params": { "set": { "a b": "c" } } })),

@@ -54,7 +54,7 @@ impl InProcess {
         let bundle = model::read(&source::read(site.directory()).unwrap()).unwrap();
         let plan = AdmittedPlan::forced_past_the_gate(plan.to_vec());
         let revision = postern::digest::Digest::of(revision.as_bytes());
-        let scope = Scope::of(&bundle, &NodeIdentity::anonymous());
+        let scope = Scope::of(&bundle, &NodeIdentity::default());
         self.hub.publish(Snapshot::build(&scope, &attach(&scope), plan, &self.code, revision));
     }
 }

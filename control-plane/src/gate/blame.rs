@@ -46,7 +46,7 @@ fn whole<T>(resources: &[&Resource<T>], name: &str, reason: &str) -> Vec<Diagnos
     found.map(|resource| resource.diagnose("", message(reason))).collect()
 }
 
-/// A chain stands for all routes that have it; in each, the step that is refused is at fault, or all of them.
+/// A chain stands for all routes that have it; in each, the step that is refused is at fault, or whoever had a say.
 fn steps(chain: u32, words: &str, plan: &WirePlan, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
     let (phases, words) = phases(words);
     let (step, reason) = named(words, "step").map_or((None, words), |(step, reason)| (Some(step), reason));
@@ -56,9 +56,17 @@ fn steps(chain: u32, words: &str, plan: &WirePlan, attachment: &Attachment<'_>) 
     let default = attachment.default.filter(|_| plan.default_chain == chain.saturating_add(1));
     let chains = places.chain(default).filter_map(|place| attachment.chains.get(place));
     let at_fault = |attached: &Attached<'_>| -> Vec<Diagnostic> {
-        let steps = phases.iter().flat_map(|phase| attached.steps(*phase));
-        let named = steps.filter(|found| step.is_none_or(|step| found.step.name == step));
-        named.filter_map(|step: &EffectiveStep<'_>| step.diagnose("", message(reason))).collect()
+        let steps = || phases.iter().flat_map(|phase| attached.steps(*phase));
+        match step {
+            Some(name) => {
+                let named = steps().filter(|found| found.step.name == name);
+                named.filter_map(|step: &EffectiveStep<'_>| step.diagnose("", message(reason))).collect()
+            }
+            None => {
+                let policies = steps().flat_map(|step| &step.parts).map(|part| part.policy);
+                policies.map(|policy| policy.diagnose("spec", message(reason))).collect()
+            }
+        }
     };
     chains.flat_map(at_fault).collect()
 }

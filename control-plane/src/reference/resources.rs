@@ -76,6 +76,26 @@ spec:
 ",
     ),
     (
+        "EnvoyResource",
+        "\
+apiVersion: postern/v1
+kind: EnvoyResource
+metadata: { name: legacy }
+spec:
+  targetRef: { kind: Service, name: edge }
+  resource:
+    \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster
+    name: legacy
+    type: STRICT_DNS
+    connect_timeout: 1s
+    load_assignment:
+      cluster_name: legacy
+      endpoints:
+        - lb_endpoints:
+            - endpoint: { address: { socket_address: { address: legacy.internal, port_value: 8080 } } }
+",
+    ),
+    (
         "Consumer",
         "\
 apiVersion: postern/v1
@@ -129,6 +149,48 @@ spec:
 ",
     ),
     (
+        "TrafficPermission",
+        "\
+apiVersion: postern/v1
+kind: TrafficPermission
+metadata: { name: users-callers }
+spec:
+  targetRef: { kind: Service, name: users }
+  from:
+    - { targetRef: { kind: ServiceSubset, name: web, tags: { version: v1 } }, action: DENY }
+    - { targetRef: { kind: Service, name: web }, action: ALLOW }
+",
+    ),
+    (
+        "Timeout",
+        "\
+apiVersion: postern/v1
+kind: Timeout
+metadata: { name: patience }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - targetRef: { kind: Mesh }
+      connectTimeout: 2s
+      http: { requestTimeout: 5s, streamIdleTimeout: 1h }
+    - targetRef: { kind: Service, name: users }
+      http: { idleTimeout: 0s }
+",
+    ),
+    (
+        "AccessLog",
+        "\
+apiVersion: postern/v1
+kind: AccessLog
+metadata: { name: logs }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - { targetRef: { kind: Service, name: users }, backends: [{ name: audit }] }
+    - { targetRef: { kind: Mesh }, backends: [{ name: stdout }] }
+",
+    ),
+    (
         "Settings",
         "\
 apiVersion: postern/v1
@@ -136,6 +198,7 @@ kind: Settings
 metadata: { name: default }
 spec:
   agentUnavailable: { status: 503, headers: { retry-after: \"5\" }, body: try again soon }
+  logBackends: [{ name: audit, file: { path: /var/log/envoy/audit.json } }]
 ",
     ),
 ];

@@ -34,7 +34,7 @@ impl Audience {
         let mut groups = BTreeMap::new();
         let observed = |report: &NodeReport| {
             let named =
-                || NodeIdentity { id: report.id.clone(), service: report.service.clone(), ..NodeIdentity::anonymous() };
+                || NodeIdentity { id: report.id.clone(), service: report.service.clone(), ..NodeIdentity::default() };
             let node = nodes.get(&report.id).cloned().unwrap_or_else(named);
             let snapshot = publication.snapshot_for(&node);
             let group = groups.entry(Arc::as_ptr(&snapshot)).or_insert_with(|| (versions(&snapshot), snapshot));

@@ -49,7 +49,7 @@ pub(super) fn nodes() -> Vec<NodeIdentity> {
     let node = |index: usize| NodeIdentity {
         id: format!("n{index}"),
         service: format!("s{}", index % GATEWAYS),
-        ..NodeIdentity::anonymous()
+        ..NodeIdentity::default()
     };
     (0..NODES).map(node).collect()
 }
