@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod client;
+mod convergence;
 mod extensions;
 mod incremental;
 mod nacks;
