@@ -257,10 +257,11 @@ impl Subscription {
         if refused || due.standing == Standing::Refused {
             return None;
         }
-        memory.accept(kind, content, &due.offer);
+        // What was good stays what it was: were it to follow answers that cross, two versions could be sent for ever.
         if due.standing == Standing::LastGood {
             return Some(Event::Restored { kind, version });
         }
+        memory.accept(kind, content, &due.offer);
         self.refused = false;
         Some(Event::Acked { kind, version })
     }
