@@ -218,7 +218,7 @@ impl Groups {
 
 /// Every target that selects nodes, with its mesh.
 fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
-    fn of<'b, T: Targeted>(resources: &'b [Resource<T>]) -> impl Iterator<Item = (&'b str, &'b TargetRef)> {
+    fn of<T: Targeted>(resources: &[Resource<T>]) -> impl Iterator<Item = (&str, &TargetRef)> {
         resources.iter().map(|resource| (resource.mesh(), resource.spec.target_ref()))
     }
     let gateways =

@@ -11,8 +11,11 @@ use postern_tests::{
 
 use crate::{mtls::Side, world::assert_no_vm_failure};
 
-/// Who calls: a name for the route, the service, its mesh, and its tags.
-const CALLERS: [(&str, &str, &str, &[(&str, &str)]); 6] = [
+/// A name for the route, the mesh and the service of its certificate, and the tags in it.
+type Caller = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Who calls.
+const CALLERS: [Caller; 6] = [
     ("old-web", "default", "web", &[("version", "v1")]),
     ("new-web", "default", "web", &[("zone", "v1"), ("version", "v2")]),
     ("monitoring", "default", "infra-monitoring", &[]),

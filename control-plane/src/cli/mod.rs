@@ -54,7 +54,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
-    Serve(Serve),
+    Serve(Box<Serve>),
     Eval(Eval),
     Explain(Explain),
     Validate(Validate),

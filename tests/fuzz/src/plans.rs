@@ -135,7 +135,7 @@ pub fn key_from(writer: &mut Writer, source: Source) -> wire::Step {
 /// One step of each built-in policy, the last two under a condition.
 fn built_in(writer: &mut Writer) -> Vec<wire::Step> {
     let (staff, service) = (writer.string("staff"), writer.string("web"));
-    let rule = traffic_permission::Rule { services: vec![service], anyone: true, allow: true };
+    let rule = traffic_permission::Rule { services: vec![service], anyone: true, allow: true, source: None };
     let answer = wire::Answer { status: 204, headers: vec![], body: service };
     let mut steps = edge(writer);
     steps.extend([
@@ -235,8 +235,20 @@ fn edit_steps(plan: &mut wire::Plan, script: &mut Script<'_>, strings: usize, ex
                 headers: pairs(script, strings),
                 body: (script.byte() % 2 == 1).then(|| script.index(strings)),
             }),
+            source: (script.byte() % 4 == 3).then(|| source(script, strings)),
+            alternative: script.byte() % 4 == 3,
             policy: Some(policy(script, strings, expressions)),
         }),
+    }
+}
+
+/// Some sources, of any strings.
+fn source(script: &mut Script<'_>, strings: usize) -> wire::Source {
+    let tag = |script: &mut Script<'_>| wire::source::Tag { name: script.index(strings), value: script.index(strings) };
+    wire::Source {
+        mesh: script.index(strings),
+        service: script.flag().then(|| script.index(strings)),
+        tags: (0..script.below(3)).map(|_| tag(script)).collect(),
     }
 }
 
@@ -293,6 +305,7 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
                 services: indexes(script, strings),
                 anyone: script.flag(),
                 allow: script.flag(),
+                source: script.flag().then(|| source(script, strings)),
             };
             Policy::TrafficPermission(wire::TrafficPermission {
                 rules: (0..script.below(4)).map(|_| rule(script)).collect(),
