@@ -43,12 +43,26 @@ fn loads_a_good_plan() {
 
 #[test]
 fn refuses_an_empty_plan() {
-    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 1");
+    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 2");
+}
+
+#[test]
+fn refuses_a_default_chain_that_is_not_there() {
+    check(|wire| wire.default_chain = 2, "default chain: chain 1 does not exist, there are 1");
+}
+
+#[test]
+fn refuses_a_source_that_is_not_there() {
+    let source = || Some(postern_proto::plan::v1::Source { mesh: 99, ..Default::default() });
+    check(
+        |wire| wire.chains[0].request.as_mut().unwrap().steps[0].source = source(),
+        "chain 0: request: step `apiKeyAuth`: string 99 does not exist, there are 8",
+    );
 }
 
 #[test]
 fn refuses_a_later_format() {
-    check(|wire| wire.format = 2, "plan format 2 is not supported, this engine loads format 1");
+    check(|wire| wire.format = 3, "plan format 3 is not supported, this engine loads format 2");
 }
 
 #[test]
