@@ -22,7 +22,7 @@ use postern::{
     snapshot::{Resource, ResourceType, Snapshot},
     source,
 };
-use postern_tests::{Client, ControlPlane, Envoy, Site, Upstream, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Request, Site, Upstream, site::free_port, wait};
 use prost::Message;
 use tokio::runtime::Runtime;
 use tokio_stream::StreamExt;
@@ -183,6 +183,11 @@ fn policies(world: &World, round: u32) -> String {
 /// How many clients come and go at once: enough that what they left behind would show.
 const CLIENTS: usize = 400;
 
+/// As many as the environment says, for a run with thousands, which needs a limit of open files that allows for them.
+fn clients() -> usize {
+    std::env::var("POSTERN_CLIENTS").map_or(CLIENTS, |clients| clients.parse().expect("POSTERN_CLIENTS is a number"))
+}
+
 #[test]
 fn case_40_clients_that_vanish_leave_no_memory_behind() {
     let directory = tempfile::tempdir().unwrap();
@@ -203,17 +208,18 @@ fn case_40_clients_that_vanish_leave_no_memory_behind() {
         control_plane.wait_for_status("all to be forgotten", forgotten).unwrap();
         without.push(resident(control_plane.id()));
     }
-    println!("{CLIENTS} clients, five times: {before} kB before, {with:?} kB with them, {without:?} kB after them");
+    let clients = clients();
+    println!("{clients} clients, five times: {before} kB before, {with:?} kB with them, {without:?} kB after them");
     let wave = with[0].saturating_sub(before);
     // The first ones leave an allocator that has grown; whoever comes after them finds room in it.
     let left = without[4].saturating_sub(without[2]);
-    assert!(left < wave / 2, "two more times {CLIENTS} clients left {left} kB behind; once they cost {wave} kB");
+    assert!(left < wave / 2, "two more times {clients} clients left {left} kB behind; once they cost {wave} kB");
 }
 
 /// So many aggregated streams of as many connections and nodes, each of which has its clusters.
 async fn open_streams(xds: SocketAddr) -> Vec<(Channel, Streaming<DiscoveryResponse>)> {
     let mut streams = Vec::new();
-    for number in 0..CLIENTS {
+    for number in 0..clients() {
         let channel = Channel::from_shared(format!("http://{xds}")).unwrap().connect().await.unwrap();
         let node = Some(Node { id: format!("node-{number}"), ..Default::default() });
         let type_url = ResourceType::Cluster.type_url().to_owned();
@@ -232,4 +238,27 @@ fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn case_35_before_a_plan_has_come_the_listener_waits_and_then_refuses() {
+    let upstream = Upstream::start(0).unwrap();
+    let (listener, nobody) = (free_port().unwrap(), free_port().unwrap());
+    let port = |port: u16| format!("port_value: {port}");
+    let source = "config_source: { ads: {}, resource_api_version: V3 }";
+    // Envoy's own default is 15 seconds.
+    let waiting = "config_source: { ads: {}, resource_api_version: V3, initial_fetch_timeout: 1s }";
+    let replace = [
+        ("port_value: 10000", port(listener)),
+        ("port_value: 10001", port(upstream.address().port())),
+        (source, waiting.to_owned()),
+    ];
+    let replace: Vec<_> = replace.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    // Nobody serves xDS there, and the Envoy is up once it has waited.
+    let _envoy = Envoy::start("overlay.yaml", ([127, 0, 0, 1], nobody).into(), &replace).unwrap();
+    let mut client = Client::new(([127, 0, 0, 1], listener).into());
+    for path in ["/welcome", "/users/7"] {
+        let answer = client.send(&Request::get(path)).unwrap();
+        assert_eq!(answer.status, 500, "{path}: {answer:?}");
+    }
 }

@@ -194,7 +194,11 @@ pub(super) fn status(remote: &Remote) -> anyhow::Result<()> {
         return Ok(());
     }
     let rollout = at(&status, "/rollout");
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
     if rollout.is_null() {
         println!("revision  none");
     } else {
