@@ -25,7 +25,7 @@ use crate::{
 /// How long what nodes say is gathered before a rollout is looked at, and how much longer for each node: looking takes
 /// time of its own, and what many nodes say at once is looked at once.
 const LOOK: Duration = Duration::from_millis(10);
-const LOOK_AT_NODE: Duration = Duration::from_micros(50);
+const LOOK_AT_NODE: Duration = Duration::from_micros(200);
 /// How often a rollout is looked at because a pause may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
 
