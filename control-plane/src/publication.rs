@@ -14,7 +14,7 @@ use crate::{
     digest::Digest,
     keys::KeySets,
     lower::Strictness,
-    model::{Bundle, Diagnostic, Diagnostics, Resource, TargetRef},
+    model::{Bundle, Diagnostics, Resource, TargetRef},
     node::{DEFAULT_MESH, NodeIdentity},
     pipeline::{CompileError, compile_refusal, compile_scope},
     revision::{group_revision, revision},
@@ -61,7 +61,6 @@ struct Groups {
     compiled: Mutex<HashMap<Signature, Arc<OnceLock<Arc<Snapshot>>>>>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
-    problems: Mutex<Vec<Diagnostic>>,
 }
 
 /// The mesh of a node, and the places of the targets that select it.
@@ -113,24 +112,6 @@ impl Publication {
         }
     }
 
-    /// How many groups are compiled.
-    pub fn groups(&self) -> usize {
-        match &self.content {
-            Content::Uniform(_) => 1,
-            Content::Grouped(groups) => lock(&groups.compiled).len(),
-            Content::Split(split) => split.candidate.groups(),
-        }
-    }
-
-    /// What is served as a refusal, because it turned out wrong only when a node came that nobody had thought of.
-    pub fn problems(&self) -> Vec<Diagnostic> {
-        match &self.content {
-            Content::Uniform(_) => Vec::new(),
-            Content::Grouped(groups) => lock(&groups.problems).clone(),
-            Content::Split(split) => [split.last_good.problems(), split.candidate.problems()].concat(),
-        }
-    }
-
     /// What is compiled for this filter, by the revisions of groups.
     fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
         match &self.content {
@@ -149,8 +130,7 @@ impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
         let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
         let targets = targets(&bundle).into_iter().collect();
-        let (compiled, problems) = Default::default();
-        Self { bundle, key_sets, code, targets, compiled, known: Mutex::new(known), problems }
+        Self { bundle, key_sets, code, targets, compiled: Mutex::default(), known: Mutex::new(known) }
     }
 
     fn signature(&self, node: &NodeIdentity) -> Signature {
@@ -187,7 +167,7 @@ impl Groups {
         Arc::clone(group.get_or_init(|| self.serve(node)))
     }
 
-    /// Compiles a group that was not foreseen. What is wrong in it refuses its requests, and is reported.
+    /// Compiles a group that was not foreseen. What is wrong in it refuses its requests, and is in the log.
     fn serve(&self, node: &NodeIdentity) -> Arc<Snapshot> {
         match self.compile(node, Strictness::Permissive) {
             Ok(snapshot) => snapshot,
@@ -209,7 +189,6 @@ impl Groups {
         for problem in &problems {
             tracing::error!("served as a refusal: {problem}");
         }
-        lock(&self.problems).extend(problems);
         let snapshot = Arc::new(snapshot);
         lock(&self.known).insert(revision, Arc::clone(&snapshot));
         Ok(snapshot)
