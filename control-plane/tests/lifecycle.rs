@@ -107,7 +107,19 @@ impl World {
     }
 
     fn apply(&mut self, value: &str) -> Result<u64, ApplyError> {
-        match self.releases.apply(proposal(value), &self.line, self.now())? {
+        self.propose(proposal(value))
+    }
+
+    /// Applies the policy together with settings.
+    fn apply_with(&mut self, value: &str, settings: &str) -> Result<u64, ApplyError> {
+        let mut proposal = proposal(value);
+        let text = format!("apiVersion: postern/v1\nkind: Settings\nmetadata: {{ name: s }}\nspec: {settings}\n");
+        proposal.files.push(File { name: "s.yaml".to_owned(), bytes: text.into_bytes() });
+        self.propose(proposal)
+    }
+
+    fn propose(&mut self, proposal: Proposal) -> Result<u64, ApplyError> {
+        match self.releases.apply(proposal, &self.line, self.now())? {
             Applied::Revision(revision) => Ok(revision.number),
             Applied::Unchanged(revision) => panic!("revision {} says the same", revision.number),
         }
@@ -432,4 +444,40 @@ fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
     assert!(mine.message.starts_with("p.yaml:7:"), "{}", mine.message);
     let other = lifecycle.conditions_of("RoutePolicy `orders`").get(Initialized, None).unwrap().clone();
     assert_eq!((other.status, other.reason.as_str()), (True, "Loaded"), "the others are as good as before");
+}
+
+#[test]
+fn settings_say_how_their_revision_spreads() {
+    let mut world = World::new();
+    ["a", "b", "c", "d"].iter().for_each(|id| world.join(id));
+    world.apply_with("v1", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    // Nobody has anything to go back to: the first of all goes to all.
+    ["a", "b", "c", "d"].iter().for_each(|id| world.ack(id));
+    (0..10).for_each(|_| world.look());
+    assert_eq!(world.state(), State::Completed);
+    let first = world.offered("a");
+    world.apply_with("v2", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    world.look();
+    let picked = |world: &World| ["a", "b", "c", "d"].into_iter().filter(|id| world.offered(id) != first).count();
+    assert_eq!(picked(&world), 1, "a quarter of four");
+    // Settings that say nothing leave it to how the server was started.
+    world.apply_with("v3", "{}").unwrap();
+    world.look();
+    assert_eq!(picked(&world), 4);
+}
+
+#[test]
+fn settings_say_how_many_revisions_are_kept() {
+    let mut world = World::new();
+    let kept = |world: &World| -> Vec<u64> {
+        world.releases.store().revisions().unwrap().iter().map(|revision| revision.number).collect()
+    };
+    for value in ["v1", "v2", "v3", "v4"] {
+        world.apply(value).unwrap();
+    }
+    assert_eq!(kept(&world), [4, 3, 2, 1]);
+    world.apply_with("v5", "{ retention: { revisions: 2 } }").unwrap();
+    assert_eq!(kept(&world), [5, 4]);
+    world.apply_with("v6", "{ retention: { revisions: 3 } }").unwrap();
+    assert_eq!(kept(&world), [6, 5, 4]);
 }

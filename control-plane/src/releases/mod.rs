@@ -53,7 +53,8 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply).
+    /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
+    /// `strategy`, and `keep` of them are kept, unless their own `Settings` say otherwise.
     pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
         let (live, lifecycles, known, audience) = Default::default();
         Self { store, strategy, keep, rollout: None, live, lifecycles, known, audience }
@@ -70,7 +71,10 @@ impl Releases {
             // The process ended between storing a revision and its first step.
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
-                Rollout::start(latest.number, last_good, self.strategy.clone())
+                let documents = self.store.documents(latest.number)?.unwrap_or_default();
+                let strategy = model::read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
+                let strategy = strategy.unwrap_or_else(|| self.strategy.clone());
+                Rollout::start(latest.number, last_good, strategy)
             }
         };
         for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
@@ -143,11 +147,12 @@ impl Releases {
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
+        let strategy = strategy_of(&bundle).unwrap_or_else(|| self.strategy.clone());
         self.live.insert(revision.number, Release { bundle, publication: Arc::new(publication) });
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
         self.lifecycles.insert(revision.number, lifecycle);
-        self.rollout = Some(Rollout::start(revision.number, last_good, self.strategy.clone()));
+        self.rollout = Some(Rollout::start(revision.number, last_good, strategy));
         self.tidy_up();
         Ok(revision)
     }
@@ -245,8 +250,10 @@ impl Releases {
     fn tidy_up(&mut self) {
         let Some(rollout) = &self.rollout else { return };
         let needed = BTreeSet::from_iter([Some(rollout.candidate()), rollout.last_good()].into_iter().flatten());
+        let latest = self.live.get(&rollout.candidate());
+        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
         self.live.retain(|number, _| needed.contains(number));
-        let kept = self.store.collect(self.keep, &needed).and_then(|gone| {
+        let kept = self.store.collect(keep, &needed).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
             // Plain data can always be written down.
             let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
@@ -258,6 +265,17 @@ impl Releases {
             tracing::error!("the rollout's state was not kept: {error}");
         }
     }
+}
+
+/// How a revision spreads, if it says so itself.
+fn strategy_of(bundle: &Bundle) -> Option<Strategy> {
+    bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref()).map(Strategy::from)
+}
+
+/// How many revisions are kept, if the latest says so itself.
+fn kept_by(bundle: &Bundle) -> Option<usize> {
+    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
+    retention.map(|retention| retention.revisions)
 }
 
 /// What is to be remembered of connected nodes.
