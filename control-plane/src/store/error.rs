@@ -49,8 +49,8 @@ pub enum StoreError {
     },
     /// It was sealed with a key that is not there.
     #[error(
-        "{}: the key of the store cannot be used: {error}; put it back from where it is kept: what was sealed with it \
-         cannot be read without it",
+        "{}: the key of the store cannot be used: {error}; put it back, or name the file that has it with `--state-key`: what \
+         was sealed with it cannot be read without it",
         path.display()
     )]
     Key {
