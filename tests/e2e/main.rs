@@ -33,6 +33,7 @@ mod restarts;
 mod rollouts;
 mod store;
 mod stored;
+mod streamless;
 mod updates;
 mod world;
 mod xds;
