@@ -12,7 +12,7 @@ use std::{
 use postern::{
     condition::{ConditionType, Truth},
     digest::Digest,
-    fleet::{NodeReport, Refusal, TypeStatus},
+    fleet::{Refusal, Sighting},
     gate::Gate,
     keys::KeySets,
     model::{Bundle, File},
@@ -67,7 +67,7 @@ impl Admission for Line {
 struct World {
     releases: Releases,
     line: Line,
-    nodes: BTreeMap<String, NodeReport>,
+    nodes: BTreeMap<String, Sighting>,
     clock: u64,
 }
 
@@ -126,10 +126,10 @@ impl World {
     }
 
     fn join(&mut self, id: &str) {
-        let (connected, since, types) = (true, 0, BTreeMap::new());
-        let (owned, service, revision) = (id.to_owned(), "edge".to_owned(), None);
-        let node = NodeReport { id: owned, service, connected, since, revision, types };
-        self.nodes.insert(id.to_owned(), node);
+        let (owned, service) = (id.to_owned(), "edge".to_owned());
+        let node = Arc::new(NodeIdentity { id: owned, service, ..NodeIdentity::default() });
+        let sighting = Sighting { node, connected: true, revision: None, refused: Vec::new() };
+        self.nodes.insert(id.to_owned(), sighting);
     }
 
     fn leave(&mut self, id: &str) {
@@ -147,30 +147,25 @@ impl World {
         self.snapshot(id).select(ResourceType::ExtensionConfig, &Selection::Everything).version
     }
 
-    fn answer(&mut self, id: &str, status: TypeStatus) {
-        self.nodes.get_mut(id).unwrap().types.insert(ResourceType::ExtensionConfig, status);
-    }
-
     fn ack(&mut self, id: &str) {
-        let (running, revision) = (Some(self.offered(id)), self.snapshot(id).revision().clone());
-        self.answer(id, TypeStatus { running, ..TypeStatus::default() });
-        self.nodes.get_mut(id).unwrap().revision = Some(revision);
+        let revision = self.snapshot(id).revision().clone();
+        let node = self.nodes.get_mut(id).unwrap();
+        (node.revision, node.refused) = (Some(revision), Vec::new());
     }
 
     fn nack(&mut self, id: &str, reason: &str) {
         let reason = Some(reason.to_owned());
         let (version, message) = (self.offered(id), "Unable to create Wasm plugin".to_owned());
         let refusal = Refusal { version, message, resources: Vec::new(), reason, at: self.clock };
-        let running =
-            self.nodes[id].types.get(&ResourceType::ExtensionConfig).and_then(|status| status.running.clone());
-        self.answer(id, TypeStatus { running, refused: Some(Box::new(refusal)), ..TypeStatus::default() });
-        self.nodes.get_mut(id).unwrap().revision = None;
+        let node = self.nodes.get_mut(id).unwrap();
+        (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
     }
 
     /// A second passes, and the control plane looks at the fleet.
     fn look(&mut self) {
         self.clock += 1;
-        self.releases.observe(self.nodes.values().map(copy).collect(), self.now());
+        let fleet: Vec<_> = self.nodes.values().cloned().collect();
+        self.releases.observe(&fleet, self.now());
     }
 
     fn state(&self) -> State {
@@ -186,18 +181,6 @@ impl World {
             .map(|found| (found.kind, found.node.as_deref().unwrap_or(""), found.status, found.reason.as_str()))
             .collect();
         assert_eq!(found, expect, "revision {revision}");
-    }
-}
-
-fn copy(node: &NodeReport) -> NodeReport {
-    let NodeReport { id, service, connected, since, revision, types } = node;
-    NodeReport {
-        id: id.clone(),
-        service: service.clone(),
-        connected: *connected,
-        since: *since,
-        revision: revision.clone(),
-        types: types.clone(),
     }
 }
 
@@ -302,6 +285,19 @@ fn policy_update_lifecycle() {
     assert_eq!((world.state(), world.releases.report().unwrap().last_good), (State::Completed, Some(2)));
     let conditions = world.releases.lifecycles()[&2].conditions_of(RESOURCE);
     assert!(conditions.holds(Ready, None) && conditions.holds(Ready, Some("edge-2")));
+}
+
+#[test]
+fn policy_update_lifecycle_overtaken_by_another_update() {
+    let mut world = running();
+    world.apply("two").unwrap();
+    world.ack("edge-1");
+    world.look();
+    world.apply("three").unwrap();
+    // Nobody is to run the second one any more, and nobody is said to.
+    let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
+    world.check(2, &[&start[..], &[(Ready, "", Unknown, "NoNodes")]].concat());
+    assert_eq!(world.releases.report().unwrap().last_good, Some(1));
 }
 
 #[test]
