@@ -1,245 +1,215 @@
-//! The admin API: what the command line, and whoever else has the say, can ask and tell a running control plane. HTTP and
-//! JSON under `/api/v1`; an error is a problem document (RFC 9457).
+//! Changes: bundles are applied, earlier revisions come back, and rollouts are commanded.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use axum::{
-    Json, Router,
-    extract::{DefaultBodyLimit, Path, State, rejection::JsonRejection},
-    http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
-    routing::{get, post},
-};
+use axum::{Json, extract::State, http::StatusCode};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
+use super::{
+    LARGEST_BUNDLE,
+    extract::{Follows, Form, IF_MATCH, Named, Sent, Shown, read},
+    operation::Operation,
+    problem::Problem,
+};
 use crate::{
-    condition::Conditions,
-    model::{Diagnostics, File},
-    pipeline::CompileError,
-    releases::{Applied, ApplyError, Proposal},
+    model::File,
+    releases::{Applied, Proposal, RolloutReport},
     rollout::Rollout,
     serve::Hub,
-    store::{NodeRecord, Parent, Revision, StoreError},
+    store::Revision,
 };
 
-/// How large a bundle may be: a hundred thousand routes with their policies.
-const LARGEST: usize = 64 << 20;
-
-/// The API's part of what is served over HTTP.
-pub(crate) fn router() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/api/v1/apply", post(apply).layer(DefaultBodyLimit::max(LARGEST)))
-        .route("/api/v1/revisions", get(revisions))
-        .route("/api/v1/revisions/{number}", get(revision))
-        .route("/api/v1/nodes/absent", get(absent_nodes))
-        .route("/api/v1/rollback", post(rollback))
-        .route("/api/v1/rollout/{command}", post(command))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::post(
+            "/api/v1/apply",
+            ("apply", "Put resources in force as a new revision, or refuse them whole."),
+            apply,
+        )
+        .header(IF_MATCH.0, IF_MATCH.1)
+        .takes::<Bundle>()
+        .up_to(LARGEST_BUNDLE)
+        .json::<Outcome>(200, "It is a revision now, or would be, or says what is in force already.")
+        .problem(400, "`If-Match` cannot be read.")
+        .problem(412, "Another revision came in between.")
+        .problem(422, "The resources are not valid, or the filter refuses them.")
+        .problem(507, "No space is left to store it."),
+        Operation::post(
+            "/api/v1/rollback",
+            ("rollback", "Go back to what an earlier revision said, as a new revision."),
+            rollback,
+        )
+        .header(IF_MATCH.0, IF_MATCH.1)
+        .takes::<RollbackTo>()
+        .json::<Outcome>(200, "It is a revision now, or says what is in force already.")
+        .problem(400, "`If-Match` cannot be read.")
+        .problem(404, "There is no such revision.")
+        .problem(412, "Another revision came in between.")
+        .problem(422, "What that revision says is no longer valid."),
+        Operation::get(
+            "/api/v1/rollout",
+            ("getRollout", "Where the rollout is that is under way, or was the last one."),
+            rollout,
+        )
+        .shows::<RolloutReport>("Where it is.")
+        .problem(404, "Nothing was ever applied."),
+        Operation::post(
+            "/api/v1/rollout/{command}",
+            ("commandRollout", "Pause, resume or abort the rollout under way."),
+            command,
+        )
+        .path::<Command>()
+        .empty(204, "It is done.")
+        .problem(404, "There is no such command.")
+        .problem(409, "The rollout is not in a state for it."),
+    ]
 }
 
-/// A bundle as it is sent.
-#[derive(Debug, Deserialize)]
+/// A bundle: all resources, and not a change to some.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Bundle {
+    /// The files that they stand in.
     files: Vec<SentFile>,
+    /// Only say whether it would be taken.
     #[serde(default)]
     dry_run: bool,
+    /// Why it is applied.
     #[serde(default)]
     message: String,
+    /// Who applies it.
     #[serde(default)]
     author: String,
 }
 
-#[derive(Debug, Deserialize)]
+/// A file as it is sent.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SentFile {
+pub(super) struct SentFile {
+    /// What errors call it.
     name: String,
+    /// What it holds.
     text: String,
 }
 
+impl From<SentFile> for File {
+    fn from(file: SentFile) -> Self {
+        Self { name: file.name, bytes: file.text.into_bytes() }
+    }
+}
+
 /// What came of a change.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Outcome {
-    /// `created`, `unchanged` or `valid`.
-    result: &'static str,
+pub(super) struct Outcome {
+    result: Outcomes,
+    /// The revision that it is now, or that says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<Revision>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum Outcomes {
+    /// It is a new revision, and spreads.
+    Created,
+    /// The latest revision says the same.
+    Unchanged,
+    /// It would be taken.
+    Valid,
+}
+
+impl Outcome {
+    pub(super) const VALID: Self = Self { result: Outcomes::Valid, revision: None };
 }
 
 impl From<Applied> for Outcome {
     fn from(applied: Applied) -> Self {
         match applied {
-            Applied::Revision(revision) => Self { result: "created", revision: Some(revision) },
-            Applied::Unchanged(revision) => Self { result: "unchanged", revision: Some(revision) },
+            Applied::Revision(revision) => Self { result: Outcomes::Created, revision: Some(revision) },
+            Applied::Unchanged(revision) => Self { result: Outcomes::Unchanged, revision: Some(revision) },
         }
     }
 }
 
 async fn apply(
     State(hub): State<Arc<Hub>>,
-    headers: HeaderMap,
-    body: Result<Json<Bundle>, JsonRejection>,
+    Follows(parent): Follows,
+    Sent(bundle): Sent<Bundle>,
 ) -> Result<Json<Outcome>, Problem> {
-    let Json(bundle) = body?;
-    let files = bundle.files.into_iter().map(|file| File { name: file.name, bytes: file.text.into_bytes() }).collect();
+    let files = bundle.files.into_iter().map(File::from).collect();
     let (author, message) = (named(bundle.author), bundle.message);
-    let proposal = Proposal { files, author, message, parent: expected_parent(&headers)?, again: true };
+    let proposal = Proposal { files, author, message, parent, again: true };
     // Compiling and the gate take their time, and nobody else should wait for them.
-    on_a_thread(move || {
+    read(move || {
         if bundle.dry_run {
             hub.prove(&proposal)?;
-            return Ok(Outcome { result: "valid", revision: None });
+            return Ok(Json(Outcome::VALID));
         }
-        hub.apply(proposal).map(Outcome::from)
+        Ok(Json(hub.apply(proposal)?.into()))
     })
     .await
 }
 
-async fn revisions(State(hub): State<Arc<Hub>>) -> Result<Json<Vec<Revision>>, Problem> {
-    let store = Arc::clone(hub.releases().store());
-    on_a_thread(move || Ok(store.revisions()?)).await
-}
-
-async fn absent_nodes(State(hub): State<Arc<Hub>>) -> Result<Json<BTreeMap<String, NodeRecord>>, Problem> {
-    on_a_thread(move || Ok(hub.absent_nodes())).await
-}
-
-#[derive(Debug, Serialize)]
-struct RevisionReport {
-    #[serde(flatten)]
-    revision: Revision,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conditions: Option<Conditions>,
-}
-
-async fn revision(State(hub): State<Arc<Hub>>, Path(number): Path<u64>) -> Result<Json<RevisionReport>, Problem> {
-    on_a_thread(move || {
-        hub.look();
-        let releases = hub.releases();
-        let revision = releases.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
-        let conditions = releases.lifecycles().get(&number).map(|lifecycle| lifecycle.conditions().clone());
-        Ok(RevisionReport { revision, conditions })
-    })
-    .await
-}
-
-#[derive(Debug, Deserialize)]
+/// Where to go back to.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RollbackTo {
+    /// The number of the revision.
     revision: u64,
+    /// Who goes back.
     #[serde(default)]
     author: String,
 }
 
 async fn rollback(
     State(hub): State<Arc<Hub>>,
-    headers: HeaderMap,
-    body: Result<Json<RollbackTo>, JsonRejection>,
+    Follows(parent): Follows,
+    Sent(RollbackTo { revision, author }): Sent<RollbackTo>,
 ) -> Result<Json<Outcome>, Problem> {
-    let Json(RollbackTo { revision, author }) = body?;
-    let parent = expected_parent(&headers)?;
-    on_a_thread(move || {
+    read(move || {
         let proposal = hub.releases().rollback(revision, named(author), parent)?;
-        hub.apply(proposal).map(Outcome::from)
+        Ok(Json(hub.apply(proposal)?.into()))
     })
     .await
 }
 
-async fn command(State(hub): State<Arc<Hub>>, Path(command): Path<String>) -> Result<StatusCode, Problem> {
+async fn rollout(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<RolloutReport>, Problem> {
+    let report = hub.rollout_report();
+    let none = || Problem::not_found("no rollout", "no rollout has been started".to_owned());
+    report.map(|report| Shown(form, report)).ok_or_else(none)
+}
+
+/// What to do with a rollout.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Command {
+    /// `pause`, `resume` or `abort`.
+    command: String,
+}
+
+async fn command(
+    State(hub): State<Arc<Hub>>,
+    Named(Command { command }): Named<Command>,
+) -> Result<StatusCode, Problem> {
     let command = match command.as_str() {
         "pause" => Rollout::pause,
         "resume" => Rollout::resume,
         "abort" => |rollout: &mut Rollout| rollout.abort().map(drop),
         _ => {
             let detail = format!("`{command}` is none of pause, resume and abort");
-            return Err(Problem::new(StatusCode::NOT_FOUND, "no such command", detail));
+            return Err(Problem::not_found("no such command", detail));
         }
     };
-    let carried_out = on_a_thread(move || {
+    read(move || {
         hub.releases().command(command)?;
         hub.rollout_changed();
-        Ok(())
-    });
-    carried_out.await.map(|_| StatusCode::NO_CONTENT)
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
 }
 
-/// Runs what blocks, or computes for long, where that holds up nobody.
-async fn on_a_thread<T: Send + 'static>(
-    act: impl FnOnce() -> Result<T, ApplyError> + Send + 'static,
-) -> Result<Json<T>, Problem> {
-    match tokio::task::spawn_blocking(act).await {
-        Ok(result) => Ok(Json(result?)),
-        Err(error) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error", error.to_string())),
-    }
-}
-
-fn named(author: String) -> String {
+/// Who did something, if nobody says.
+pub(super) fn named(author: String) -> String {
     if author.is_empty() { "api".to_owned() } else { author }
-}
-
-/// `If-Match: "7"`: only if revision 7 is the latest. `"0"`: only if there is none.
-fn expected_parent(headers: &HeaderMap) -> Result<Parent, Problem> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(Parent::Latest) };
-    let number = value.to_str().ok().and_then(|text| text.trim_matches('"').parse::<u64>().ok());
-    match number {
-        Some(number) => Ok(Parent::Exactly((number > 0).then_some(number))),
-        None => {
-            let detail = "`If-Match` must be the number of a revision in quotes, such as \"7\"".to_owned();
-            Err(Problem::new(StatusCode::BAD_REQUEST, "invalid request", detail))
-        }
-    }
-}
-
-/// An error, as RFC 9457 has it.
-#[derive(Debug)]
-struct Problem {
-    status: StatusCode,
-    title: &'static str,
-    detail: String,
-    errors: Option<Diagnostics>,
-}
-
-impl Problem {
-    fn new(status: StatusCode, title: &'static str, detail: String) -> Self {
-        Self { status, title, detail, errors: None }
-    }
-}
-
-impl From<JsonRejection> for Problem {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::new(rejection.status(), "invalid request", rejection.body_text())
-    }
-}
-
-impl From<ApplyError> for Problem {
-    fn from(error: ApplyError) -> Self {
-        let detail = error.to_string();
-        let (status, title) = match &error {
-            ApplyError::Compile(_) => (StatusCode::UNPROCESSABLE_ENTITY, "the resources are not valid"),
-            ApplyError::Store(StoreError::Conflict { .. }) => {
-                (StatusCode::PRECONDITION_FAILED, "somebody else was faster")
-            }
-            ApplyError::Store(StoreError::Full { .. }) => (StatusCode::INSUFFICIENT_STORAGE, "no space is left"),
-            ApplyError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the store failed"),
-            ApplyError::NoRevision(_) => (StatusCode::NOT_FOUND, "no such revision"),
-            ApplyError::NotNow(_) | ApplyError::NoRollout => (StatusCode::CONFLICT, "not now"),
-        };
-        let errors = match error {
-            ApplyError::Compile(CompileError::Diagnostics(diagnostics)) => Some(diagnostics),
-            _ => None,
-        };
-        Self { status, title, detail, errors }
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let Self { status, title, detail, errors } = self;
-        let mut body = json!({ "title": title, "status": status.as_u16(), "detail": detail });
-        if let (Some(errors), Some(body)) = (errors, body.as_object_mut()) {
-            body.insert("errors".to_owned(), json!(errors));
-        }
-        (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
-    }
 }

@@ -18,6 +18,7 @@ pub use report::{NodeReport, Progress, Refusal, TypeStatus};
 
 use crate::{
     digest::Digest,
+    journal::{Happening, Journal},
     node::NodeIdentity,
     snapshot::ResourceType,
     xds::session::{Event, Memory, TypeMemory},
@@ -32,6 +33,7 @@ pub struct Fleet {
     nodes: BTreeMap<String, Node>,
     streams: u64,
     changes: watch::Sender<u64>,
+    journal: Arc<Journal>,
 }
 
 #[derive(Debug, Default)]
@@ -55,11 +57,16 @@ pub struct Joined {
 
 impl Default for Fleet {
     fn default() -> Self {
-        Self { nodes: BTreeMap::new(), streams: 0, changes: watch::Sender::new(0) }
+        Self::noted_in(Arc::default())
     }
 }
 
 impl Fleet {
+    /// A fleet whose comings and goings are noted in a journal.
+    pub fn noted_in(journal: Arc<Journal>) -> Self {
+        Self { nodes: BTreeMap::new(), streams: 0, changes: watch::Sender::new(0), journal }
+    }
+
     /// A node opened a stream.
     pub fn connect(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         self.streams = self.streams.wrapping_add(1);
@@ -67,6 +74,8 @@ impl Fleet {
         identity.clone_into(&mut node.identity);
         if node.streams.is_empty() {
             node.since = seconds(now);
+            let NodeIdentity { id, service, .. } = identity.clone();
+            self.journal.note(Happening::NodeConnected { node: id, service }, now);
         }
         node.streams.push((self.streams, None));
         let joined = Joined { stream: self.streams, memory: node.memory.clone() };
@@ -81,6 +90,7 @@ impl Fleet {
             node.streams.shrink_to_fit();
             if node.streams.is_empty() {
                 node.since = seconds(now);
+                self.journal.note(Happening::NodeGone { node: id.to_owned() }, now);
             }
             self.changed();
         }
@@ -89,6 +99,9 @@ impl Fleet {
     /// A stream learnt something about its node. `reason` is the filter's own, for a refusal that leaves it out.
     pub fn record(&mut self, id: &str, stream: u64, event: Event, reason: Option<String>, now: SystemTime) {
         let Some(node) = self.nodes.get_mut(id) else { return };
+        if let Some(happening) = happening(id, &event, reason.as_deref()) {
+            self.journal.note(happening, now);
+        }
         match event {
             Event::Acked { kind, version } => {
                 let status = TypeStatus { running: Some(version), accepted: Some(seconds(now)), refused: None };
@@ -145,6 +158,11 @@ impl Fleet {
         self.nodes.values().map(|node| node.identity.clone()).collect()
     }
 
+    /// How many streams are open.
+    pub fn open_streams(&self) -> usize {
+        self.nodes.values().map(|node| node.streams.len()).sum()
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -189,6 +207,19 @@ impl Fleet {
 
     fn changed(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+/// What is noted of an event: what a node says, and not what we conclude from it.
+fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening> {
+    let node = id.to_owned();
+    match event {
+        Event::Acked { kind, version } => Some(Happening::NodeAcked { node, kind: *kind, version: version.clone() }),
+        Event::Nacked { kind, version, message, .. } => {
+            let reason = reason.unwrap_or(message).to_owned();
+            Some(Happening::NodeNacked { node, kind: *kind, version: version.clone(), reason })
+        }
+        Event::Restored { .. } | Event::Settled { .. } | Event::Unsettled => None,
     }
 }
 

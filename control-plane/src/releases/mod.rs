@@ -5,6 +5,7 @@
 
 mod permissive;
 mod proposal;
+mod view;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,10 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-pub use self::proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport};
+pub use self::{
+    proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport},
+    view::NodeStanding,
+};
 use crate::{
     fleet::NodeReport,
     lifecycle::Lifecycle,
@@ -164,11 +168,17 @@ impl Releases {
         let Some(rollout) = &mut self.rollout else { return false };
         let Some(candidate) = self.live.get(&rollout.candidate()) else { return false };
         let observed = self.audience.observe(&fleet, &candidate.publication);
+        let before = rollout.clone();
         let change = rollout.observe(&observed, now);
         for (number, release) in &self.live {
             let Some(lifecycle) = self.lifecycles.get_mut(number) else { continue };
+            // What a revision failed on is the last that is said of it: whoever owns it wants to know why.
+            let judged = if rollout.is_back() && *number == rollout.candidate() { &before } else { &*rollout };
+            if judged.is_back() && *number == rollout.candidate() {
+                continue;
+            }
             let mut observed = self.audience.observe(&fleet, &release.publication);
-            observed.retain(|observed| rollout.revision_for(&observed.node) == *number);
+            observed.retain(|observed| judged.revision_for(&observed.node) == *number);
             lifecycle.observe(&observed, now);
         }
         if change == Change::None {

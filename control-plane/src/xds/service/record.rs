@@ -18,6 +18,7 @@ pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
         let mut reason = None;
         let kind = match &event {
             Event::Acked { kind, version } => {
+                hub.metrics().acks.increment(*kind);
                 tracing::debug!(node, %kind, version = version.short(), "accepted");
                 Some(*kind)
             }
@@ -26,6 +27,7 @@ pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
                 Some(*kind)
             }
             Event::Nacked { kind, version, message, .. } => {
+                hub.metrics().nacks.increment(*kind);
                 reason = filter_reason(*kind, peer.session.snapshot());
                 let why = reason.as_deref().unwrap_or("not known here");
                 tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");
