@@ -3,14 +3,15 @@
 //! The form is that of Kubernetes' status conditions, with the node where one speaks for itself. Three types, in the
 //! order of a life: `Scheduled`, `Initialized`, `Ready`. Values only; [`lifecycle`](crate::lifecycle) decides them.
 
-use std::time::SystemTime;
+use std::{collections::BTreeSet, time::SystemTime};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::store::milliseconds;
 
 /// What a condition is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionType {
     /// It was taken in, and is on its way.
     Scheduled,
@@ -21,7 +22,7 @@ pub enum ConditionType {
 }
 
 /// Whether a condition holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Truth {
     /// It does.
     True,
@@ -32,7 +33,7 @@ pub enum Truth {
 }
 
 /// One condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// What it is about.
@@ -72,7 +73,7 @@ impl Condition {
 }
 
 /// All conditions of one thing, at most one of a type and node, in the order of types and nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Conditions(Vec<Condition>);
 
@@ -121,6 +122,11 @@ impl Conditions {
             self.0.push(condition);
         }
         self.0.extend(others);
+    }
+
+    /// Forgets what is about these nodes.
+    pub fn forget(&mut self, nodes: &BTreeSet<String>) {
+        self.0.retain(|condition| !condition.node.as_ref().is_some_and(|node| nodes.contains(node)));
     }
 
     /// A condition; without a node, the one about all of them.

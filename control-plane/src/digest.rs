@@ -2,11 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest in hexadecimal: equal content has an equal digest on every stream, restart and replica.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct Digest(Arc<str>);
 
 impl Digest {

@@ -3,15 +3,16 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, MutexGuard},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio::{sync::watch, time};
 
 use crate::{
     digest::Digest,
+    journal::Happening,
     keys::KeySets,
-    model::{self, Bundle},
+    model::{self, Bundle, File},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
@@ -19,7 +20,7 @@ use crate::{
     revision::revision,
     serve::{Hub, lock},
     snapshot::FilterCode,
-    store::NodeRecord,
+    store::{NodeRecord, Revision},
 };
 
 /// A rollout is looked at once nodes have had nothing to say for so long: while thousands of them answer, there is
@@ -35,9 +36,14 @@ impl Hub {
     /// that are not known yet are fetched; nothing waits for them.
     pub fn apply(&self, proposal: Proposal) -> Result<Applied, ApplyError> {
         let mut releases = lock(&self.releases);
-        let applied = releases.apply(proposal, &self.admission(), SystemTime::now())?;
+        let begin = Instant::now();
+        let applied = releases.apply(proposal, &self.admission(), SystemTime::now());
+        self.metrics().applied(&applied, begin.elapsed());
+        let applied = applied?;
         *lock(&self.refused_change) = Vec::new();
-        if matches!(applied, Applied::Revision(_)) {
+        if let Applied::Revision(Revision { number, author, message, .. }) = &applied {
+            let (revision, author, message) = (*number, author.clone(), message.clone());
+            self.journal().note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
             self.put_in_force(&releases);
         }
         Ok(applied)
@@ -92,9 +98,14 @@ impl Hub {
 
     /// Whether a proposal would be taken, up to the store: admission and gate.
     pub fn prove(&self, proposal: &Proposal) -> Result<(), ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        self.admissible(&proposal.files).map(drop)
+    }
+
+    /// Resources that would be taken, up to the store.
+    pub fn admissible(&self, files: &[File]) -> Result<Bundle, ApplyError> {
+        let bundle = model::read(files)?;
         self.admission().admit(&bundle)?;
-        Ok(())
+        Ok(bundle)
     }
 
     /// Looks at the fleet now, so that conditions are up to date.
@@ -156,7 +167,13 @@ impl Hub {
         if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
             tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");
         }
-        *lock(&self.rollout_report) = report;
+        let mut shown = lock(&self.rollout_report);
+        if let Some(rollout) = report.clone().filter(|report| shown.as_ref() != Some(report)) {
+            self.metrics().rollout(shown.as_ref(), &rollout);
+            self.journal().note(Happening::Rollout { rollout }, SystemTime::now());
+        }
+        *shown = report;
+        drop(shown);
         self.wanted_keys.notify_one();
         self.rollout.notify_one();
     }

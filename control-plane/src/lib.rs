@@ -7,10 +7,12 @@
 // But for one file, `wasm/sealed.rs`, which says why.
 #![deny(unsafe_code)]
 
-mod admin;
+pub mod admin;
 pub mod attach;
+pub mod catalogue;
 pub mod cli;
 pub mod condition;
+pub mod difference;
 pub mod digest;
 pub mod discovery;
 pub mod eval;
@@ -21,11 +23,13 @@ pub mod fleet;
 pub mod gate;
 pub mod http;
 mod hub;
+pub mod journal;
 pub mod jwk;
 pub mod keys;
 pub mod lifecycle;
 pub mod lint;
 pub mod lower;
+pub mod metrics;
 pub mod model;
 pub mod node;
 pub mod pipeline;
@@ -49,3 +53,4 @@ pub mod user_test;
 pub mod validate;
 pub mod wasm;
 pub mod xds;
+pub mod yaml;

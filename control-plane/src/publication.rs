@@ -54,16 +54,32 @@ struct Groups {
     bundle: Bundle,
     key_sets: KeySets,
     code: FilterCode,
-    /// What tells nodes apart: every target that selects nodes, with its mesh, once.
-    targets: Vec<(String, TargetRef)>,
+    kinship: Kinship,
     /// By the targets that select their nodes.
     compiled: Mutex<HashMap<Signature, Arc<OnceLock<Arc<Snapshot>>>>>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
 }
 
-/// The mesh of a node, and the places of the targets that select it.
-type Signature = (String, Vec<usize>);
+/// What tells nodes apart: every target that selects nodes, with its mesh, once.
+#[derive(Debug)]
+pub(crate) struct Kinship(Vec<(String, TargetRef)>);
+
+/// The mesh of a node, and the places of the targets that select it: nodes of one signature are of one group.
+pub(crate) type Signature = (String, Vec<usize>);
+
+impl Kinship {
+    /// By all targets of some bundles.
+    pub(crate) fn of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Self {
+        Self(bundles.into_iter().flat_map(targets).collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    pub(crate) fn signature(&self, node: &NodeIdentity) -> Signature {
+        let selects = |(mesh, target): &(String, TargetRef)| *mesh == node.mesh && target.selects(node);
+        let selecting = self.0.iter().enumerate().filter(|(_, target)| selects(target));
+        (node.mesh.clone(), selecting.map(|(index, _)| index).collect())
+    }
+}
 
 impl Publication {
     /// The same for every node.
@@ -140,14 +156,8 @@ impl Publication {
 impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
         let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
-        let targets = targets(&bundle).into_iter().collect();
-        Self { bundle, key_sets, code, targets, compiled: Mutex::default(), known: Mutex::new(known) }
-    }
-
-    fn signature(&self, node: &NodeIdentity) -> Signature {
-        let selects = |(mesh, target): &(String, TargetRef)| *mesh == node.mesh && target.selects(node);
-        let selecting = self.targets.iter().enumerate().filter(|(_, target)| selects(target));
-        (node.mesh.clone(), selecting.map(|(index, _)| index).collect())
+        let kinship = Kinship::of([&bundle]);
+        Self { bundle, key_sets, code, kinship, compiled: Mutex::default(), known: Mutex::new(known) }
     }
 
     /// Compiles the groups that there are and may be, and keeps of older ones only what is still used.
@@ -155,7 +165,7 @@ impl Groups {
         let mut checked = BTreeSet::new();
         let (mut errors, mut used) = (Vec::new(), HashMap::new());
         for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
-            let signature = self.signature(&node);
+            let signature = self.kinship.signature(&node);
             if checked.len() >= MOST_CHECKED || !checked.insert(signature.clone()) {
                 continue;
             }
@@ -174,7 +184,7 @@ impl Groups {
     }
 
     fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
-        let group = Arc::clone(lock(&self.compiled).entry(self.signature(node)).or_default());
+        let group = Arc::clone(lock(&self.compiled).entry(self.kinship.signature(node)).or_default());
         Arc::clone(group.get_or_init(|| self.serve(node)))
     }
 

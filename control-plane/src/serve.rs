@@ -10,22 +10,26 @@ use std::{
 
 use tokio::{
     net::TcpListener,
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
 };
 
 use crate::{
+    admin,
+    catalogue::{Catalogue, Catalogues},
     digest::Digest,
     discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
     fleet::Fleet,
     http,
+    journal::{Happening, Journal},
     keys::{self, KeySetReport, Sources, client::Client},
+    metrics::Metrics,
     pipeline::CompileError,
     publication::Publication,
     releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport},
     rollout::Strategy,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
-    store::{Database, Parent},
+    store::{Database, Parent, Store, StoreError},
     xds::{Limits, service::XdsServer},
 };
 
@@ -44,6 +48,12 @@ pub struct Hub {
     pub(crate) wanted_keys: Notify,
     started: (Instant, SystemTime),
     pub(crate) code: FilterCode,
+    /// The same as that of the releases, for those who do not want to wait for a proposal that is being taken in.
+    store: Arc<dyn Store>,
+    catalogues: Catalogues,
+    journal: Arc<Journal>,
+    metrics: Metrics,
+    followers: Arc<Semaphore>,
 }
 
 impl Hub {
@@ -54,10 +64,12 @@ impl Hub {
 
     /// The same for revisions that are kept elsewhere, and spread in another way.
     pub fn with_releases(code: FilterCode, releases: Releases) -> Self {
+        let journal = Arc::<Journal>::default();
         Self {
             publications: watch::Sender::new(None),
-            fleet: Mutex::default(),
+            fleet: Mutex::new(Fleet::noted_in(Arc::clone(&journal))),
             refused_change: Mutex::default(),
+            store: Arc::clone(releases.store()),
             releases: Mutex::new(releases),
             rollout_report: Mutex::default(),
             rollout: Notify::new(),
@@ -65,6 +77,10 @@ impl Hub {
             wanted_keys: Notify::new(),
             started: (Instant::now(), SystemTime::now()),
             code,
+            catalogues: Catalogues::default(),
+            journal,
+            metrics: Metrics::default(),
+            followers: admin::places(),
         }
     }
 
@@ -96,7 +112,9 @@ impl Hub {
 
     /// Records that a change was refused; what was in force stays.
     pub fn refuse(&self, error: &impl ToString) {
-        *lock(&self.refused_change) = error.to_string().lines().map(str::to_owned).collect();
+        let reasons: Vec<_> = error.to_string().lines().map(str::to_owned).collect();
+        self.journal.note(Happening::ChangeRefused { reasons: reasons.clone() }, SystemTime::now());
+        *lock(&self.refused_change) = reasons;
     }
 
     /// What is in force, now and later.
@@ -126,6 +144,31 @@ impl Hub {
     /// Why the latest change was refused, a line an error; empty if it was not.
     pub fn refused_change(&self) -> Vec<String> {
         lock(&self.refused_change).clone()
+    }
+
+    /// What has happened.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// A place for each that may follow what happens.
+    pub(crate) fn followers(&self) -> &Arc<Semaphore> {
+        &self.followers
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Where revisions are kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The resources of a revision as they were written; `None` if it is not kept.
+    pub fn catalogue(&self, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
+        self.catalogues.get(&*self.store, number)
     }
 
     /// The filter that nodes run.

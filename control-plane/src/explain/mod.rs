@@ -8,12 +8,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use postern_engine::{Plan, event::Phase, run::Fate};
 use prost::Message;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 pub use self::command::Explain;
 use crate::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, attach},
+    catalogue::hide_field,
     gate::Refusal,
     keys::KeySets,
     lower::{PERMISSION_STEP, Strictness, lower},
@@ -26,7 +28,7 @@ use crate::{
 };
 
 /// What is said of a route at a node.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The node.
@@ -53,8 +55,19 @@ pub struct Explanation {
     pub decision: Option<DecisionLine>,
 }
 
+impl Explanation {
+    /// The same without credentials, for those who may not read the files that they stand in.
+    pub fn hide_credentials(&mut self) {
+        fn of_field(line: &mut FieldLine) {
+            hide_field(&line.field, &mut line.value);
+            line.over.iter_mut().for_each(|over| hide_field(&line.field, &mut over.value));
+        }
+        self.request.iter_mut().chain(&mut self.response).flat_map(|step| &mut step.fields).for_each(of_field);
+    }
+}
+
 /// Where a route is declared.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Declared {
     /// The gateway.
     pub gateway: String,
@@ -63,7 +76,7 @@ pub struct Declared {
 }
 
 /// Where something is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OriginLine {
     /// The resource: "RoutePolicy `users-api`".
     pub resource: String,
@@ -81,7 +94,7 @@ pub struct OriginLine {
 }
 
 /// One rule of the permissions.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PermissionLine {
     /// What becomes of the requests.
     pub action: Action,
@@ -92,7 +105,7 @@ pub struct PermissionLine {
 }
 
 /// One step.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepLine {
     /// Its name.
@@ -111,7 +124,7 @@ pub struct StepLine {
 }
 
 /// One field.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FieldLine {
     /// Its path: `params.requests`.
     pub field: String,
@@ -125,7 +138,7 @@ pub struct FieldLine {
 }
 
 /// What a field takes the place of.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct OverLine {
     /// The value; null if it is another field that excludes this one.
     pub value: Json,
@@ -134,7 +147,7 @@ pub struct OverLine {
 }
 
 /// What a request meets.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DecisionLine {
     /// `allow`, `deny` or `respond`.
     pub verdict: &'static str,
@@ -155,7 +168,7 @@ pub struct DecisionLine {
 }
 
 /// What became of a step.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FateLine {
     /// The step.
     pub step: String,
@@ -166,16 +179,27 @@ pub struct FateLine {
     pub reason: Option<&'static str>,
 }
 
-/// Explains a route at a node.
+/// Explains a route at a node, with no published key set known.
 pub fn explain(
     bundle: &Bundle,
     node: &NodeIdentity,
     route: &str,
     request: Option<&Request>,
 ) -> Result<Explanation, CompileError> {
+    explain_with(bundle, &KeySets::default(), node, route, request)
+}
+
+/// The same with the published key sets that are known.
+pub fn explain_with(
+    bundle: &Bundle,
+    keys: &KeySets,
+    node: &NodeIdentity,
+    route: &str,
+    request: Option<&Request>,
+) -> Result<Explanation, CompileError> {
     let scope = Scope::of(bundle, node);
     let attachment = attach(&scope);
-    let (code, keys) = (FilterCode::new(Vec::new(), None), KeySets::default());
+    let code = FilterCode::new(Vec::new(), None);
     let chain = attachment.routes.get(route).copied().or(attachment.default);
     let chain = chain.and_then(|chain| attachment.chains.get(chain));
     if let Some(chain) = chain {
@@ -184,8 +208,8 @@ pub fn explain(
     let decision = match request {
         None => None,
         Some(request) => {
-            let revision = group_revision(&scope, &keys, code.digest());
-            let (plan, _) = lower(&scope, &keys, &attachment, &revision, Strictness::Strict)?;
+            let revision = group_revision(&scope, keys, code.digest());
+            let (plan, _) = lower(&scope, keys, &attachment, &revision, Strictness::Strict)?;
             let plan = Plan::load(&plan.encode_to_vec())
                 .map_err(|error| CompileError::Gate(Refusal::Declined(error.to_string())))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
@@ -210,7 +234,7 @@ pub fn explain(
     })
 }
 
-fn permissions(chain: &Attached<'_>) -> Vec<PermissionLine> {
+pub(crate) fn permissions(chain: &Attached<'_>) -> Vec<PermissionLine> {
     let line = |rule: &attach::Rule<'_>| PermissionLine {
         action: rule.action,
         source: rule.source.to_string(),
@@ -219,7 +243,7 @@ fn permissions(chain: &Attached<'_>) -> Vec<PermissionLine> {
     chain.permissions.iter().map(line).collect()
 }
 
-fn steps(chain: Option<&Attached<'_>>, phase: Phase) -> Vec<StepLine> {
+pub(crate) fn steps(chain: Option<&Attached<'_>>, phase: Phase) -> Vec<StepLine> {
     let line = |step: &EffectiveStep<'_>| StepLine {
         name: step.step.name.clone(),
         policy: step.step.policy.clone(),
@@ -283,7 +307,7 @@ fn timeouts(effective: &attach::EffectiveTimeouts<'_>) -> Vec<FieldLine> {
     leaves.into_iter().filter_map(line).collect()
 }
 
-fn object<T: Serialize>(value: &T) -> Map<String, Json> {
+pub(crate) fn object<T: Serialize>(value: &T) -> Map<String, Json> {
     match serde_json::to_value(value) {
         Ok(Json::Object(mut fields)) => {
             fields.retain(|_, value| !value.is_null());
@@ -294,7 +318,7 @@ fn object<T: Serialize>(value: &T) -> Map<String, Json> {
 }
 
 /// The leaves of a value. Lists are taken whole, as in merging, unless they hold objects, which read badly in a line.
-fn flatten(path: String, value: Json, into: &mut Vec<(String, Json)>) {
+pub(crate) fn flatten(path: String, value: Json, into: &mut Vec<(String, Json)>) {
     match value {
         Json::Object(fields) => {
             for (name, value) in fields {

@@ -18,6 +18,7 @@ pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
 
 use crate::{
     digest::Digest,
+    journal::{Happening, Journal},
     node::NodeIdentity,
     snapshot::ResourceType,
     xds::session::{Event, Memory},
@@ -32,6 +33,7 @@ pub struct Fleet {
     nodes: BTreeMap<String, Node>,
     streams: u64,
     changes: watch::Sender<u64>,
+    journal: Arc<Journal>,
 }
 
 #[derive(Debug, Default)]
@@ -66,11 +68,16 @@ pub struct Learnt<'a> {
 
 impl Default for Fleet {
     fn default() -> Self {
-        Self { nodes: BTreeMap::new(), streams: 0, changes: watch::Sender::new(0) }
+        Self::noted_in(Arc::default())
     }
 }
 
 impl Fleet {
+    /// A fleet whose comings and goings are noted in a journal.
+    pub fn noted_in(journal: Arc<Journal>) -> Self {
+        Self { nodes: BTreeMap::new(), streams: 0, changes: watch::Sender::new(0), journal }
+    }
+
     /// A node opened a stream.
     pub fn connect(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         self.streams = self.streams.wrapping_add(1);
@@ -80,6 +87,8 @@ impl Fleet {
         }
         if node.streams.is_empty() {
             node.since = seconds(now);
+            let NodeIdentity { id, service, .. } = identity.clone();
+            self.journal.note(Happening::NodeConnected { node: id, service }, now);
         }
         node.streams.push((self.streams, None));
         let joined = Joined { stream: self.streams, memory: node.memory.clone() };
@@ -94,6 +103,7 @@ impl Fleet {
             node.streams.shrink_to_fit();
             if node.streams.is_empty() {
                 node.since = seconds(now);
+                self.journal.note(Happening::NodeGone { node: id.to_owned() }, now);
             }
             self.changed();
         }
@@ -104,6 +114,9 @@ impl Fleet {
         let Some(node) = self.nodes.get_mut(id) else { return };
         let Learnt { events, mut reason, memory } = learnt;
         for event in events {
+            if let Some(happening) = happening(id, &event, reason.as_deref()) {
+                self.journal.note(happening, now);
+            }
             let kind = match event {
                 Event::Acked { kind, version } => {
                     let status = TypeStatus { running: Some(version), accepted: Some(seconds(now)), refused: None };
@@ -166,6 +179,11 @@ impl Fleet {
         self.nodes.values().map(|node| NodeIdentity::clone(&node.identity)).collect()
     }
 
+    /// How many streams are open.
+    pub fn open_streams(&self) -> usize {
+        self.nodes.values().map(|node| node.streams.len()).sum()
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -221,6 +239,19 @@ impl Fleet {
 
     fn changed(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+/// What is noted of an event: what a node says, and not what we conclude from it.
+fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening> {
+    let node = id.to_owned();
+    match event {
+        Event::Acked { kind, version } => Some(Happening::NodeAcked { node, kind: *kind, version: version.clone() }),
+        Event::Nacked { kind, version, message, .. } => {
+            let reason = reason.unwrap_or(message).to_owned();
+            Some(Happening::NodeNacked { node, kind: *kind, version: version.clone(), reason })
+        }
+        Event::Restored { .. } | Event::Settled { .. } | Event::Unsettled => None,
     }
 }
 

@@ -6,12 +6,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{digest::Digest, node::NodeIdentity, snapshot::ResourceType};
 
 /// Where a node stands with one type of resource.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct TypeStatus {
     /// The version that it runs, if it told us.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +26,7 @@ pub struct TypeStatus {
 }
 
 /// A NACK.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Refusal {
     /// What was refused.
     pub version: Digest,
@@ -42,7 +43,7 @@ pub struct Refusal {
 }
 
 /// What is shown of a node.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct NodeReport {
     /// Its identity.
     pub id: String,

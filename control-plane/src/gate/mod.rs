@@ -12,7 +12,7 @@
 mod blame;
 mod modules;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use postern_engine::Plan;
 use postern_proto::plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps};
@@ -22,6 +22,7 @@ pub(crate) use self::blame::blame;
 pub use self::modules::{CacheError, ModuleCache, Origin};
 use crate::{
     digest::Digest,
+    metrics::Histogram,
     wasm::{CallError, Crash, Filter, HostError, Limits, LogLevel, LogLine, Refused, Setup},
 };
 
@@ -68,13 +69,13 @@ pub struct Gate(Arc<Loader>);
 
 enum Loader {
     Engine,
-    Filter { filter: Filter, limits: Limits },
+    Filter { filter: Filter, limits: Limits, times: Histogram },
 }
 
 impl Gate {
     /// Loads plans in a filter.
     pub fn of_filter(filter: Filter, limits: Limits) -> Self {
-        Self(Arc::new(Loader::Filter { filter, limits }))
+        Self(Arc::new(Loader::Filter { filter, limits, times: Histogram::default() }))
     }
 
     /// Loads plans by the engine alone: for what never reaches an Envoy.
@@ -90,6 +91,14 @@ impl Gate {
         }
     }
 
+    /// How long plans took to load; `None` if the engine loads them.
+    pub(crate) fn times(&self) -> Option<&Histogram> {
+        match &*self.0 {
+            Loader::Engine => None,
+            Loader::Filter { times, .. } => Some(times),
+        }
+    }
+
     /// Loads a plan as a filter would.
     pub fn admit(&self, plan: &WirePlan) -> Result<AdmittedPlan, Refusal> {
         let bytes = plan.encode_to_vec();
@@ -100,9 +109,12 @@ impl Gate {
     fn load(&self, plan: &[u8]) -> Result<(), Refusal> {
         match &*self.0 {
             Loader::Engine => Plan::load(plan).map(drop).map_err(|error| Refusal::Declined(error.to_string())),
-            Loader::Filter { filter, limits } => {
+            Loader::Filter { filter, limits, times } => {
+                let begin = Instant::now();
                 let mut vm = filter.start(Setup { limits: *limits, ..Setup::default() })?;
-                vm.configure(plan).map(drop).map_err(Refusal::from)
+                let loaded = vm.configure(plan).map(drop).map_err(Refusal::from);
+                times.observe(begin.elapsed());
+                loaded
             }
         }
     }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -22,10 +23,11 @@ const MOST_UNDER_WAY: usize = 8;
 pub struct Sources(BTreeMap<KeyUri, Source>);
 
 /// What is shown of a key set.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeySetReport {
     /// Where it is published.
+    #[schemars(with = "String")]
     pub uri: KeyUri,
     /// How many of its keys can be used.
     pub keys: usize,
@@ -44,7 +46,7 @@ pub struct KeySetReport {
 }
 
 /// A fetch that failed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FetchError {
     /// When, in seconds since 1970.
     pub at: u64,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{path::Path, tree::Position};
@@ -10,7 +11,7 @@ use super::{path::Path, tree::Position};
 const LONGEST_QUOTE: usize = 80;
 
 /// One error in a user's files.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Diagnostic {
     /// The file, as the user knows it.
     pub file: String,
@@ -39,7 +40,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// All errors of a bundle: at least one, sorted by file, line and column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error, JsonSchema)]
 #[serde(transparent)]
 #[error("{}", self.lines())]
 pub struct Diagnostics(Vec<Diagnostic>);

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use postern_engine::schema::{Field, Kind, Object};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -97,7 +98,7 @@ pub enum TargetRef {
 }
 
 /// How specific a target is, from least to most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
     /// The whole mesh.

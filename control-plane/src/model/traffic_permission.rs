@@ -1,6 +1,7 @@
 //! `TrafficPermission`: which sources may call what it is attached to.
 
 use postern_engine::schema::{Field, Kind, Object};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -71,7 +72,7 @@ pub struct Permission {
 }
 
 /// What becomes of a source's requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Action {
     /// They pass.

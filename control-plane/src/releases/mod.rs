@@ -5,6 +5,7 @@
 
 mod permissive;
 mod proposal;
+mod view;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,10 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-pub use self::proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport};
+pub use self::{
+    proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport},
+    view::NodeStanding,
+};
 use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
@@ -173,10 +177,16 @@ impl Releases {
         let Some(rollout) = &mut self.rollout else { return false };
         let Some(candidate) = self.live.get(&rollout.candidate()) else { return false };
         let observed: Vec<_> = fleet.iter().map(|node| Observed::new(node, &candidate.publication)).collect();
+        let before = rollout.clone();
         let change = rollout.observe(&observed, now);
         for (number, release) in &self.live {
             let Some(lifecycle) = self.lifecycles.get_mut(number) else { continue };
-            let concerned = fleet.iter().filter(|node| rollout.revision_for(&node.node) == *number);
+            // What a revision failed on is the last that is said of it: whoever owns it wants to know why.
+            let judged = if rollout.is_back() && *number == rollout.candidate() { &before } else { &*rollout };
+            if judged.is_back() && *number == rollout.candidate() {
+                continue;
+            }
+            let concerned = fleet.iter().filter(|node| judged.revision_for(&node.node) == *number);
             let concerned: Vec<_> = concerned.map(|node| Observed::new(node, &release.publication)).collect();
             lifecycle.observe(&concerned, now);
         }

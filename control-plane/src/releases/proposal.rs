@@ -1,5 +1,6 @@
 //! What is proposed, what proves it, and what comes of it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -71,7 +72,7 @@ impl From<Diagnostics> for ApplyError {
 }
 
 /// Where the rollout is, as it is shown.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutReport {
     /// The revision that spreads, or spread last.

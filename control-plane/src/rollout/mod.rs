@@ -13,6 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -47,7 +48,7 @@ pub struct Rollout {
 }
 
 /// What became of a rollout.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum State {
     /// It goes on.

@@ -18,12 +18,14 @@ pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
     for event in &events {
         match event {
             Event::Acked { kind, version } => {
+                hub.metrics().acks.increment(*kind);
                 tracing::debug!(node, %kind, version = version.short(), "accepted");
             }
             Event::Restored { kind, version } => {
                 tracing::warn!(node, %kind, version = version.short(), "back on its last good version");
             }
             Event::Nacked { kind, version, message, .. } => {
+                hub.metrics().nacks.increment(*kind);
                 reason = filter_reason(*kind, peer.session.snapshot());
                 let why = reason.as_deref().unwrap_or("not known here");
                 tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");

@@ -165,6 +165,7 @@ impl<M: ClientMessage> StreamBody<M> {
         let Some(peer) = &self.peer else { return };
         for response in &reaction.responses {
             let (kind, version) = (response.kind(), response.content.version.short());
+            self.shared.hub.metrics().pushes.increment(kind);
             tracing::debug!(node = peer.node.id, %kind, version, nonce = response.nonce, "sent");
         }
         if !reaction.events.is_empty() {

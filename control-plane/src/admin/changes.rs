@@ -1,0 +1,215 @@
+//! Changes: bundles are applied, earlier revisions come back, and rollouts are commanded.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    LARGEST_BUNDLE,
+    extract::{Follows, Form, IF_MATCH, Named, Sent, Shown, read},
+    operation::Operation,
+    problem::Problem,
+};
+use crate::{
+    model::File,
+    releases::{Applied, Proposal, RolloutReport},
+    rollout::Rollout,
+    serve::Hub,
+    store::Revision,
+};
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::post(
+            "/api/v1/apply",
+            ("apply", "Put resources in force as a new revision, or refuse them whole."),
+            apply,
+        )
+        .header(IF_MATCH.0, IF_MATCH.1)
+        .takes::<Bundle>()
+        .up_to(LARGEST_BUNDLE)
+        .json::<Outcome>(200, "It is a revision now, or would be, or says what is in force already.")
+        .problem(400, "`If-Match` cannot be read.")
+        .problem(412, "Another revision came in between.")
+        .problem(422, "The resources are not valid, or the filter refuses them.")
+        .problem(507, "No space is left to store it."),
+        Operation::post(
+            "/api/v1/rollback",
+            ("rollback", "Go back to what an earlier revision said, as a new revision."),
+            rollback,
+        )
+        .header(IF_MATCH.0, IF_MATCH.1)
+        .takes::<RollbackTo>()
+        .json::<Outcome>(200, "It is a revision now, or says what is in force already.")
+        .problem(400, "`If-Match` cannot be read.")
+        .problem(404, "There is no such revision.")
+        .problem(412, "Another revision came in between.")
+        .problem(422, "What that revision says is no longer valid."),
+        Operation::get(
+            "/api/v1/rollout",
+            ("getRollout", "Where the rollout is that is under way, or was the last one."),
+            rollout,
+        )
+        .shows::<RolloutReport>("Where it is.")
+        .problem(404, "Nothing was ever applied."),
+        Operation::post(
+            "/api/v1/rollout/{command}",
+            ("commandRollout", "Pause, resume or abort the rollout under way."),
+            command,
+        )
+        .path::<Command>()
+        .empty(204, "It is done.")
+        .problem(404, "There is no such command.")
+        .problem(409, "The rollout is not in a state for it."),
+    ]
+}
+
+/// A bundle: all resources, and not a change to some.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Bundle {
+    /// The files that they stand in.
+    files: Vec<SentFile>,
+    /// Only say whether it would be taken.
+    #[serde(default)]
+    dry_run: bool,
+    /// Why it is applied.
+    #[serde(default)]
+    message: String,
+    /// Who applies it.
+    #[serde(default)]
+    author: String,
+}
+
+/// A file as it is sent.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SentFile {
+    /// What errors call it.
+    name: String,
+    /// What it holds.
+    text: String,
+}
+
+impl From<SentFile> for File {
+    fn from(file: SentFile) -> Self {
+        Self { name: file.name, bytes: file.text.into_bytes() }
+    }
+}
+
+/// What came of a change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Outcome {
+    result: Outcomes,
+    /// The revision that it is now, or that says the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<Revision>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum Outcomes {
+    /// It is a new revision, and spreads.
+    Created,
+    /// The latest revision says the same.
+    Unchanged,
+    /// It would be taken.
+    Valid,
+}
+
+impl Outcome {
+    pub(super) const VALID: Self = Self { result: Outcomes::Valid, revision: None };
+}
+
+impl From<Applied> for Outcome {
+    fn from(applied: Applied) -> Self {
+        match applied {
+            Applied::Revision(revision) => Self { result: Outcomes::Created, revision: Some(revision) },
+            Applied::Unchanged(revision) => Self { result: Outcomes::Unchanged, revision: Some(revision) },
+        }
+    }
+}
+
+async fn apply(
+    State(hub): State<Arc<Hub>>,
+    Follows(parent): Follows,
+    Sent(bundle): Sent<Bundle>,
+) -> Result<Json<Outcome>, Problem> {
+    let files = bundle.files.into_iter().map(File::from).collect();
+    let (author, message) = (named(bundle.author), bundle.message);
+    let proposal = Proposal { files, author, message, parent, again: true };
+    // Compiling and the gate take their time, and nobody else should wait for them.
+    read(move || {
+        if bundle.dry_run {
+            hub.prove(&proposal)?;
+            return Ok(Json(Outcome::VALID));
+        }
+        Ok(Json(hub.apply(proposal)?.into()))
+    })
+    .await
+}
+
+/// Where to go back to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RollbackTo {
+    /// The number of the revision.
+    revision: u64,
+    /// Who goes back.
+    #[serde(default)]
+    author: String,
+}
+
+async fn rollback(
+    State(hub): State<Arc<Hub>>,
+    Follows(parent): Follows,
+    Sent(RollbackTo { revision, author }): Sent<RollbackTo>,
+) -> Result<Json<Outcome>, Problem> {
+    read(move || {
+        let proposal = hub.releases().rollback(revision, named(author), parent)?;
+        Ok(Json(hub.apply(proposal)?.into()))
+    })
+    .await
+}
+
+async fn rollout(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<RolloutReport>, Problem> {
+    let report = hub.rollout_report();
+    let none = || Problem::not_found("no rollout", "no rollout has been started".to_owned());
+    report.map(|report| Shown(form, report)).ok_or_else(none)
+}
+
+/// What to do with a rollout.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Command {
+    /// `pause`, `resume` or `abort`.
+    command: String,
+}
+
+async fn command(
+    State(hub): State<Arc<Hub>>,
+    Named(Command { command }): Named<Command>,
+) -> Result<StatusCode, Problem> {
+    let command = match command.as_str() {
+        "pause" => Rollout::pause,
+        "resume" => Rollout::resume,
+        "abort" => |rollout: &mut Rollout| rollout.abort().map(drop),
+        _ => {
+            let detail = format!("`{command}` is none of pause, resume and abort");
+            return Err(Problem::not_found("no such command", detail));
+        }
+    };
+    read(move || {
+        hub.releases().command(command)?;
+        hub.rollout_changed();
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+/// Who did something, if nobody says.
+pub(super) fn named(author: String) -> String {
+    if author.is_empty() { "api".to_owned() } else { author }
+}

@@ -1,0 +1,113 @@
+//! Deletion: a resource is taken out of what is in force, by the same way as every other change.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    changes::{Outcome, named},
+    extract::{Asked, Follows, IF_MATCH, Named, on_a_thread},
+    operation::Operation,
+    problem::Problem,
+    resources::{OfName, unknown},
+};
+use crate::{
+    catalogue::{ResourceKey, without},
+    releases::{ApplyError, Proposal},
+    serve::Hub,
+    store::{Parent, StoreError, assemble},
+};
+
+/// How often a deletion is tried again because somebody else was faster.
+const ATTEMPTS: usize = 3;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::delete(
+            "/api/v1/resources/{kind}/{name}",
+            ("deleteResource", "Take a resource out of what is in force, as a new revision."),
+            delete,
+        )
+        .path::<OfName>()
+        .query::<Deletion>()
+        .header(IF_MATCH.0, IF_MATCH.1)
+        .json::<Outcome>(200, "It is gone in the new revision, or would be.")
+        .problem(400, "`If-Match` or a parameter cannot be read.")
+        .problem(404, "There is no such resource, or no such kind.")
+        .problem(409, "Other resources need it.")
+        .problem(412, "Another revision came in between."),
+    ]
+}
+
+/// What to take out, and how.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Deletion {
+    /// Its mesh; default: `default`.
+    mesh: Option<String>,
+    /// Only say whether it could be taken out.
+    #[serde(default)]
+    dry_run: bool,
+    /// Why.
+    #[serde(default)]
+    message: String,
+    /// Who takes it out.
+    #[serde(default)]
+    author: String,
+}
+
+/// Takes it out of what is in force; everything else stays. If somebody else changes something meanwhile, it is taken
+/// out of that.
+async fn delete(
+    State(hub): State<Arc<Hub>>,
+    Follows(parent): Follows,
+    Named(of): Named<OfName>,
+    Asked(Deletion { mesh, dry_run, message, author }): Asked<Deletion>,
+) -> Result<Json<Outcome>, Problem> {
+    let key = of.key(mesh)?;
+    on_a_thread(move || {
+        let mut attempts = 1..=ATTEMPTS;
+        loop {
+            let proposal = deletion(&hub, &key, parent, (&author, &message))?;
+            let outcome = match dry_run {
+                true => hub.prove(&proposal).map(|()| Outcome::VALID),
+                false => hub.apply(proposal).map(Outcome::from),
+            };
+            match outcome {
+                Err(ApplyError::Store(StoreError::Conflict { .. }))
+                    if parent == Parent::Latest && attempts.next().is_some() => {}
+                Err(error @ ApplyError::Compile(_)) => return Err(needed(&key, error)),
+                outcome => return outcome.map(Json).map_err(Problem::from),
+            }
+        }
+    })
+    .await
+}
+
+fn deletion(
+    hub: &Hub,
+    key: &ResourceKey,
+    parent: Parent,
+    (author, message): (&str, &str),
+) -> Result<Proposal, Problem> {
+    let (latest, in_force) = (hub.store().latest()?, hub.releases().in_force());
+    let latest = latest.map(|revision| revision.number);
+    if let Parent::Exactly(expected) = parent
+        && expected != latest
+    {
+        return Err(StoreError::Conflict { expected, latest }.into());
+    }
+    let documents = in_force.map(|number| hub.store().documents(number)).transpose()?.flatten().unwrap_or_default();
+    let left = without(documents, key).ok_or_else(|| unknown(hub, key))?;
+    let message = if message.is_empty() { format!("delete {key}") } else { message.to_owned() };
+    let author = named(author.to_owned());
+    Ok(Proposal { files: assemble(&left), author, message, parent: Parent::Exactly(latest), again: true })
+}
+
+fn needed(key: &ResourceKey, error: ApplyError) -> Problem {
+    let problem = Problem::from(error);
+    let detail = format!("{key} cannot be deleted: other resources need it\n{}", problem.detail());
+    problem.because(StatusCode::CONFLICT, "other resources need it", detail)
+}

@@ -1,0 +1,141 @@
+//! Happenings as server-sent events: for whoever wants to know at once, and does not want to ask again and again.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::sse::{Event as Sent, KeepAlive, Sse},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{extract::Asked, operation::Operation, problem::Problem};
+use crate::{
+    journal::{Event, Happening, Journal},
+    serve::Hub,
+};
+
+/// How many may follow at a time.
+const MOST_FOLLOWERS: usize = 64;
+/// How long a follower hears nothing at most.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get(
+            "/api/v1/events",
+            ("followEvents", "Follow what happens: revisions, rollouts, and what nodes say."),
+            follow,
+        )
+        .query::<Following>()
+        .header(
+            "Last-Event-ID",
+            "The id of the last event that was seen: goes on after it, or says that some were missed.",
+        )
+        .text("text/event-stream", "Server-sent events. The data of each is JSON, its name is in `event`.")
+        .problem(400, "A parameter cannot be read.")
+        .problem(503, "Too many follow already."),
+    ]
+}
+
+/// Where to begin, and when to end.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Following {
+    /// How many earlier events to begin with; `Last-Event-ID` counts before it.
+    #[serde(default)]
+    last: u64,
+    /// Whether to go on with what happens from now on; default: yes.
+    #[serde(default = "yes")]
+    follow: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+type Events = Sse<axum::response::sse::KeepAliveStream<ReceiverStream<Result<Sent, Infallible>>>>;
+
+async fn follow(
+    State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
+    Asked(Following { last, follow }): Asked<Following>,
+) -> Result<Events, Problem> {
+    let Ok(permit) = Arc::clone(hub.followers()).try_acquire_owned() else {
+        let detail = format!("{MOST_FOLLOWERS} follow events already");
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many follow", detail));
+    };
+    let journal = Arc::clone(hub.journal());
+    let (sender, receiver) = mpsc::channel(64);
+    let seen = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| journal.place(id)));
+    tokio::spawn(async move {
+        // A follower that goes away is no error: there is nobody to tell.
+        let _ended = feed(&journal, &sender, (seen, last), follow).await;
+        drop(permit);
+    });
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEPALIVE)))
+}
+
+type Follower = mpsc::Sender<Result<Sent, Infallible>>;
+
+/// Sends what happened after a place, and then what happens. `seen` is the last that a follower has seen: `Some(None)` if
+/// it was in another process.
+async fn feed(
+    journal: &Journal,
+    follower: &Follower,
+    (seen, last): (Option<Option<u64>>, u64),
+    follow: bool,
+) -> Result<(), mpsc::error::SendError<Result<Sent, Infallible>>> {
+    let mut latest = journal.latest();
+    let now = *latest.borrow_and_update();
+    let mut place = match seen {
+        Some(Some(place)) => place,
+        Some(None) => {
+            follower.send(Ok(missed(None))).await?;
+            0
+        }
+        None => now.saturating_sub(last),
+    };
+    // What nobody has seen yet because it was before the follower's time was not missed.
+    let mut told = seen.flatten().is_none();
+    loop {
+        let (lost, events) = journal.after(place);
+        if lost > 0 && !told {
+            follower.send(Ok(missed(Some(lost)))).await?;
+        }
+        told = false;
+        for event in &events {
+            place = event.place;
+            follower.send(Ok(message(journal, event))).await?;
+        }
+        if !follow {
+            return Ok(());
+        }
+        tokio::select! {
+            changed = latest.changed() => if changed.is_err() { return Ok(()) },
+            () = follower.closed() => return Ok(()),
+        }
+        latest.borrow_and_update();
+    }
+}
+
+fn message(journal: &Journal, event: &Event) -> Sent {
+    // Plain data can always be written down.
+    let data = serde_json::to_string(event).unwrap_or_default();
+    Sent::default().id(journal.id(event.place)).event(event.what.name()).data(data)
+}
+
+/// It has no id: whoever was told of it still wants to go on after what was seen before.
+fn missed(count: Option<u64>) -> Sent {
+    let what = Happening::Missed { count };
+    let event = Event { at: crate::store::milliseconds(std::time::SystemTime::now()), what, place: 0 };
+    Sent::default().event(event.what.name()).data(serde_json::to_string(&event).unwrap_or_default())
+}
+
+/// A place for each that may follow.
+pub(crate) fn places() -> Arc<tokio::sync::Semaphore> {
+    Arc::new(tokio::sync::Semaphore::new(MOST_FOLLOWERS))
+}

@@ -1,0 +1,177 @@
+//! What is counted, in the text that Prometheus reads. Labels have few values, whatever users and nodes do.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+
+use super::{extract::on_a_thread, nodes::NodeState, operation::Operation, problem::Problem};
+use crate::{
+    metrics::{Histogram, PerType},
+    rollout::State as RolloutState,
+    serve::Hub,
+};
+
+/// The version of the text format.
+const TYPE: &str = "text/plain; version=0.0.4";
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/metrics", ("getMetrics", "What is counted, for Prometheus."), metrics)
+            .text("text/plain", "The metrics, in Prometheus' text format."),
+    ]
+}
+
+async fn metrics(State(hub): State<Arc<Hub>>) -> Result<Response, Problem> {
+    let text = on_a_thread(move || Ok::<_, Problem>(expose(&hub))).await?;
+    Ok(([(header::CONTENT_TYPE, TYPE)], text).into_response())
+}
+
+/// The text as it grows.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    fn head(&mut self, name: &str, kind: &str, about: &str) {
+        self.line(format_args!("# HELP postern_{name} {about}"));
+        self.line(format_args!("# TYPE postern_{name} {kind}"));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // A string takes everything.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    fn counter<'l>(&mut self, name: &str, about: &str, samples: impl IntoIterator<Item = (&'l str, String, u64)>) {
+        self.samples(name, "counter", about, samples);
+    }
+
+    fn gauge<'l>(&mut self, name: &str, about: &str, samples: impl IntoIterator<Item = (&'l str, String, u64)>) {
+        self.samples(name, "gauge", about, samples);
+    }
+
+    fn samples<'l>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        about: &str,
+        samples: impl IntoIterator<Item = (&'l str, String, u64)>,
+    ) {
+        self.head(name, kind, about);
+        for (label, value, number) in samples {
+            match label {
+                "" => self.line(format_args!("postern_{name} {number}")),
+                label => self.line(format_args!("postern_{name}{{{label}=\"{value}\"}} {number}")),
+            }
+        }
+    }
+
+    fn per_type(&mut self, name: &str, about: &str, counters: &PerType) {
+        self.counter(name, about, counters.iter().map(|(kind, count)| ("type", kind.to_string(), count)));
+    }
+
+    fn histogram(&mut self, name: &str, about: &str, histogram: &Histogram) {
+        self.head(name, "histogram", about);
+        for (bound, count) in histogram.cumulative() {
+            self.line(format_args!("postern_{name}_bucket{{le=\"{bound}\"}} {count}"));
+        }
+        let count = histogram.count();
+        self.line(format_args!("postern_{name}_bucket{{le=\"+Inf\"}} {count}"));
+        self.line(format_args!("postern_{name}_sum {}", histogram.sum()));
+        self.line(format_args!("postern_{name}_count {count}"));
+    }
+}
+
+fn alone(number: u64) -> [(&'static str, String, u64); 1] {
+    [("", String::new(), number)]
+}
+
+fn expose(hub: &Hub) -> String {
+    let mut text = Exposition::default();
+    text.head("build_info", "gauge", "The program that answers.");
+    text.line(format_args!("postern_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
+    text.gauge("uptime_seconds", "How long it runs.", alone(hub.uptime().as_secs()));
+    fleet(hub, &mut text);
+    revisions(hub, &mut text);
+    requests(hub, &mut text);
+    text.0
+}
+
+fn fleet(hub: &Hub, text: &mut Exposition) {
+    let (reports, streams) = {
+        let fleet = hub.fleet();
+        (fleet.report(), fleet.open_streams())
+    };
+    let count = |state: NodeState| reports.iter().filter(|report| NodeState::of(report) == state).count();
+    let states = NodeState::ALL.map(|state| {
+        let name = format!("{state:?}").to_ascii_lowercase();
+        ("state", name, u64::try_from(count(state)).unwrap_or(u64::MAX))
+    });
+    text.gauge("nodes", "The nodes, by where they are.", states);
+    text.gauge("xds_streams", "The xDS streams that are open.", alone(u64::try_from(streams).unwrap_or(u64::MAX)));
+    let metrics = hub.metrics();
+    text.per_type("xds_pushes_total", "What was sent to nodes.", &metrics.pushes);
+    text.per_type("xds_acks_total", "What nodes accepted.", &metrics.acks);
+    text.per_type("xds_nacks_total", "What nodes refused.", &metrics.nacks);
+}
+
+fn revisions(hub: &Hub, text: &mut Exposition) {
+    let report = hub.rollout_report();
+    let (candidate, last_good) = report.as_ref().map_or((0, None), |report| (report.candidate, report.last_good));
+    text.gauge("revision", "The revision that spreads, or spread last.", alone(candidate));
+    text.gauge("revision_last_good", "The last good revision; 0 if there is none.", alone(last_good.unwrap_or(0)));
+    if let Ok(kept) = hub.store().revisions() {
+        let kept = u64::try_from(kept.len()).unwrap_or(u64::MAX);
+        text.gauge("revisions_kept", "The revisions that can be gone back to.", alone(kept));
+    }
+    let state = report.as_ref().map(|report| &report.state);
+    let states = [
+        ("progressing", matches!(state, Some(RolloutState::Progressing))),
+        ("paused", matches!(state, Some(RolloutState::Paused))),
+        ("completed", matches!(state, Some(RolloutState::Completed))),
+        ("rolled_back", matches!(state, Some(RolloutState::RolledBack { .. }))),
+        ("aborted", matches!(state, Some(RolloutState::Aborted))),
+    ];
+    let states = states.map(|(name, is)| ("state", name.to_owned(), u64::from(is)));
+    text.gauge("rollout_state", "1 for the state that the rollout is in.", states);
+    let rollouts = &hub.metrics().rollouts;
+    let outcomes = [
+        ("started", &rollouts.started),
+        ("completed", &rollouts.completed),
+        ("rolled_back", &rollouts.rolled_back),
+        ("aborted", &rollouts.aborted),
+    ];
+    let outcomes = outcomes.map(|(name, counter)| ("outcome", name.to_owned(), counter.get()));
+    text.counter("rollouts_total", "Rollouts, by what came of them.", outcomes);
+    let proposals = &hub.metrics().proposals;
+    let results = [
+        ("created", &proposals.created),
+        ("unchanged", &proposals.unchanged),
+        ("invalid", &proposals.invalid),
+        ("conflict", &proposals.conflict),
+        ("failed", &proposals.failed),
+    ];
+    let results = results.map(|(name, counter)| ("result", name.to_owned(), counter.get()));
+    text.counter("applies_total", "Changes that were proposed, by what came of them.", results);
+    text.histogram(
+        "apply_seconds",
+        "How long a change took to be taken in: compiled, gated and stored.",
+        &hub.metrics().applies,
+    );
+    if let Some(times) = hub.code().gate().times() {
+        text.histogram("gate_seconds", "How long a plan took to load at the gate.", times);
+    }
+    let refused = u64::from(!hub.refused_change().is_empty());
+    text.gauge("change_refused", "1 while the latest change of the directory is refused.", alone(refused));
+}
+
+fn requests(hub: &Hub, text: &mut Exposition) {
+    text.head("http_requests_total", "counter", "Requests to this API, by operation and status.");
+    for ((operation, status), count) in hub.metrics().requests() {
+        text.line(format_args!("postern_http_requests_total{{operation=\"{operation}\",code=\"{status}\"}} {count}"));
+    }
+    text.counter("events_total", "Happenings that were noted.", alone(hub.journal().count()));
+}

@@ -1,0 +1,97 @@
+//! The admin API: what the command line, and whoever else has the say, can ask and tell a running control plane. HTTP and
+//! JSON (or YAML) under `/api/v1`; an error is a problem document (RFC 9457).
+//!
+//! Every route is an [`Operation`] of [`operations`]: the router and the description that is served at
+//! `/api/v1/openapi.json` are both made of that one list, so that neither knows a route that the other does not.
+
+mod changes;
+mod deletion;
+mod diff;
+mod events;
+mod exposition;
+mod extract;
+mod health;
+mod nodes;
+mod openapi;
+mod operation;
+mod policies;
+mod problem;
+mod resources;
+mod revisions;
+mod status;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{Method, StatusCode, Uri},
+    middleware::{self, Next},
+    response::Response,
+};
+
+pub(crate) use self::events::places;
+pub use self::openapi::description;
+use self::{operation::Operation, problem::Problem};
+use crate::serve::Hub;
+
+/// How large a bundle may be: a hundred thousand routes with their policies.
+const LARGEST_BUNDLE: usize = 64 << 20;
+/// How large any other body may be.
+const LARGEST_BODY: usize = 1 << 20;
+
+/// Everything that can be asked for or told over HTTP, but for what Envoys poll.
+fn operations() -> Vec<Operation> {
+    let parts = [
+        health::operations(),
+        status::operations(),
+        changes::operations(),
+        diff::operations(),
+        resources::operations(),
+        deletion::operations(),
+        revisions::operations(),
+        nodes::operations(),
+        policies::operations(),
+        events::operations(),
+        exposition::operations(),
+        openapi::operations(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// The API's part of what is served over HTTP.
+pub(crate) fn router(hub: Arc<Hub>) -> Router {
+    let mut router = Router::new();
+    for operation in operations() {
+        let counted = Counted { hub: Arc::clone(&hub), operation: operation.id };
+        let handler = operation.handler.layer(middleware::from_fn_with_state(counted, count));
+        router = router.route(operation.path, handler);
+    }
+    router
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(hub)
+}
+
+#[derive(Clone)]
+struct Counted {
+    hub: Arc<Hub>,
+    operation: &'static str,
+}
+
+async fn count(State(Counted { hub, operation }): State<Counted>, request: Request, next: Next) -> Response {
+    let answer = next.run(request).await;
+    hub.metrics().answered(operation, answer.status().as_u16());
+    answer
+}
+
+async fn no_such_path(uri: Uri) -> Problem {
+    let detail = format!("there is nothing at `{}`: `/api/v1/openapi.json` lists what there is", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "no such path", detail)
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("`{}` does not take {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no such method", detail)
+}

@@ -1,0 +1,138 @@
+//! One route: how it is called, what it takes and answers, and what carries it out.
+
+use std::sync::Arc;
+
+use axum::{handler::Handler, routing};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::serve::Hub;
+
+/// How a type is described.
+pub(super) type Describe = fn(&mut SchemaGenerator) -> Schema;
+
+/// One route of the API.
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    /// What programs call it.
+    pub(super) id: &'static str,
+    /// One sentence for people.
+    pub(super) summary: &'static str,
+    /// Its parameters in the path and in the query, each a structure.
+    pub(super) parameters: Vec<(Place, Describe)>,
+    /// Headers that it reads.
+    pub(super) headers: Vec<(&'static str, &'static str)>,
+    pub(super) body: Option<Describe>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) handler: routing::MethodRouter<Arc<Hub>>,
+}
+
+/// Where a parameter stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Path,
+    Query,
+}
+
+/// A way to answer.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) about: &'static str,
+    /// The types of its body, each with its schema if it is described by one.
+    pub(super) content: Vec<(&'static str, Option<Describe>)>,
+}
+
+impl Operation {
+    fn new(
+        method: &'static str,
+        path: &'static str,
+        (id, summary): (&'static str, &'static str),
+        handler: routing::MethodRouter<Arc<Hub>>,
+    ) -> Self {
+        let (parameters, headers, answers) = Default::default();
+        Self { method, path, id, summary, parameters, headers, body: None, answers, handler }
+    }
+
+    pub(super) fn get<H, T>(path: &'static str, name: (&'static str, &'static str), handler: H) -> Self
+    where
+        H: Handler<T, Arc<Hub>>,
+        T: 'static,
+    {
+        Self::new("get", path, name, routing::get(handler))
+    }
+
+    pub(super) fn post<H, T>(path: &'static str, name: (&'static str, &'static str), handler: H) -> Self
+    where
+        H: Handler<T, Arc<Hub>>,
+        T: 'static,
+    {
+        Self::new("post", path, name, routing::post(handler))
+    }
+
+    pub(super) fn delete<H, T>(path: &'static str, name: (&'static str, &'static str), handler: H) -> Self
+    where
+        H: Handler<T, Arc<Hub>>,
+        T: 'static,
+    {
+        Self::new("delete", path, name, routing::delete(handler))
+    }
+
+    /// Its parameters in the path.
+    pub(super) fn path<T: JsonSchema>(mut self) -> Self {
+        self.parameters.push((Place::Path, T::json_schema));
+        self
+    }
+
+    /// Its parameters in the query.
+    pub(super) fn query<T: JsonSchema>(mut self) -> Self {
+        self.parameters.push((Place::Query, T::json_schema));
+        self
+    }
+
+    pub(super) fn header(mut self, name: &'static str, about: &'static str) -> Self {
+        self.headers.push((name, about));
+        self
+    }
+
+    /// What it is sent, as JSON.
+    pub(super) fn takes<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(SchemaGenerator::subschema_for::<T>);
+        self
+    }
+
+    /// Answers with JSON.
+    pub(super) fn json<T: JsonSchema>(self, status: u16, about: &'static str) -> Self {
+        self.answer(status, about, vec![("application/json", Some(SchemaGenerator::subschema_for::<T>))])
+    }
+
+    /// Answers with JSON, or with YAML for who asks for it.
+    pub(super) fn shows<T: JsonSchema>(self, about: &'static str) -> Self {
+        let describe: Describe = SchemaGenerator::subschema_for::<T>;
+        self.answer(200, about, vec![("application/json", Some(describe)), ("application/yaml", Some(describe))])
+    }
+
+    /// Answers with something that no schema describes.
+    pub(super) fn text(self, content_type: &'static str, about: &'static str) -> Self {
+        self.answer(200, about, vec![(content_type, None)])
+    }
+
+    pub(super) fn empty(self, status: u16, about: &'static str) -> Self {
+        self.answer(status, about, Vec::new())
+    }
+
+    /// Answers with a problem document.
+    pub(super) fn problem(self, status: u16, about: &'static str) -> Self {
+        self.answer(status, about, vec![(super::problem::TYPE, Some(super::problem::schema))])
+    }
+
+    fn answer(mut self, status: u16, about: &'static str, content: Vec<(&'static str, Option<Describe>)>) -> Self {
+        self.answers.push(Answer { status, about, content });
+        self
+    }
+
+    /// Lets it take a body of another size than others.
+    pub(super) fn up_to(self, size: usize) -> Self {
+        let handler = self.handler.layer(axum::extract::DefaultBodyLimit::max(size));
+        Self { handler, ..self }
+    }
+}

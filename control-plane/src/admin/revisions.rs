@@ -1,0 +1,145 @@
+//! Revisions: what is kept, what each says, where it is, and what it changed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    diff::{content, live_nodes},
+    extract::{Asked, Form, Named, Shown, read},
+    operation::Operation,
+    problem::Problem,
+};
+use crate::{
+    condition::Conditions,
+    difference::{Difference, Side, compare},
+    releases::ApplyError,
+    serve::Hub,
+    store::Revision,
+};
+
+pub(super) fn operations() -> Vec<Operation> {
+    let none = "There is no such revision, or it is no longer kept.";
+    vec![
+        Operation::get(
+            "/api/v1/revisions",
+            ("listRevisions", "List the revisions that are kept, the latest first."),
+            list,
+        )
+        .shows::<Vec<Revision>>("The revisions."),
+        Operation::get("/api/v1/revisions/{number}", ("getRevision", "Show a revision, with its conditions."), get)
+            .path::<Numbered>()
+            .shows::<RevisionReport>("The revision.")
+            .problem(404, none),
+        Operation::get(
+            "/api/v1/revisions/{number}/conditions",
+            ("getRevisionConditions", "Show where a revision is."),
+            conditions,
+        )
+        .path::<Numbered>()
+        .shows::<Conditions>("Its conditions, in the order of a life and of nodes.")
+        .problem(404, none),
+        Operation::get(
+            "/api/v1/revisions/{number}/resources",
+            ("getRevisionResources", "Show the resources of a revision as they were written."),
+            resources,
+        )
+        .path::<Numbered>()
+        .shows::<Vec<Value>>("The resources, by kind, mesh and name. Credentials are hidden.")
+        .problem(404, none),
+        Operation::get(
+            "/api/v1/revisions/{number}/diff",
+            ("diffRevisions", "Compare a revision with another: which resources, nodes, routes and steps differ."),
+            diff,
+        )
+        .path::<Numbered>()
+        .query::<Against>()
+        .shows::<Difference>("What it changed.")
+        .problem(404, none)
+        .problem(422, "What one of them says is no longer valid."),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Numbered {
+    /// The number of the revision.
+    number: u64,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Against {
+    /// The number of the other revision; default: the one that it followed.
+    against: Option<u64>,
+}
+
+/// A revision, and where it is.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RevisionReport {
+    #[serde(flatten)]
+    revision: Revision,
+    /// Where it is; absent if that is no longer known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditions: Option<Conditions>,
+}
+
+async fn list(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<Vec<Revision>>, Problem> {
+    read(move || Ok(Shown(form, hub.store().revisions()?))).await
+}
+
+async fn get(
+    State(hub): State<Arc<Hub>>,
+    form: Form,
+    Named(Numbered { number }): Named<Numbered>,
+) -> Result<Shown<RevisionReport>, Problem> {
+    read(move || Ok(Shown(form, report(&hub, number)?))).await
+}
+
+async fn conditions(
+    State(hub): State<Arc<Hub>>,
+    form: Form,
+    Named(Numbered { number }): Named<Numbered>,
+) -> Result<Shown<Conditions>, Problem> {
+    read(move || Ok(Shown(form, report(&hub, number)?.conditions.unwrap_or_default()))).await
+}
+
+fn report(hub: &Hub, number: u64) -> Result<RevisionReport, ApplyError> {
+    hub.look();
+    let revision = hub.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
+    let conditions = hub.releases().lifecycles().get(&number).map(|lifecycle| lifecycle.conditions().clone());
+    Ok(RevisionReport { revision, conditions })
+}
+
+async fn resources(
+    State(hub): State<Arc<Hub>>,
+    form: Form,
+    Named(Numbered { number }): Named<Numbered>,
+) -> Result<Shown<Vec<Value>>, Problem> {
+    read(move || {
+        let catalogue = hub.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
+        Ok(Shown(form, catalogue.iter().map(|(_, entry)| entry.shown()).collect()))
+    })
+    .await
+}
+
+async fn diff(
+    State(hub): State<Arc<Hub>>,
+    form: Form,
+    Named(Numbered { number }): Named<Numbered>,
+    Asked(Against { against }): Asked<Against>,
+) -> Result<Shown<Difference>, Problem> {
+    read(move || {
+        let revision = hub.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
+        // The first of all is compared with nothing.
+        let other = against.or(revision.parent);
+        let (bundle, catalogue) = other.map(|other| content(&hub, other)).transpose()?.unwrap_or_default();
+        let before = Side { revision: other, bundle: &bundle, catalogue: &catalogue };
+        let (bundle, catalogue) = content(&hub, number)?;
+        let after = Side { revision: Some(number), bundle: &bundle, catalogue: &catalogue };
+        Ok(Shown(form, compare(before, after, &live_nodes(&hub))))
+    })
+    .await
+}

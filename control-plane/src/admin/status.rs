@@ -1,0 +1,90 @@
+//! All that the control plane knows at a glance, and the filter's code.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    extract::{Form, Named, Shown},
+    operation::Operation,
+    problem::Problem,
+};
+use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, releases::RolloutReport, serve::Hub};
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get(
+            "/status",
+            ("getStatus", "All at a glance: what is in force, how it spreads, and which node runs what."),
+            status,
+        )
+        .shows::<Status>("The status."),
+        Operation::get(
+            "/filter/{file}",
+            ("getFilter", "The filter's code, by its digest, for whoever puts it on nodes."),
+            filter,
+        )
+        .path::<FilterFile>()
+        .text("application/wasm", "The code.")
+        .problem(404, "The filter in force is another one."),
+    ]
+}
+
+/// All that the control plane knows, at a glance.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    /// The revision that nodes should run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<Digest>,
+    /// How it spreads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout: Option<RolloutReport>,
+    /// The digest of the filter that runs it.
+    filter: Digest,
+    /// Why the latest change was refused, if it was: a line an error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_change: Vec<String>,
+    /// The key sets that issuers publish.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    key_sets: Vec<KeySetReport>,
+    nodes: Vec<NodeReport>,
+}
+
+async fn status(State(hub): State<Arc<Hub>>, form: Form) -> Shown<Status> {
+    let revision = hub.publications().borrow().as_ref().map(|publication| publication.revision().clone());
+    let status = Status {
+        revision,
+        rollout: hub.rollout_report(),
+        filter: hub.code().digest().clone(),
+        refused_change: hub.refused_change(),
+        key_sets: hub.key_set_reports(),
+        nodes: hub.fleet().report(),
+    };
+    Shown(form, status)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct FilterFile {
+    /// The digest of the filter, with or without `.wasm`.
+    file: String,
+}
+
+async fn filter(
+    State(hub): State<Arc<Hub>>,
+    Named(FilterFile { file }): Named<FilterFile>,
+) -> Result<Response, Problem> {
+    let digest = hub.code().digest();
+    if file.strip_suffix(".wasm").unwrap_or(&file) != digest.as_str() {
+        let detail = format!("no filter of this digest: the one in force is {digest}");
+        return Err(Problem::not_found("no such filter", detail));
+    }
+    let headers = [(header::CONTENT_TYPE, "application/wasm"), (header::CACHE_CONTROL, "public, immutable")];
+    Ok((headers, hub.code().bytes().to_vec()).into_response())
+}
