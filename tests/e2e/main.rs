@@ -33,6 +33,8 @@ mod restarts;
 mod rollouts;
 mod store;
 mod stored;
+mod stories;
+mod tour;
 mod updates;
 mod world;
 mod xds;
