@@ -7,7 +7,7 @@ use envoy_types::pb::{
     google::protobuf::{Struct, Value, value::Kind},
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The mesh of nodes and resources that name none.
 pub const DEFAULT_MESH: &str = "default";
@@ -16,7 +16,7 @@ pub const DEFAULT_MESH: &str = "default";
 pub const LOCALITY_TAGS: [&str; 3] = ["region", "zone", "subZone"];
 
 /// One node, as its bootstrap describes it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct NodeIdentity {
     /// `node.id`: which one it is.
     pub id: String,

@@ -11,10 +11,10 @@ use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn, Verdict, agent::Health, run::Traced,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A request, as a user describes it.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Request {
     /// The method.
@@ -34,7 +34,7 @@ pub struct Request {
 }
 
 /// Who sends a request.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Peer {
     /// Its address and port.

@@ -5,6 +5,9 @@ use serde_json::Value;
 /// Words that YAML, in one version or another, takes for something else than text.
 const WORDS: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
 
+/// What people write first, in this order; everything else follows by its name.
+const FIRST: [&str; 7] = ["apiVersion", "kind", "metadata", "name", "policy", "targetRef", "type"];
+
 /// One document, in block style.
 pub fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
@@ -27,7 +30,9 @@ fn is_empty(value: &Value) -> bool {
 fn block(value: &Value, depth: usize, text: &mut String) {
     match value {
         Value::Object(fields) => {
-            for (index, (name, value)) in fields.iter().enumerate() {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
+            for (index, (name, value)) in fields.into_iter().enumerate() {
                 indent(if index == 0 { 0 } else { depth }, text);
                 string(name, text);
                 text.push(':');
@@ -152,7 +157,7 @@ mod tests {
             "spec": { "list": [1, true, null, "a b"], "steps": [{ "params": { "x": "1" }, "policy": "cors" }], "none": [] },
         });
         let expect = "apiVersion: postern/v1\nmetadata:\n  labels: {}\n  name: users\nspec:\n  list:\n    - 1\n    - true\n    \
-                      - null\n    - a b\n  none: []\n  steps:\n    - params:\n        x: \"1\"\n      policy: cors\n";
+                      - null\n    - a b\n  none: []\n  steps:\n    - policy: cors\n      params:\n        x: \"1\"\n";
         check(&value, expect);
     }
 

@@ -10,17 +10,17 @@ use tempfile::TempDir;
 use crate::world::{KEY, users_with};
 
 /// A control plane, Envoys that were started with what `postern bootstrap` prints, and a copy of the resources to edit.
-struct Shop {
-    control_plane: ControlPlane,
-    envoys: Vec<Envoy>,
-    served: Site,
-    edited: Site,
+pub struct Shop {
+    pub control_plane: ControlPlane,
+    pub envoys: Vec<Envoy>,
+    pub served: Site,
+    pub edited: Site,
     _upstream: Upstream,
     _directory: TempDir,
 }
 
 impl Shop {
-    fn open(nodes: &[&[&str]], options: &[&str]) -> Self {
+    pub fn open(nodes: &[&[&str]], options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(0).unwrap();
         let served = Site::quickstart(directory.path().join("served"), upstream.address(), 0).unwrap();
@@ -43,7 +43,7 @@ impl Shop {
         shop
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         let server = self.control_plane.http().to_string();
         let mut command = ControlPlane::command().unwrap();
         command.args(arguments).env("POSTERN_SERVER", server).env("USER", "alice").output().unwrap()
@@ -51,7 +51,7 @@ impl Shop {
 
     /// What a command that succeeds prints.
     #[track_caller]
-    fn says(&self, arguments: &[&str]) -> String {
+    pub fn says(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
@@ -59,17 +59,17 @@ impl Shop {
 
     /// What a command that fails says about it.
     #[track_caller]
-    fn fails(&self, arguments: &[&str]) -> String {
+    pub fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
         String::from_utf8(output.stderr).unwrap()
     }
 
-    fn edited(&self) -> &str {
+    pub fn edited(&self) -> &str {
         self.edited.directory().to_str().unwrap()
     }
 
-    fn answers(&self, value: &str) -> bool {
+    pub fn answers(&self, value: &str) -> bool {
         let answer = Client::new(self.served.listener()).send(&users_with(KEY)).unwrap();
         answer.header("x-content-type-options") == Some(value)
     }
@@ -120,7 +120,7 @@ fn rolls_back_to_a_previous_policy_version_in_case_of_issues_with_the_latest() {
 
 #[test]
 fn knows_if_a_policy_was_successfully_compiled_and_validated() {
-    let shop = Shop::open(&[&["--id", "edge-1"]], &[]);
+    let shop = Shop::open(&[&["--id", "edge-1"], &["--id", "edge-2"]], &[]);
     assert_eq!(shop.says(&["apply", shop.edited(), "--dry-run"]), "valid\n");
     assert_eq!(shop.says(&["apply", shop.edited()]), "nothing to do: revision 1 says the same\n");
     shop.edited.replace("policies.yaml", "policy: apiKeyAuth", "policy: apiKeyAuht").unwrap();
@@ -139,6 +139,7 @@ fn knows_if_a_policy_was_successfully_compiled_and_validated() {
         json!(["Initialized", null, "True"]),
         json!(["Ready", null, "True"]),
         json!(["Ready", "edge-1", "True"]),
+        json!(["Ready", "edge-2", "True"]),
     ];
     assert_eq!(shown, expect);
 }

@@ -34,15 +34,15 @@ use crate::{
 };
 
 /// The control plane inside this process, so that a test can reach behind the gate.
-struct InProcess {
-    hub: Arc<Hub>,
-    xds: SocketAddr,
-    http: SocketAddr,
+pub struct InProcess {
+    pub hub: Arc<Hub>,
+    pub xds: SocketAddr,
+    pub http: SocketAddr,
     _runtime: Runtime,
 }
 
 impl InProcess {
-    fn start(strategy: Strategy) -> Self {
+    pub fn start(strategy: Strategy) -> Self {
         let runtime = Runtime::new().unwrap();
         let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
         let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());
@@ -62,12 +62,12 @@ impl InProcess {
         Proposal { files, author: "test".to_owned(), message: String::new(), parent: Parent::Latest, again: false }
     }
 
-    fn apply(&self, site: &Site) {
+    pub fn apply(&self, site: &Site) {
         self.hub.apply(Self::proposal(site)).unwrap();
     }
 
     /// A plan of a format that no filter knows.
-    fn force_a_bad_plan(&self, site: &Site) {
+    pub fn force_a_bad_plan(&self, site: &Site) {
         self.hub.apply_past_the_gate(Self::proposal(site), b"\x08\x63".to_vec()).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::hidden::hide;
@@ -25,7 +25,7 @@ use crate::{
 const AT_HAND: usize = 4;
 
 /// What tells a resource from all others.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceKey {
     /// Its kind, such as `RoutePolicy`.
     pub kind: String,

@@ -2,9 +2,14 @@
 
 mod bootstrap;
 mod canary;
-mod client;
+pub(crate) mod client;
+mod conditions;
+mod diff;
+mod events;
 pub(crate) mod filter;
 mod remote;
+mod resources;
+mod status;
 mod table;
 mod test;
 
@@ -22,14 +27,17 @@ use tracing_subscriber::EnvFilter;
 use self::{
     bootstrap::Bootstrap,
     canary::CanaryStep,
-    client::Remote,
+    diff::Diff,
+    events::Events,
     filter::FilterOptions,
     remote::{Apply, Rollback, RolloutCommand},
+    resources::{Delete, Get},
+    status::{Nodes, Revisions, Status},
     test::Test,
 };
 use crate::{
     eval::Eval,
-    explain::Explain,
+    explain::{Explain, Simulate},
     files::{self, Delivery},
     publication::Publication,
     reference,
@@ -45,11 +53,14 @@ use crate::{
 
 /// Route policies that run inside Envoy, proven before they get there.
 #[derive(Debug, Parser)]
-#[command(name = "postern", version)]
+#[command(name = "postern", version, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXIT_CODES: &str = "Exit codes: 0 it went well, 1 it did not, 2 wrong usage. `diff` and `simulate` answer by theirs: 0 no \
+                          change, or the request goes upstream; 1 a change, or the request is answered; 2 trouble.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -57,15 +68,19 @@ enum Command {
     Serve(Box<Serve>),
     Eval(Eval),
     Explain(Explain),
+    Simulate(Simulate),
     Validate(Validate),
     /// Run your own tests of policies, without a server; exit code 1 if one fails
     Test(Test),
     /// Put a directory of resources in force as a new revision of a running control plane
     Apply(Apply),
-    /// Show what is in force, how it spreads, and which node runs what
-    Status(Remote),
-    /// List the revisions that are kept, the latest first
-    Revisions(Remote),
+    Diff(Diff),
+    Status(Status),
+    Nodes(Nodes),
+    Get(Get),
+    Delete(Delete),
+    Events(Events),
+    Revisions(Revisions),
     /// Go back to what an earlier revision said, as a new revision
     Rollback(Rollback),
     /// Pause, resume or abort the rollout under way
@@ -154,17 +169,24 @@ enum LogFormat {
 }
 
 impl Cli {
-    /// Runs the command and says how it went: 0 well, 1 not, 2 wrong usage.
+    /// Runs the command and says how it went: 0 well, 1 not, 2 wrong usage. Two commands answer a question by it: 0 no, 1
+    /// yes, 2 cannot be told.
     pub fn run(self) -> ExitCode {
         let result = match self.command {
+            Command::Diff(options) => return answer(options.run()),
+            Command::Simulate(options) => return answer(options.run().map(|upstream| !upstream)),
             Command::Serve(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Explain(options) => options.run(),
             Command::Validate(options) => options.run(),
             Command::Test(options) => options.run(),
             Command::Apply(options) => options.run(),
-            Command::Status(remote) => remote::status(&remote),
-            Command::Revisions(remote) => remote::revisions(&remote),
+            Command::Status(options) => options.run(),
+            Command::Nodes(options) => options.run(),
+            Command::Get(options) => options.run(),
+            Command::Delete(options) => options.run(),
+            Command::Events(options) => options.run(),
+            Command::Revisions(options) => options.run(),
             Command::Rollback(options) => options.run(),
             Command::Rollout(command) => command.run(),
             Command::Bootstrap(options) => options.run(),
@@ -184,6 +206,17 @@ impl Cli {
                 eprintln!("{error:#}");
                 ExitCode::FAILURE
             }
+        }
+    }
+}
+
+/// The exit code of a question, as `diff` and `grep` have it.
+fn answer(answer: anyhow::Result<bool>) -> ExitCode {
+    match answer {
+        Ok(answer) => ExitCode::from(u8::from(answer)),
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
         }
     }
 }

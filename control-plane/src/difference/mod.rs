@@ -8,7 +8,7 @@ mod show;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::routes::View;
@@ -38,7 +38,7 @@ pub struct Side<'a> {
 }
 
 /// All that differs.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// The revision that it starts from; none if nothing is in force.
@@ -65,7 +65,7 @@ impl Difference {
 }
 
 /// In which way something differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     /// It is new.
@@ -79,7 +79,7 @@ pub enum Change {
 }
 
 /// A resource that differs.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceChange {
     /// Which one.
     #[serde(flatten)]
@@ -91,12 +91,12 @@ pub struct ResourceChange {
     /// The line.
     pub line: usize,
     /// The fields that differ, if it is neither new nor gone. Credentials are hidden.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
 }
 
 /// A field that differs.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldChange {
     /// Its path: `spec.request[0].params.header`.
     pub field: String,
@@ -109,7 +109,7 @@ pub struct FieldChange {
 }
 
 /// A live node that gets something else.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NodeChange {
     /// Its identity.
     pub id: String,
@@ -120,7 +120,7 @@ pub struct NodeChange {
 }
 
 /// A route that is declared or guarded in another way.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RouteChange {
     /// The mesh.
     pub mesh: String,
@@ -134,23 +134,23 @@ pub struct RouteChange {
 }
 
 /// What differs about a route.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteDifference {
     /// Whether the route itself is new or gone.
     pub change: Change,
     /// What its gateway says of it, and what holds for its whole chain.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
     /// Its steps.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepChange>,
 }
 
 /// A step that differs.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepChange {
     /// `request` or `response`.
-    pub phase: &'static str,
+    pub phase: String,
     /// Its name.
     pub step: String,
     /// Its policy.
@@ -161,7 +161,7 @@ pub struct StepChange {
     /// In which way it differs.
     pub change: Change,
     /// The fields that differ.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
 }
 

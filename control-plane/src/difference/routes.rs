@@ -135,9 +135,9 @@ fn step_changes(was: &View<'_>, is: &View<'_>, pair: ChainPair) -> Vec<StepChang
     phases.into_iter().flat_map(of).collect()
 }
 
-fn step_change(phase: &'static str, step: &StepLine, change: Change) -> StepChange {
+fn step_change(phase: &str, step: &StepLine, change: Change) -> StepChange {
     let (name, policy, source) = (step.name.clone(), step.policy.clone(), step.source.clone());
-    StepChange { phase, step: name, policy, source, change, fields: Vec::new() }
+    StepChange { phase: phase.to_owned(), step: name, policy, source, change, fields: Vec::new() }
 }
 
 /// What a step is known by in another chain.

@@ -9,10 +9,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use postern_engine::{Plan, event::Phase, run::Fate};
 use prost::Message;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-pub use self::command::Explain;
+pub use self::command::{Explain, Simulate};
 use crate::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, attach},
     catalogue::hide_field,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// What is said of a route at a node.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The node.
@@ -67,7 +67,7 @@ impl Explanation {
 }
 
 /// Where a route is declared.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Declared {
     /// The gateway.
     pub gateway: String,
@@ -76,7 +76,7 @@ pub struct Declared {
 }
 
 /// Where something is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OriginLine {
     /// The resource: "RoutePolicy `users-api`".
     pub resource: String,
@@ -94,7 +94,7 @@ pub struct OriginLine {
 }
 
 /// One rule of the permissions.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PermissionLine {
     /// What becomes of the requests.
     pub action: Action,
@@ -105,7 +105,7 @@ pub struct PermissionLine {
 }
 
 /// One step.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepLine {
     /// Its name.
@@ -124,7 +124,7 @@ pub struct StepLine {
 }
 
 /// One field.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FieldLine {
     /// Its path: `params.requests`.
     pub field: String,
@@ -133,12 +133,12 @@ pub struct FieldLine {
     /// Where it is written.
     pub origin: OriginLine,
     /// What it takes the place of.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<OverLine>,
 }
 
 /// What a field takes the place of.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OverLine {
     /// The value; null if it is another field that excludes this one.
     pub value: Json,
@@ -147,10 +147,10 @@ pub struct OverLine {
 }
 
 /// What a request meets.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionLine {
     /// `allow`, `deny` or `respond`.
-    pub verdict: &'static str,
+    pub verdict: String,
     /// The status that the caller gets, if it is ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -168,15 +168,15 @@ pub struct DecisionLine {
 }
 
 /// What became of a step.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FateLine {
     /// The step.
     pub step: String,
     /// In one word: `passed`, `denied`, `responded`, `failed`, `otherSource`, `conditionFalse`, `notReached`.
-    pub fate: &'static str,
+    pub fate: String,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    pub reason: Option<String>,
 }
 
 /// Explains a route at a node, with no published key set known.
@@ -363,13 +363,13 @@ fn decision(chain: Option<&Attached<'_>>, simulated: &Simulated) -> DecisionLine
             Some(Fate::ConditionFalse) => ("conditionFalse", None),
             Some(Fate::OtherSource) => ("otherSource", None),
             Some(Fate::Responded) => ("responded", None),
-            Some(Fate::Denied(reason)) => ("denied", Some(*reason)),
-            Some(Fate::Failed(reason)) => ("failed", Some(*reason)),
+            Some(Fate::Denied(reason)) => ("denied", Some((*reason).to_owned())),
+            Some(Fate::Failed(reason)) => ("failed", Some((*reason).to_owned())),
         };
-        FateLine { step: step.clone(), fate, reason }
+        FateLine { step: step.clone(), fate: fate.to_owned(), reason }
     };
     DecisionLine {
-        verdict: decision.verdict.word(),
+        verdict: decision.verdict.word().to_owned(),
         status: simulated.status(),
         step: decision.step.as_deref().map(str::to_owned),
         reason: decision.reason.map(str::to_owned),

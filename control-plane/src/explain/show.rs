@@ -35,9 +35,15 @@ impl Display for Explanation {
             self.timeouts.iter().try_for_each(|field| line(f, field, true))?;
         }
         match &self.decision {
-            Some(decision) => show_decision(f, decision),
+            Some(decision) => decision.fmt(f),
             None => Ok(()),
         }
+    }
+}
+
+impl Display for DecisionLine {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        show_decision(f, self)
     }
 }
 
@@ -113,7 +119,7 @@ fn line(f: &mut Formatter<'_>, field: &FieldLine, with_origin: bool) -> fmt::Res
 fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result {
     writeln!(f, "\n{HEAD}this request{HEAD:#}")?;
     for (index, step) in decision.steps.iter().enumerate() {
-        let (style, mark, words) = match step.fate {
+        let (style, mark, words) = match step.fate.as_str() {
             "passed" => (GOOD, "✓", "passes"),
             "denied" => (BAD, "✗", "denies"),
             "responded" => (WARN, "→", "answers"),
@@ -122,10 +128,10 @@ fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result 
             "conditionFalse" => (DIM, "·", "does not run: its condition is false"),
             _ => (DIM, "·", "is not reached"),
         };
-        let reason = step.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let reason = step.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         writeln!(f, "{:>3} {style}{mark} {}{style:#} {words}{reason}", index + 1, step.step)?;
     }
-    let (style, verdict) = match decision.verdict {
+    let (style, verdict) = match decision.verdict.as_str() {
         "allow" => (GOOD, "goes upstream".to_owned()),
         "deny" => (BAD, format!("is denied with {}", decision.status.unwrap_or_default())),
         _ => (WARN, format!("is answered with {}", decision.status.unwrap_or_default())),
