@@ -3,7 +3,7 @@
 //! The form is that of Kubernetes' status conditions, with the node where one speaks for itself. Three types, in the
 //! order of a life: `Scheduled`, `Initialized`, `Ready`. Values only; [`lifecycle`](crate::lifecycle) decides them.
 
-use std::time::SystemTime;
+use std::{collections::BTreeSet, time::SystemTime};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,26 @@ pub struct Condition {
     pub last_transition_time: u64,
 }
 
+impl Condition {
+    fn new((kind, node): (ConditionType, Option<&str>), status: Truth, words: (&str, &str), at: u64) -> Self {
+        let (reason, message, node) = (words.0.to_owned(), words.1.to_owned(), node.map(str::to_owned));
+        Self { kind, status, reason, message, node, last_transition_time: at }
+    }
+
+    /// Its time changes only when its status does. Most of thousands say what they said before, and cost nothing then.
+    fn update(&mut self, status: Truth, (reason, message): (&str, &str), at: u64) {
+        if self.status != status {
+            (self.status, self.last_transition_time) = (status, at);
+        }
+        if self.reason != reason {
+            reason.clone_into(&mut self.reason);
+        }
+        if self.message != message {
+            message.clone_into(&mut self.message);
+        }
+    }
+}
+
 /// All conditions of one thing, at most one of a type and node, in the order of types and nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -63,28 +83,50 @@ impl Conditions {
         &mut self,
         (kind, node): (ConditionType, Option<&str>),
         status: Truth,
-        (reason, message): (&str, impl Into<String>),
+        (reason, message): (&str, impl AsRef<str>),
         now: SystemTime,
     ) {
-        let (reason, message, at) = (reason.to_owned(), message.into(), milliseconds(now));
+        let (words, at) = ((reason, message.as_ref()), milliseconds(now));
         match self.0.binary_search_by(|other| (other.kind, other.node.as_deref()).cmp(&(kind, node))) {
             Ok(place) => {
                 if let Some(condition) = self.0.get_mut(place) {
-                    let since = if condition.status == status { condition.last_transition_time } else { at };
-                    (condition.status, condition.reason, condition.message) = (status, reason, message);
-                    condition.last_transition_time = since;
+                    condition.update(status, words, at);
                 }
             }
-            Err(place) => {
-                let node = node.map(str::to_owned);
-                self.0.insert(place, Condition { kind, status, reason, message, node, last_transition_time: at });
-            }
+            Err(place) => self.0.insert(place, Condition::new((kind, node), status, words, at)),
         }
     }
 
-    /// Forgets what is about a node.
-    pub fn forget(&mut self, node: &str) {
-        self.0.retain(|condition| condition.node.as_deref() != Some(node));
+    /// Sets the conditions of a type for exactly these nodes, which come in the order of their names: what was said about
+    /// other nodes is forgotten.
+    pub fn set_nodes<'a>(
+        &mut self,
+        kind: ConditionType,
+        nodes: impl IntoIterator<Item = (&'a str, Truth, (&'a str, &'a str))>,
+        now: SystemTime,
+    ) {
+        let at = milliseconds(now);
+        let first = self.0.partition_point(|other| (other.kind, other.node.is_some()) < (kind, true));
+        let behind = self.0.partition_point(|other| other.kind <= kind);
+        let others = self.0.split_off(behind);
+        let mut known = self.0.split_off(first).into_iter().peekable();
+        for (node, status, words) in nodes {
+            while known.next_if(|other| other.node.as_deref() < Some(node)).is_some() {}
+            let condition = match known.next_if(|other| other.node.as_deref() == Some(node)) {
+                Some(mut condition) => {
+                    condition.update(status, words, at);
+                    condition
+                }
+                None => Condition::new((kind, Some(node)), status, words, at),
+            };
+            self.0.push(condition);
+        }
+        self.0.extend(others);
+    }
+
+    /// Forgets what is about these nodes.
+    pub fn forget(&mut self, nodes: &BTreeSet<String>) {
+        self.0.retain(|condition| !condition.node.as_ref().is_some_and(|node| nodes.contains(node)));
     }
 
     /// A condition; without a node, the one about all of them.
@@ -141,8 +183,28 @@ mod tests {
         use ConditionType::{Initialized, Ready, Scheduled};
         let expect = [(Scheduled, None), (Initialized, None), (Ready, None), (Ready, Some("a")), (Ready, Some("b"))];
         assert_eq!(order, expect);
-        conditions.forget("a");
-        assert_eq!(conditions.iter().count(), 4);
+    }
+
+    #[test]
+    fn of_nodes_are_those_of_exactly_these_nodes() {
+        let mut conditions = Conditions::default();
+        conditions.set((ConditionType::Initialized, None), Truth::True, ("Test", ""), at(0));
+        let mut check = |nodes: &[(&'static str, Truth)], now: u64, expect: &[(&str, Truth, u64)]| {
+            let nodes = nodes.iter().map(|(node, status)| (*node, *status, ("Test", "")));
+            conditions.set_nodes(ConditionType::Ready, nodes, at(now));
+            conditions.set((ConditionType::Ready, None), Truth::Unknown, ("Test", ""), at(now));
+            let all = conditions.iter();
+            let found: Vec<_> =
+                all.filter_map(|it| Some((it.node.as_deref()?, it.status, it.last_transition_time / 1000))).collect();
+            assert_eq!(found, expect);
+            assert_eq!(conditions.iter().count(), expect.len() + 2, "what is about all of them is left alone");
+        };
+        use Truth::{False, True, Unknown};
+        check(&[("b", Unknown), ("d", Unknown)], 1, &[("b", Unknown, 1), ("d", Unknown, 1)]);
+        let expect = [("a", True, 2), ("b", Unknown, 1), ("c", Unknown, 2), ("d", False, 2), ("e", True, 2)];
+        check(&[("a", True), ("b", Unknown), ("c", Unknown), ("d", False), ("e", True)], 2, &expect);
+        check(&[("b", True), ("e", True)], 3, &[("b", True, 3), ("e", True, 2)]);
+        check(&[], 4, &[]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::time;
+use tokio::{sync::watch, time};
 
 use crate::{
     digest::Digest,
@@ -23,10 +23,11 @@ use crate::{
     store::{NodeRecord, Revision},
 };
 
-/// How long what nodes say is gathered before a rollout is looked at, and how much longer for each node: looking takes
-/// time of its own, and what many nodes say at once is looked at once.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOK_AT_NODE: Duration = Duration::from_micros(200);
+/// A rollout is looked at once nodes have had nothing to say for so long: while thousands of them answer, there is
+/// nothing to conclude …
+const QUIET: Duration = Duration::from_millis(10);
+/// … or after so many times that, since one may have refused.
+const PATIENCE: u32 = 25;
 /// How often a rollout is looked at because a pause may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
 
@@ -110,8 +111,8 @@ impl Hub {
     /// Looks at the fleet now, so that conditions are up to date.
     pub fn look(&self) {
         let mut releases = lock(&self.releases);
-        let fleet = self.fleet().report();
-        if releases.observe(fleet, SystemTime::now()) {
+        let fleet = self.fleet().sightings();
+        if releases.observe(&fleet, SystemTime::now()) {
             self.put_in_force(&releases);
         }
     }
@@ -127,8 +128,7 @@ impl Hub {
                 _ = changes.changed(), if under_way => {}
                 () = time::sleep(PAUSES), if under_way => {}
             }
-            let nodes = u32::try_from(self.fleet().len()).unwrap_or(u32::MAX);
-            time::sleep(LOOK.saturating_add(LOOK_AT_NODE.saturating_mul(nodes))).await;
+            quiet(&mut changes).await;
         }
     }
 
@@ -141,8 +141,8 @@ impl Hub {
     /// The nodes that were there when a rollout last ended, and are not now.
     pub fn absent_nodes(&self) -> BTreeMap<String, NodeRecord> {
         let mut absent = lock(&self.releases).known_nodes().clone();
-        let fleet = self.fleet().report();
-        fleet.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.id)));
+        let fleet = self.fleet().sightings();
+        fleet.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.node.id)));
         absent
     }
 
@@ -151,12 +151,18 @@ impl Hub {
         lock(&self.rollout_report).clone()
     }
 
-    /// Tells every stream. The keys that the resources in force need are wanted from now on.
+    /// Tells every stream, unless that would tell it nothing. The keys that the resources in force need are wanted from
+    /// now on.
     fn put_in_force(&self, releases: &Releases) {
         let Some(publication) = releases.publication() else { return };
         self.key_sources().want_all(releases.bundles(), self.uptime());
         let revision = publication.revision().clone();
-        self.publications.send_replace(Some(Arc::new(publication)));
+        self.publications.send_if_modified(|current| {
+            let is_news = !current.as_ref().is_some_and(|current| publication.serves_the_same_as(current));
+            // Whoever comes later finds what holds on to nothing that is over.
+            *current = Some(Arc::new(publication));
+            is_news
+        });
         let report = releases.report();
         if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
             tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");
@@ -170,6 +176,18 @@ impl Hub {
         drop(shown);
         self.wanted_keys.notify_one();
         self.rollout.notify_one();
+    }
+}
+
+/// Waits until what counts changes has stood still for a moment. It looks now and then, since being told of each would
+/// cost more than all else.
+async fn quiet(changes: &mut watch::Receiver<u64>) {
+    for _ in 0..PATIENCE {
+        let before = *changes.borrow_and_update();
+        time::sleep(QUIET).await;
+        if *changes.borrow() == before {
+            return;
+        }
     }
 }
 

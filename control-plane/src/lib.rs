@@ -42,6 +42,7 @@ pub mod rest;
 pub mod revision;
 pub mod rollout;
 pub mod schema;
+mod secret_file;
 pub mod serve;
 pub mod simulate;
 pub mod snapshot;

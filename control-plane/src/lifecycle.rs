@@ -1,7 +1,7 @@
 //! The life of a revision in conditions: what is said about it at each step of its way. Pure; [`crate::rollout`]
 //! decides which nodes a revision concerns.
 
-use std::{collections::BTreeSet, time::SystemTime};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,21 +45,19 @@ impl Lifecycle {
         self.conditions.set((ConditionType::Initialized, None), Truth::False, words, now);
     }
 
-    /// The nodes that are to run it, as they are now: each is ready, or not, or not known to be; together they are ready
+    /// The nodes that are to run it, as they are now and in the order of their names: each is ready, or not, or not known to be; together they are ready
     /// when every live one is. Nodes that are gone are forgotten.
-    pub fn observe(&mut self, concerned: &[Observed], now: SystemTime) {
+    pub fn observe<'a>(&mut self, concerned: &'a [Observed], now: SystemTime) {
         let live: Vec<_> = concerned.iter().filter(|observed| observed.connected).collect();
-        let known: BTreeSet<_> = self.conditions.iter().filter_map(|condition| condition.node.clone()).collect();
-        let names: BTreeSet<_> = live.iter().map(|observed| observed.node.id.clone()).collect();
-        known.difference(&names).for_each(|gone| self.conditions.forget(gone));
-        for Observed { node, standing, .. } in &live {
-            let (status, words) = match standing {
+        let ready = |observed: &&'a Observed| {
+            let (status, words) = match &observed.standing {
                 Standing::Pending => (Truth::Unknown, ("Pending", "it has not answered yet")),
                 Standing::Acked => (Truth::True, ("Acked", "it runs this revision")),
                 Standing::Nacked(reason) => (Truth::False, ("Rejected", reason.as_str())),
             };
-            self.conditions.set((ConditionType::Ready, Some(&node.id)), status, words, now);
-        }
+            (observed.node.id.as_str(), status, words)
+        };
+        self.conditions.set_nodes(ConditionType::Ready, live.iter().map(ready), now);
         self.sum_up(&live, now);
     }
 

@@ -18,7 +18,7 @@ use crate::{
     node::{DEFAULT_MESH, NodeIdentity},
     pipeline::{CompileError, compile_refusal, compile_scope},
     revision::{group_revision, revision},
-    rollout::{Audience, Rollout},
+    rollout::Rollout,
     snapshot::{FilterCode, Snapshot},
 };
 
@@ -47,7 +47,6 @@ struct Split {
     rollout: Rollout,
     last_good: Arc<Publication>,
     candidate: Arc<Publication>,
-    audience: Arc<Audience>,
 }
 
 #[derive(Debug)]
@@ -103,11 +102,10 @@ impl Publication {
         Ok(Self { revision, content: Content::Grouped(Box::new(groups)) })
     }
 
-    /// The candidate of a rollout for the nodes that it says, and the last good revision for all others. The audience
-    /// learns of every node that asks.
-    pub fn split(rollout: Rollout, last_good: Arc<Self>, candidate: Arc<Self>, audience: Arc<Audience>) -> Self {
+    /// The candidate of a rollout for the nodes that it says, and the last good revision for all others.
+    pub fn split(rollout: Rollout, last_good: Arc<Self>, candidate: Arc<Self>) -> Self {
         let revision = if rollout.is_back() { last_good.revision() } else { candidate.revision() }.clone();
-        Self { revision, content: Content::Split(Box::new(Split { rollout, last_good, candidate, audience })) }
+        Self { revision, content: Content::Split(Box::new(Split { rollout, last_good, candidate })) }
     }
 
     /// The revision that is in force, or spreads.
@@ -115,16 +113,29 @@ impl Publication {
         &self.revision
     }
 
+    /// The revision that this node is to run: one of two during a rollout.
+    pub fn release_for(&self, node: &NodeIdentity) -> &Self {
+        match &self.content {
+            Content::Uniform(_) | Content::Grouped(_) => self,
+            Content::Split(split) if split.rollout.revision_for(node) == split.rollout.candidate() => &split.candidate,
+            Content::Split(split) => &split.last_good,
+        }
+    }
+
+    /// Whether every node is served the very same as by another: a rollout that reached the last node and one that has
+    /// completed differ in nothing that a node could see.
+    pub fn serves_the_same_as(&self, other: &Self) -> bool {
+        let (Content::Split(own), Content::Split(others)) = (&self.content, &other.content) else { return false };
+        let everywhere = own.rollout.is_everywhere() && others.rollout.is_everywhere();
+        everywhere && Arc::ptr_eq(&own.candidate, &others.candidate)
+    }
+
     /// What this node is served. Nodes of one group get the same `Arc`, so that what is made of it can be shared too.
     pub fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
         match &self.content {
             Content::Uniform(snapshot) => Arc::clone(snapshot),
             Content::Grouped(groups) => groups.snapshot_for(node),
-            Content::Split(split) => {
-                split.audience.add(node);
-                let on_candidate = split.rollout.revision_for(node) == split.rollout.candidate();
-                if on_candidate { &split.candidate } else { &split.last_good }.snapshot_for(node)
-            }
+            Content::Split(_) => self.release_for(node).snapshot_for(node),
         }
     }
 

@@ -71,7 +71,7 @@ pub struct Simulated {
 /// Runs the request chain of a route; `None` if the plan has none for it.
 pub fn simulate(plan: &Arc<Plan>, route: &str, request: &Request) -> Option<Simulated> {
     let mut run = Run::request(plan, route, &Health::default())?;
-    let mut shared: HashMap<String, (Vec<u8>, u32)> = HashMap::new();
+    let mut shared: HashMap<Arc<str>, (Vec<u8>, u32)> = HashMap::new();
     loop {
         let ask = match run.advance() {
             Turn::Done(decision) => return Some(Simulated { decision, trace: run.trace().to_vec() }),

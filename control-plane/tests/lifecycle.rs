@@ -12,7 +12,7 @@ use std::{
 use postern::{
     condition::{ConditionType, Truth},
     digest::Digest,
-    fleet::{NodeReport, Refusal, TypeStatus},
+    fleet::{Refusal, Sighting},
     gate::Gate,
     keys::KeySets,
     model::{Bundle, File},
@@ -67,7 +67,7 @@ impl Admission for Line {
 struct World {
     releases: Releases,
     line: Line,
-    nodes: BTreeMap<String, NodeReport>,
+    nodes: BTreeMap<String, Sighting>,
     clock: u64,
 }
 
@@ -107,17 +107,29 @@ impl World {
     }
 
     fn apply(&mut self, value: &str) -> Result<u64, ApplyError> {
-        match self.releases.apply(proposal(value), &self.line, self.now())? {
+        self.propose(proposal(value))
+    }
+
+    /// Applies the policy together with settings.
+    fn apply_with(&mut self, value: &str, settings: &str) -> Result<u64, ApplyError> {
+        let mut proposal = proposal(value);
+        let text = format!("apiVersion: postern/v1\nkind: Settings\nmetadata: {{ name: s }}\nspec: {settings}\n");
+        proposal.files.push(File { name: "s.yaml".to_owned(), bytes: text.into_bytes() });
+        self.propose(proposal)
+    }
+
+    fn propose(&mut self, proposal: Proposal) -> Result<u64, ApplyError> {
+        match self.releases.apply(proposal, &self.line, self.now())? {
             Applied::Revision(revision) => Ok(revision.number),
             Applied::Unchanged(revision) => panic!("revision {} says the same", revision.number),
         }
     }
 
     fn join(&mut self, id: &str) {
-        let (connected, since, types) = (true, 0, BTreeMap::new());
-        let (owned, service, revision) = (id.to_owned(), "edge".to_owned(), None);
-        let node = NodeReport { id: owned, service, connected, since, revision, types };
-        self.nodes.insert(id.to_owned(), node);
+        let (owned, service) = (id.to_owned(), "edge".to_owned());
+        let node = Arc::new(NodeIdentity { id: owned, service, ..NodeIdentity::default() });
+        let sighting = Sighting { node, connected: true, revision: None, refused: Vec::new() };
+        self.nodes.insert(id.to_owned(), sighting);
     }
 
     fn leave(&mut self, id: &str) {
@@ -135,30 +147,25 @@ impl World {
         self.snapshot(id).select(ResourceType::ExtensionConfig, &Selection::Everything).version
     }
 
-    fn answer(&mut self, id: &str, status: TypeStatus) {
-        self.nodes.get_mut(id).unwrap().types.insert(ResourceType::ExtensionConfig, status);
-    }
-
     fn ack(&mut self, id: &str) {
-        let (running, revision) = (Some(self.offered(id)), self.snapshot(id).revision().clone());
-        self.answer(id, TypeStatus { running, ..TypeStatus::default() });
-        self.nodes.get_mut(id).unwrap().revision = Some(revision);
+        let revision = self.snapshot(id).revision().clone();
+        let node = self.nodes.get_mut(id).unwrap();
+        (node.revision, node.refused) = (Some(revision), Vec::new());
     }
 
     fn nack(&mut self, id: &str, reason: &str) {
         let reason = Some(reason.to_owned());
         let (version, message) = (self.offered(id), "Unable to create Wasm plugin".to_owned());
         let refusal = Refusal { version, message, resources: Vec::new(), reason, at: self.clock };
-        let running =
-            self.nodes[id].types.get(&ResourceType::ExtensionConfig).and_then(|status| status.running.clone());
-        self.answer(id, TypeStatus { running, refused: Some(Box::new(refusal)), ..TypeStatus::default() });
-        self.nodes.get_mut(id).unwrap().revision = None;
+        let node = self.nodes.get_mut(id).unwrap();
+        (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
     }
 
     /// A second passes, and the control plane looks at the fleet.
     fn look(&mut self) {
         self.clock += 1;
-        self.releases.observe(self.nodes.values().map(copy).collect(), self.now());
+        let fleet: Vec<_> = self.nodes.values().cloned().collect();
+        self.releases.observe(&fleet, self.now());
     }
 
     fn state(&self) -> State {
@@ -174,18 +181,6 @@ impl World {
             .map(|found| (found.kind, found.node.as_deref().unwrap_or(""), found.status, found.reason.as_str()))
             .collect();
         assert_eq!(found, expect, "revision {revision}");
-    }
-}
-
-fn copy(node: &NodeReport) -> NodeReport {
-    let NodeReport { id, service, connected, since, revision, types } = node;
-    NodeReport {
-        id: id.clone(),
-        service: service.clone(),
-        connected: *connected,
-        since: *since,
-        revision: revision.clone(),
-        types: types.clone(),
     }
 }
 
@@ -290,6 +285,19 @@ fn policy_update_lifecycle() {
     assert_eq!((world.state(), world.releases.report().unwrap().last_good), (State::Completed, Some(2)));
     let conditions = world.releases.lifecycles()[&2].conditions_of(RESOURCE);
     assert!(conditions.holds(Ready, None) && conditions.holds(Ready, Some("edge-2")));
+}
+
+#[test]
+fn policy_update_lifecycle_overtaken_by_another_update() {
+    let mut world = running();
+    world.apply("two").unwrap();
+    world.ack("edge-1");
+    world.look();
+    world.apply("three").unwrap();
+    // Nobody is to run the second one any more, and nobody is said to.
+    let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
+    world.check(2, &[&start[..], &[(Ready, "", Unknown, "NoNodes")]].concat());
+    assert_eq!(world.releases.report().unwrap().last_good, Some(1));
 }
 
 #[test]
@@ -432,4 +440,40 @@ fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
     assert!(mine.message.starts_with("p.yaml:7:"), "{}", mine.message);
     let other = lifecycle.conditions_of("RoutePolicy `orders`").get(Initialized, None).unwrap().clone();
     assert_eq!((other.status, other.reason.as_str()), (True, "Loaded"), "the others are as good as before");
+}
+
+#[test]
+fn settings_say_how_their_revision_spreads() {
+    let mut world = World::new();
+    ["a", "b", "c", "d"].iter().for_each(|id| world.join(id));
+    world.apply_with("v1", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    // Nobody has anything to go back to: the first of all goes to all.
+    ["a", "b", "c", "d"].iter().for_each(|id| world.ack(id));
+    (0..10).for_each(|_| world.look());
+    assert_eq!(world.state(), State::Completed);
+    let first = world.offered("a");
+    world.apply_with("v2", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    world.look();
+    let picked = |world: &World| ["a", "b", "c", "d"].into_iter().filter(|id| world.offered(id) != first).count();
+    assert_eq!(picked(&world), 1, "a quarter of four");
+    // Settings that say nothing leave it to how the server was started.
+    world.apply_with("v3", "{}").unwrap();
+    world.look();
+    assert_eq!(picked(&world), 4);
+}
+
+#[test]
+fn settings_say_how_many_revisions_are_kept() {
+    let mut world = World::new();
+    let kept = |world: &World| -> Vec<u64> {
+        world.releases.store().revisions().unwrap().iter().map(|revision| revision.number).collect()
+    };
+    for value in ["v1", "v2", "v3", "v4"] {
+        world.apply(value).unwrap();
+    }
+    assert_eq!(kept(&world), [4, 3, 2, 1]);
+    world.apply_with("v5", "{ retention: { revisions: 2 } }").unwrap();
+    assert_eq!(kept(&world), [5, 4]);
+    world.apply_with("v6", "{ retention: { revisions: 3 } }").unwrap();
+    assert_eq!(kept(&world), [6, 5, 4]);
 }

@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,7 +30,7 @@ struct Fleet(Vec<Observed>);
 
 impl Fleet {
     fn of(names: &[&str]) -> Self {
-        let observed = |id: &&str| Observed { node: node(id), connected: true, standing: Standing::Pending };
+        let observed = |id: &&str| Observed { node: Arc::new(node(id)), connected: true, standing: Standing::Pending };
         Self(names.iter().map(observed).collect())
     }
 
@@ -39,7 +40,7 @@ impl Fleet {
     }
 
     fn join(&mut self, node: NodeIdentity) {
-        self.0.push(Observed { node, connected: true, standing: Standing::Pending });
+        self.0.push(Observed { node: Arc::new(node), connected: true, standing: Standing::Pending });
     }
 
     fn get(&mut self, id: &str) -> &mut Observed {

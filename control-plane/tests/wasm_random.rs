@@ -281,7 +281,7 @@ impl Outcome {
 /// The engine itself.
 struct Native {
     plan: Arc<Plan>,
-    shared: HashMap<String, (Vec<u8>, u32)>,
+    shared: HashMap<Arc<str>, (Vec<u8>, u32)>,
 }
 
 impl Native {

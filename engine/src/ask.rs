@@ -26,12 +26,12 @@ pub enum Ask {
     /// A value that all workers share, and its version.
     Load {
         /// Its name.
-        key: String,
+        key: Arc<str>,
     },
     /// A new value for it, unless another worker was faster.
     Store {
         /// Its name.
-        key: String,
+        key: Arc<str>,
         /// The value.
         value: Vec<u8>,
         /// The version that it was made from.

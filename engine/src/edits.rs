@@ -47,14 +47,22 @@ impl Allowance {
 }
 
 /// At most one [`Edit`] a header: a later one wins over, or adds to, an earlier one. And at most one body.
+///
+/// Every run has several of these and moves them around, mostly empty: what is rare stands in a box.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edits {
     headers: Vec<Edit>,
+    rare: Option<Box<Rare>>,
+    conflicts: u32,
+}
+
+/// Edits that few chains make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Rare {
     body: Option<(Vec<u8>, usize)>,
     path: Option<Arc<str>>,
     host: Option<(Arc<str>, usize)>,
     allowance: Option<Allowance>,
-    conflicts: u32,
 }
 
 impl Edits {
@@ -65,54 +73,53 @@ impl Edits {
 
     /// The body that the message gets instead of its own.
     pub fn body(&self) -> Option<&[u8]> {
-        self.body.as_ref().map(|(body, _)| body.as_slice())
+        self.rare.as_ref()?.body.as_ref().map(|(body, _)| body.as_slice())
     }
 
     /// The path that the upstream gets instead, without a query.
     pub fn path(&self) -> Option<&str> {
-        self.path.as_deref()
+        self.rare.as_ref()?.path.as_deref()
     }
 
     /// The host that the upstream gets instead.
     pub fn host(&self) -> Option<&str> {
-        self.host.as_ref().map(|(host, _)| &**host)
+        self.rare.as_ref()?.host.as_ref().map(|(host, _)| &**host)
     }
 
     /// Gives the upstream another path. It goes on from the one before, so nothing is in conflict.
     pub(crate) fn set_path(&mut self, path: &str) {
-        self.path = Some(path.into());
+        self.rare().path = Some(path.into());
     }
 
     /// Gives the upstream another host.
     pub(crate) fn set_host(&mut self, step: usize, host: &str) {
-        if self.host.as_ref().is_some_and(|(_, other)| *other != step) {
-            self.conflicts = self.conflicts.saturating_add(1);
-        }
-        self.host = Some((host.into(), step));
+        let before = self.rare().host.replace((host.into(), step));
+        self.count_conflict(before.is_some_and(|(_, other)| other != step));
     }
 
     /// How much of the body may pass; all of it if nobody says.
     pub fn allowance(&self) -> Option<&Allowance> {
-        self.allowance.as_ref()
+        self.rare.as_ref()?.allowance.as_ref()
     }
 
     /// Lets no more than this pass of the body.
     pub(crate) fn allow_body(&mut self, allowance: Allowance) {
-        if self.allowance.as_ref().is_none_or(|known| known.most > allowance.most) {
-            self.allowance = Some(allowance);
+        let known = &mut self.rare().allowance;
+        if known.as_ref().is_none_or(|known| known.most > allowance.most) {
+            *known = Some(allowance);
         }
     }
 
     /// Notes whose request it is.
     pub(crate) fn belong_to(&mut self, consumer: Option<&Arc<str>>) {
-        if let Some(allowance) = &mut self.allowance {
+        if let Some(allowance) = self.rare.as_mut().and_then(|rare| rare.allowance.as_mut()) {
             allowance.consumer = consumer.cloned();
         }
     }
 
     /// Whether there is nothing to change.
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty() && self.body.is_none()
+        self.headers.is_empty() && self.body().is_none()
     }
 
     /// How often a step overrode what another had set.
@@ -123,10 +130,14 @@ impl Edits {
     /// The values of one header of a message that came with these, in order.
     pub(crate) fn values<'a>(&'a self, came: &'a Headers, name: &str) -> Vec<&'a [u8]> {
         let edit = self.headers.iter().find(|edit| &*edit.name == name);
-        let kept = edit.is_none_or(|edit| !edit.replace);
-        let came = kept.then(|| came.values(name)).into_iter().flatten();
-        let added = edit.into_iter().flat_map(|edit| edit.values.iter().map(|value| value.as_bytes()));
-        came.chain(added).collect()
+        let mut values = Vec::new();
+        if edit.is_none_or(|edit| !edit.replace) {
+            values.extend(came.values(name));
+        }
+        if let Some(edit) = edit {
+            values.extend(edit.values.iter().map(|value| value.as_bytes()));
+        }
+        values
     }
 
     /// Sets a header in place of all values that it has.
@@ -150,19 +161,24 @@ impl Edits {
 
     /// Replaces the body.
     pub(crate) fn set_body(&mut self, step: usize, body: Vec<u8>) {
-        if self.body.as_ref().is_some_and(|(_, other)| *other != step) {
-            self.conflicts = self.conflicts.saturating_add(1);
-        }
-        self.body = Some((body, step));
+        let before = self.rare().body.replace((body, step));
+        self.count_conflict(before.is_some_and(|(_, other)| other != step));
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn count_conflict(&mut self, is_one: bool) {
+        self.conflicts = self.conflicts.saturating_add(u32::from(is_one));
     }
 
     fn put(&mut self, edit: Edit) {
         match self.headers.iter_mut().find(|known| known.name == edit.name) {
             Some(known) => {
-                if known.step != edit.step {
-                    self.conflicts = self.conflicts.saturating_add(1);
-                }
+                let other = known.step != edit.step;
                 *known = edit;
+                self.count_conflict(other);
             }
             None => self.headers.push(edit),
         }

@@ -87,7 +87,7 @@ impl Plan {
 
     /// The names of the shared values that a host should create before the first request: for these, even the very
     /// first compare-and-swap is exact.
-    pub fn shared_keys(&self) -> impl Iterator<Item = String> {
+    pub fn shared_keys(&self) -> impl Iterator<Item = Arc<str>> {
         let steps = self.chains.iter().flat_map(|chain| &chain.request.steps);
         steps.flat_map(|step| step.policy.shared_keys())
     }

@@ -119,7 +119,7 @@ impl Decision {
 /// A route's name without what could look like another pair: one that Envoy has of its own may be called anything.
 fn plain(name: &str) -> Cow<'_, str> {
     let fits = |letter: char| letter.is_ascii_graphic() && letter != '=';
-    if name.chars().all(fits) {
+    if name.bytes().all(|byte| fits(char::from(byte))) {
         return Cow::Borrowed(name);
     }
     Cow::Owned(name.chars().map(|letter| if fits(letter) { letter } else { '_' }).collect())

@@ -8,25 +8,22 @@ pub(crate) fn decode(buffer: Vec<u8>) -> Option<Headers> {
     if buffer.is_empty() {
         return Some(Headers::default());
     }
-    let count = number(&buffer, 0)?;
-    let mut sizes = 4_usize;
-    let mut place = count.checked_mul(8)?.checked_add(4)?;
-    if place > buffer.len() {
-        return None;
-    }
-    let mut fields = Vec::with_capacity(count);
-    for _ in 0..count {
-        let name = place..place.checked_add(number(&buffer, sizes)?)?;
-        let value_start = name.end.checked_add(1)?;
-        let value = value_start..value_start.checked_add(number(&buffer, sizes.checked_add(4)?)?)?;
+    let (count, rest) = buffer.split_first_chunk()?;
+    let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+    let (sizes, _) = rest.get(..count.checked_mul(8)?)?.as_chunks::<8>();
+    let mut place = sizes.len().checked_mul(8)?.checked_add(4)?;
+    let mut fields = Vec::with_capacity(sizes.len());
+    for sizes in sizes {
+        // Both sizes in one number: this runs for every header of every request.
+        let sizes = u64::from_le_bytes(*sizes);
+        let name = place..place.checked_add(usize::try_from(sizes & u64::from(u32::MAX)).ok()?)?;
+        let start = name.end.checked_add(1)?;
+        let value = start..start.checked_add(usize::try_from(sizes >> 32).ok()?)?;
         place = value.end.checked_add(1)?;
-        if place > buffer.len() {
-            return None;
-        }
-        sizes = sizes.checked_add(8)?;
         fields.push(Field { name, value });
     }
-    Some(Headers::new(buffer, fields))
+    // Places only grow, so the last tells of all.
+    (place <= buffer.len()).then(|| Headers::new(buffer, fields))
 }
 
 /// Writes pairs. `None` if one is larger than the format can say.
@@ -42,11 +39,6 @@ pub(crate) fn encode<T: AsRef<str>>(pairs: &[(T, T)]) -> Option<Vec<u8>> {
         buffer.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
     }
     Some(buffer)
-}
-
-fn number(buffer: &[u8], at: usize) -> Option<usize> {
-    let bytes = buffer.get(at..at.checked_add(4)?)?;
-    usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ fn argument(check: &SignatureCheck) -> Vec<u8> {
     let SignatureCheck { hash, key, signature, text } = check;
     let size = key.len().saturating_add(signature.len()).saturating_add(text.len());
     let mut message = Vec::with_capacity(size.saturating_add(32));
-    for (field, bytes) in [(1, hash.name().as_bytes()), (2, key), (3, signature), (4, text)] {
+    for (field, bytes) in [(1, hash.name().as_bytes()), (2, key), (3, signature), (4, &**text)] {
         // Wire type 2: a length and that many bytes.
         message.push((field << 3) | 2);
         write_length(bytes.len(), &mut message);
@@ -40,13 +40,13 @@ fn write_length(mut length: usize, message: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use postern_engine::jwt::Hash;
+    use postern_engine::jwt::{Hash, SignedText};
 
     use super::*;
 
     #[test]
     fn writes_what_envoy_reads() {
-        let text = vec![7; 300];
+        let text = SignedText::new(&[7; 400][..].into(), 300);
         let check = SignatureCheck { hash: Hash::Sha256, key: [1, 2][..].into(), signature: vec![3], text };
         let expect = [b"\x0a\x06sha256\x12\x02\x01\x02\x1a\x01\x03\x22\xac\x02".to_vec(), vec![7; 300]].concat();
         assert_eq!(argument(&check), expect);

@@ -22,7 +22,7 @@ pub fn run(file: &CaseFile, case: &Case) -> Vec<Outcome> {
 /// What outlives an exchange.
 #[derive(Default)]
 struct Shared {
-    values: HashMap<String, (Vec<u8>, u32)>,
+    values: HashMap<Arc<str>, (Vec<u8>, u32)>,
     tokens: TokenCache,
 }
 

@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 
-use postern_tests::{Client, ControlPlane, Envoy, Request, Site, Upstream, site::repository, wait};
+use postern_tests::{ControlPlane, Envoy, Site, Upstream, site::repository, wait};
 
-use crate::world::{KEY, assert_no_vm_failure, users, users_with};
+use crate::streamless;
 
 #[test]
 fn an_envoy_gets_everything_from_files_and_follows_changes() {
@@ -18,32 +18,7 @@ fn an_envoy_gets_everything_from_files_and_follows_changes() {
     let _control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
     wait::until_true("the files", || Ok(delivered.join("lds.json").exists())).unwrap();
     let envoy = Envoy::start_alone("files.yaml", &[("/var/lib/postern/edge", delivered.to_str().unwrap())]).unwrap();
-    let mut client = Client::new(site.listener());
-    wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200)).unwrap();
-    assert_eq!(client.send(&users()).unwrap().status, 401);
-    assert_eq!(client.send(&users_with(KEY)).unwrap().echoed("x-guarded-by"), ["postern"]);
-
-    // A policy (ECDS), a route (RDS) and an endpoint (EDS).
-    site.replace("policies.yaml", "x-guarded-by: postern", "x-guarded-by: files").unwrap();
-    wait::until_true("the changed policy", || Ok(client.send(&users_with(KEY))?.echoed("x-guarded-by") == ["files"]))
-        .unwrap();
-    site.replace("gateway.yaml", "/welcome", "/hello").unwrap();
-    wait::until_true("the changed route", || Ok(client.send(&Request::get("/hello"))?.status == 200)).unwrap();
-    let other = Upstream::start(0).unwrap();
-    let port = |upstream: &Upstream| format!("port: {}\n", upstream.address().port());
-    site.replace("gateway.yaml", &port(&upstream), &port(&other)).unwrap();
-    wait::until_true("the changed endpoint", || {
-        let name = format!("backend::127.0.0.1:{}::", other.address().port());
-        Ok(Client::new(envoy.admin()).get("/clusters")?.body.contains(&name))
-    })
-    .unwrap();
-
-    for stat in ["cluster_manager.cds.update_rejected", "listener_manager.lds.update_rejected"] {
-        assert_eq!(envoy.stat(stat).unwrap(), Some(0), "{stat}");
-    }
-    // Nothing came by a stream.
-    assert_eq!(envoy.stats("control_plane.connected_state").unwrap(), []);
-    assert_no_vm_failure(&envoy);
+    streamless::check_that_it_follows(&envoy, &site, &upstream);
 }
 
 #[test]

@@ -17,8 +17,12 @@ const RATE: f64 = 100.0;
 const BURST: f64 = 10.0;
 const CONNECTIONS: usize = 8;
 
-/// When an answer came, and whether it was let through.
-type Sample = (Instant, bool);
+/// One request. It was decided at some time between the two.
+struct Sample {
+    sent: Instant,
+    answered: Instant,
+    passed: bool,
+}
 
 /// Sends requests without a pause until stopped; every answer is 200 or 429.
 fn load(world: &World, stop: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Sample>> {
@@ -26,20 +30,23 @@ fn load(world: &World, stop: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Sample>
     thread::spawn(move || {
         let mut samples = Vec::new();
         while !stop.load(Ordering::Relaxed) && samples.len() < 1_000_000 {
+            let sent = Instant::now();
             let status = client.send(&users_with(KEY)).unwrap().status;
             assert!([200, 429].contains(&status), "{status}");
-            samples.push((Instant::now(), status == 200));
+            samples.push(Sample { sent, answered: Instant::now(), passed: status == 200 });
         }
         samples
     })
 }
 
 /// What one exact bucket lets through of requests that come at these times.
-fn exact(samples: &[Sample]) -> usize {
-    let (mut tokens, mut last, mut passed) = (BURST, samples[0].0, 0);
-    for (time, _) in samples {
+fn exact(times: impl Iterator<Item = Instant>) -> usize {
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    let (mut tokens, mut last, mut passed) = (BURST, times[0], 0);
+    for time in times {
         tokens = (tokens + time.duration_since(last).as_secs_f64() * RATE).min(BURST);
-        last = *time;
+        last = time;
         if tokens >= 1.0 {
             tokens -= 1.0;
             passed += 1;
@@ -64,15 +71,16 @@ fn lets_through_what_one_exact_bucket_would_on_two_workers_and_across_an_update(
     world.site.replace("policies.yaml", "x-guarded-by: postern", "x-guarded-by: updated").unwrap();
     thread::sleep(Duration::from_secs(3));
     stop.store(true, Ordering::Relaxed);
-    let mut samples: Vec<Sample> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-    samples.sort_by_key(|(time, _)| *time);
-    let passed = samples.iter().filter(|(_, passed)| *passed).count();
-    let expect = exact(&samples);
+    let samples: Vec<Sample> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let passed = samples.iter().filter(|sample| sample.passed).count();
+    // On a machine that stands still for a moment, the two differ.
+    let expect = [exact(samples.iter().map(|sample| sample.sent)), exact(samples.iter().map(|sample| sample.answered))];
+    let (least, most) = (expect[0].min(expect[1]), expect[0].max(expect[1]));
     let workers = world.envoy.stats("downstream_cx_total").unwrap();
-    println!("{} requests, {passed} let through, {expect} by one exact bucket", samples.len());
-    let difference = passed.abs_diff(expect);
-    assert!(difference * 50 <= expect, "{passed} of {} let through, an exact bucket: {expect}", samples.len());
-    assert!(samples.len() > expect * 2, "there was no load: {} requests", samples.len());
+    println!("{} requests, {passed} let through, {least} to {most} by one exact bucket", samples.len());
+    let within = least * 49 <= passed * 50 && passed * 50 <= most * 51;
+    assert!(within, "{passed} of {} let through, an exact bucket: {least} to {most}", samples.len());
+    assert!(samples.len() > most * 2, "there was no load: {} requests", samples.len());
     let busy = workers.iter().filter(|(name, value)| name.contains("worker_") && *value > 0).count();
     assert_eq!(busy, 2, "both workers must have taken part: {workers:?}");
     let updated = world.client().send(&users_with(KEY)).unwrap();

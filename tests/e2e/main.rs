@@ -34,6 +34,7 @@ mod rollouts;
 mod store;
 mod stored;
 mod stories;
+mod streamless;
 mod tour;
 mod updates;
 mod world;

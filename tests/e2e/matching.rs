@@ -221,3 +221,27 @@ fn access_logs_go_where_they_are_attached() {
     wait::until_true("the logs", || Ok(paths(&web) == ["/web/1"] && paths(&other) == ["/api/1", "/nowhere"])).unwrap();
     assert_eq!(envoy.access_log(), Vec::<Value>::new());
 }
+
+#[test]
+fn a_sampled_access_log_has_every_request_that_went_wrong() {
+    let upstream = Upstream::start(0).unwrap();
+    let edge = free_port().unwrap();
+    let routes = json!([{"name": "web", "service": "web", "match": {"path": {"prefix": "/web"}}}]);
+    let place = Place::start(&[
+        service("web", upstream.address().port()),
+        resource("Gateway", "edge", json!({"listeners": [{"name": "http", "port": edge}], "routes": routes})),
+        resource("Settings", "s", json!({"logSampling": 0})),
+    ]);
+    let envoy = place.node("edge-1", "edge", "{}");
+    wait::until_true("the gateway to serve", || Ok(client(edge).get("/web/ready")?.status == 200)).unwrap();
+    for path in ["/web/1", "/nowhere/1", "/web/2", "/nowhere/2"] {
+        client(edge).send(&Request::get(path)).unwrap();
+    }
+    let paths = || -> Vec<_> {
+        envoy.access_log().iter().filter_map(|entry| entry["path"].as_str().map(str::to_owned)).collect()
+    };
+    // The log is written in order: what comes last tells that the rest is there, or never comes.
+    wait::until_true("the last request", || Ok(paths().iter().any(|path| path == "/nowhere/2"))).unwrap();
+    let logged: Vec<_> = paths().into_iter().filter(|path| path != "/web/ready").collect();
+    assert_eq!(logged, ["/nowhere/1", "/nowhere/2"]);
+}

@@ -183,12 +183,16 @@ fn debian_command(program: &str) -> Command {
 /// Inline less: all policies in one function help nobody, and cost a tenth of the module.
 const INLINING: &str = "-Cllvm-args=-inline-threshold=50";
 
+/// What every Wasm runtime of these years has: moves and hashes of several words at once.
+const FEATURES: &str = "-Ctarget-feature=+simd128";
+
 /// Also keeps the place of downloaded crates, which panic messages name, out of the module: the digest shall not depend
 /// on the user's home.
 fn flags() -> String {
     let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")));
     let remap = home.map(|home| format!("--remap-path-prefix={home}=/cargo"));
-    let flags: Vec<_> = remap.into_iter().chain([INLINING.to_owned()]).map(|flag| format!("{flag:?}")).collect();
+    let flags: Vec<_> =
+        remap.into_iter().chain([INLINING.to_owned(), FEATURES.to_owned()]).map(|flag| format!("{flag:?}")).collect();
     format!("target.{TARGET}.rustflags=[{}]", flags.join(", "))
 }
 

@@ -126,11 +126,11 @@ pub(super) fn no_such_node(id: &str, known: &[String]) -> Problem {
 }
 
 fn views(hub: &Hub) -> Vec<NodeView> {
-    let (identities, reports) = {
+    let (identities, reports, sightings) = {
         let fleet = hub.fleet();
-        (fleet.identities(), fleet.report())
+        (fleet.identities(), fleet.report(), fleet.sightings())
     };
-    let mut standings = hub.releases().standings(&reports);
+    let mut standings = hub.releases().standings(&sightings);
     let view = |(identity, report): (NodeIdentity, NodeReport)| {
         let NodeStanding { target, running, refused } = standings.remove(&identity.id).unwrap_or_default();
         let state = match NodeState::of(&report) {

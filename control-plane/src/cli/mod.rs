@@ -114,11 +114,14 @@ struct Serve {
     /// Where revisions are kept; default: in memory, and a restart begins with revision 1
     #[arg(long, value_name = "DIR", env = "POSTERN_STATE")]
     state: Option<PathBuf>,
-    /// How many revisions are kept to go back to
+    /// The file with the key that stored resources are sealed with, made with the store; default: `store.key` beside it
+    #[arg(long, value_name = "FILE", env = "POSTERN_STATE_KEY", requires = "state")]
+    state_key: Option<PathBuf>,
+    /// How many revisions are kept to go back to, unless `Settings` say it
     #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = kept)]
     keep: usize,
     /// A step of every rollout: a share of the nodes or a tag, and how long to wait there, such as `25%:30s` or `stage=canary:1m`;
-    /// more than once for more steps. Default: all nodes at once
+    /// more than once for more steps. Default: all nodes at once. What `Settings` say goes first
     #[arg(long = "canary", value_name = "STEP")]
     canary: Vec<CanaryStep>,
     #[command(flatten)]
@@ -223,7 +226,11 @@ impl Serve {
     async fn run(self) -> anyhow::Result<()> {
         self.start_logging()?;
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
-        let store = self.state.as_deref().map_or_else(|| Ok(Database::in_memory()), Database::open)?;
+        let store = match (&self.state, &self.state_key) {
+            (None, _) => Database::in_memory(),
+            (Some(state), None) => Database::open(state)?,
+            (Some(state), Some(key)) => Database::open_with(state, key)?,
+        };
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
         let hub = Arc::new(Hub::with_releases(code, Releases::new(Arc::new(store), strategy, self.keep)));

@@ -1,7 +1,7 @@
 //! The fleet: which node runs which version of what, and why it refused another. Free of I/O; time is an argument.
 //!
 //! Streams tell it what their clients do ([`Fleet::connect`], [`Fleet::record`], [`Fleet::disconnect`]); all others ask
-//! ([`Fleet::report`], [`Fleet::progress`]) and learn by [`Fleet::changes`] when to ask again.
+//! ([`Fleet::report`], [`Fleet::sightings`], [`Fleet::progress`]) and learn by [`Fleet::changes`] when to ask again.
 
 mod report;
 
@@ -14,14 +14,14 @@ use std::{
 use tokio::sync::watch;
 
 use report::seconds;
-pub use report::{NodeReport, Progress, Refusal, TypeStatus};
+pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
 
 use crate::{
     digest::Digest,
     journal::{Happening, Journal},
     node::NodeIdentity,
     snapshot::ResourceType,
-    xds::session::{Event, Memory, TypeMemory},
+    xds::session::{Event, Memory},
 };
 
 /// How many nodes that went away are remembered at most; the ones that left first are forgotten first.
@@ -38,7 +38,7 @@ pub struct Fleet {
 
 #[derive(Debug, Default)]
 struct Node {
-    identity: NodeIdentity,
+    identity: Arc<NodeIdentity>,
     /// The streams that are open, each with the revision that it is settled on.
     streams: Vec<(u64, Option<Digest>)>,
     since: u64,
@@ -53,6 +53,17 @@ pub struct Joined {
     pub stream: u64,
     /// What earlier streams taught about the node.
     pub memory: Memory,
+}
+
+/// What a stream learnt about its node at once.
+#[derive(Debug)]
+pub struct Learnt<'a> {
+    /// What happened.
+    pub events: Vec<Event>,
+    /// The filter's own reason, for a refusal that leaves it out.
+    pub reason: Option<String>,
+    /// What the stream knows of the node now: it counts for the node's next streams too.
+    pub memory: &'a Memory,
 }
 
 impl Default for Fleet {
@@ -71,7 +82,9 @@ impl Fleet {
     pub fn connect(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         self.streams = self.streams.wrapping_add(1);
         let node = self.nodes.entry(identity.id.clone()).or_default();
-        identity.clone_into(&mut node.identity);
+        if *node.identity != *identity {
+            node.identity = Arc::new(identity.clone());
+        }
         if node.streams.is_empty() {
             node.since = seconds(now);
             let NodeIdentity { id, service, .. } = identity.clone();
@@ -96,36 +109,44 @@ impl Fleet {
         }
     }
 
-    /// A stream learnt something about its node. `reason` is the filter's own, for a refusal that leaves it out.
-    pub fn record(&mut self, id: &str, stream: u64, event: Event, reason: Option<String>, now: SystemTime) {
+    /// A stream learnt something about its node.
+    pub fn record(&mut self, id: &str, stream: u64, learnt: Learnt<'_>, now: SystemTime) {
         let Some(node) = self.nodes.get_mut(id) else { return };
-        if let Some(happening) = happening(id, &event, reason.as_deref()) {
-            self.journal.note(happening, now);
-        }
-        match event {
-            Event::Acked { kind, version } => {
-                let status = TypeStatus { running: Some(version), accepted: Some(seconds(now)), refused: None };
-                node.types.insert(kind, status);
+        let Learnt { events, mut reason, memory } = learnt;
+        for event in events {
+            if let Some(happening) = happening(id, &event, reason.as_deref()) {
+                self.journal.note(happening, now);
             }
-            Event::Restored { kind, version } => {
-                let status = node.types.entry(kind).or_default();
-                (status.running, status.accepted) = (Some(version), Some(seconds(now)));
+            let kind = match event {
+                Event::Acked { kind, version } => {
+                    let status = TypeStatus { running: Some(version), accepted: Some(seconds(now)), refused: None };
+                    node.types.insert(kind, status);
+                    kind
+                }
+                Event::Restored { kind, version } => {
+                    let status = node.types.entry(kind).or_default();
+                    (status.running, status.accepted) = (Some(version), Some(seconds(now)));
+                    kind
+                }
+                Event::Nacked { kind, version, message, resources } => {
+                    let refusal = Refusal { version, message, resources, reason: reason.take(), at: seconds(now) };
+                    node.types.entry(kind).or_default().refused = Some(Arc::new(refusal));
+                    kind
+                }
+                Event::Settled { revision } => {
+                    node.settle(stream, Some(revision));
+                    continue;
+                }
+                Event::Unsettled => {
+                    node.settle(stream, None);
+                    continue;
+                }
+            };
+            if let Some(memory) = memory.of(kind) {
+                node.memory.learn(kind, Arc::clone(memory));
             }
-            Event::Nacked { kind, version, message, resources } => {
-                let refusal = Refusal { version, message, resources, reason, at: seconds(now) };
-                node.types.entry(kind).or_default().refused = Some(Box::new(refusal));
-            }
-            Event::Settled { revision } => node.settle(stream, Some(revision)),
-            Event::Unsettled => node.settle(stream, None),
         }
         self.changed();
-    }
-
-    /// A stream learnt something that counts for the node's next streams too.
-    pub fn remember(&mut self, id: &str, kind: ResourceType, memory: Arc<TypeMemory>) {
-        if let Some(node) = self.nodes.get_mut(id) {
-            node.memory.learn(kind, memory);
-        }
     }
 
     /// Forgets nodes that have been away for longer than `keep`, and the first to leave of too many.
@@ -155,7 +176,7 @@ impl Fleet {
 
     /// Who they say they are, all of them.
     pub fn identities(&self) -> Vec<NodeIdentity> {
-        self.nodes.values().map(|node| node.identity.clone()).collect()
+        self.nodes.values().map(|node| NodeIdentity::clone(&node.identity)).collect()
     }
 
     /// How many streams are open.
@@ -186,6 +207,17 @@ impl Fleet {
         self.nodes.iter().map(report).collect()
     }
 
+    /// All nodes, in the order of their identities, as a rollout looks at them.
+    pub fn sightings(&self) -> Vec<Sighting> {
+        let sighting = |node: &Node| Sighting {
+            node: Arc::clone(&node.identity),
+            connected: !node.streams.is_empty(),
+            revision: node.revision().cloned(),
+            refused: node.refusals().map(|(kind, refusal)| (kind, Arc::clone(refusal))).collect(),
+        };
+        self.nodes.values().map(sighting).collect()
+    }
+
     /// How far the connected nodes are with a revision.
     pub fn progress(&self, revision: &Digest) -> Progress {
         let mut progress = Progress::default();
@@ -193,7 +225,7 @@ impl Fleet {
             progress.connected += 1;
             if node.revision() == Some(revision) {
                 progress.settled += 1;
-            } else if node.types.values().any(|status| status.refused.is_some()) {
+            } else if node.refusals().next().is_some() {
                 progress.refusing.push(id.clone());
             }
         }
@@ -228,6 +260,11 @@ impl Node {
         if let Some((_, settled)) = self.streams.iter_mut().find(|(open, _)| *open == stream) {
             *settled = revision;
         }
+    }
+
+    /// What it refused and has not got past.
+    fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Arc<Refusal>)> {
+        self.types.iter().filter_map(|(kind, status)| Some((*kind, status.refused.as_ref()?)))
     }
 
     /// The revision that all of its streams are settled on.
@@ -288,17 +325,19 @@ mod tests {
         let mut fleet = Fleet::default();
         let revision = Digest::of(b"revision");
         let streams = [fleet.connect(&node("edge"), at(0)).stream, fleet.connect(&node("edge"), at(1)).stream];
+        let memory = Memory::default();
+        let learnt = |event| Learnt { events: vec![event], reason: None, memory: &memory };
         let settled = Event::Settled { revision: revision.clone() };
         let mut changes = fleet.changes();
         for (number, stream) in streams.into_iter().enumerate() {
             assert_eq!(fleet.progress(&revision).settled, 0, "stream {number}");
             changes.mark_unchanged();
-            fleet.record("edge", stream, settled.clone(), None, at(2));
+            fleet.record("edge", stream, learnt(settled.clone()), at(2));
             assert!(changes.has_changed().is_ok_and(|changed| changed), "whoever follows the fleet is told");
         }
         assert_eq!(fleet.progress(&revision), Progress { connected: 1, settled: 1, refusing: Vec::new() });
         let [_, second] = streams;
-        fleet.record("edge", second, Event::Unsettled, None, at(3));
+        fleet.record("edge", second, learnt(Event::Unsettled), at(3));
         assert!(!fleet.progress(&revision).is_complete());
     }
 }

@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{digest::Digest, snapshot::ResourceType};
+use crate::{digest::Digest, node::NodeIdentity, snapshot::ResourceType};
 
 /// Where a node stands with one type of resource.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
@@ -21,7 +22,7 @@ pub struct TypeStatus {
     pub accepted: Option<u64>,
     /// The version that it refused and has not got past since.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Box<Refusal>>,
+    pub refused: Option<Arc<Refusal>>,
 }
 
 /// A NACK.
@@ -57,6 +58,20 @@ pub struct NodeReport {
     pub revision: Option<Digest>,
     /// By type of resource.
     pub types: BTreeMap<ResourceType, TypeStatus>,
+}
+
+/// A node as a rollout looks at it. Thousands of them are looked at many times during one, so it is made without copying
+/// anything, and does not hold up the fleet.
+#[derive(Debug, Clone)]
+pub struct Sighting {
+    /// Who it is.
+    pub node: Arc<NodeIdentity>,
+    /// Whether it has a stream open.
+    pub connected: bool,
+    /// The revision that it runs in all that it subscribed to.
+    pub revision: Option<Digest>,
+    /// What it refused and has not got past.
+    pub refused: Vec<(ResourceType, Arc<Refusal>)>,
 }
 
 /// How far the connected nodes are with a revision.

@@ -4,17 +4,15 @@
 //! its name and under its seal. What is foreign, old or damaged is compiled again and replaced, never run.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    fs::{self, File},
+    io::{self, Read as _},
     path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU32, Ordering},
     time::SystemTime,
 };
 
 use crate::{
     digest::Digest,
+    secret_file,
     wasm::{Filter, HostError, SealKey},
 };
 
@@ -28,8 +26,6 @@ const MODULE: &str = "module";
 const KEPT: usize = 4;
 /// More than any filter compiles to: what is larger is none of ours.
 const LARGEST: u64 = 256 << 20;
-/// Where the operating system gives randomness away.
-const RANDOM: &str = "/dev/urandom";
 
 /// Why compiled modules cannot be kept.
 #[derive(Debug, thiserror::Error)]
@@ -141,26 +137,15 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Writes a file that only this user can read, whole or not at all.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = draft(path, bytes)?;
+    let draft = secret_file::draft(path, bytes)?;
     fs::rename(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))
-}
-
-/// The same bytes under a name that nobody else uses.
-fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    static DRAFTS: AtomicU32 = AtomicU32::new(0);
-    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-    let draft = path.with_extension(format!("draft-{}-{number}", process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    written.inspect_err(|_| drop(fs::remove_file(&draft)))?;
-    Ok(draft)
 }
 
 /// The key of a file. A file that others could read, or that is no key, is replaced: what was sealed with it is then
 /// compiled again.
 fn load_key(path: &Path) -> io::Result<SealKey> {
-    match read_key(path) {
-        Ok(Some(key)) => return Ok(key),
+    match secret_file::read(path) {
+        Ok(Some(key)) => return Ok(SealKey::new(key)),
         Ok(None) => {
             tracing::warn!(path = %path.display(), "the key of compiled filters was not kept safe: it is replaced");
             fs::remove_file(path)?;
@@ -168,27 +153,5 @@ fn load_key(path: &Path) -> io::Result<SealKey> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let mut key = [0; SealKey::SIZE];
-    File::open(RANDOM)?.read_exact(&mut key)?;
-    let draft = draft(path, &key)?;
-    // A link, unlike a renaming, leaves a key alone that another process made meanwhile.
-    let linked = fs::hard_link(&draft, path);
-    fs::remove_file(&draft)?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => read_key(path)?.ok_or_else(|| io::Error::other("it can be read by others")),
-    }
-}
-
-/// `None` if it is no key, or no secret.
-fn read_key(path: &Path) -> io::Result<Option<SealKey>> {
-    let mut file = File::open(path)?;
-    let metadata = file.metadata()?;
-    let private = metadata.is_file() && metadata.permissions().mode() & 0o077 == 0;
-    if !private || metadata.len() != SealKey::SIZE as u64 {
-        return Ok(None);
-    }
-    let mut key = [0; SealKey::SIZE];
-    file.read_exact(&mut key)?;
-    Ok(Some(SealKey::new(key)))
+    secret_file::create(path).map(SealKey::new)
 }

@@ -51,6 +51,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(sort_unique(&mut bundle.access_logs));
     found.extend(sort_unique(&mut bundle.settings));
     found.extend(one_settings(bundle));
+    found.extend(settings_of_all_meshes(bundle));
     found.extend(routes(bundle));
     found.extend(listener_names(bundle));
     found.extend(listener_addresses(bundle));
@@ -101,6 +102,17 @@ fn one_settings(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims =
         bundle.settings.iter().map(|settings| (settings.mesh.as_str(), settings.diagnose("metadata.name", "")));
     collisions(claims.collect(), |_, first| format!("there can be only one, and {} is already declared", owner(first)))
+}
+
+/// The control plane has one history for all meshes.
+fn settings_of_all_meshes(bundle: &Bundle) -> Vec<Diagnostic> {
+    let mut claims = Vec::new();
+    for settings in &bundle.settings {
+        let said = [("retention", settings.spec.retention.is_some()), ("rollout", settings.spec.rollout.is_some())];
+        let said = said.into_iter().filter(|(_, said)| *said);
+        claims.extend(said.map(|(field, _)| (field, settings.diagnose(&format!("spec.{field}"), ""))));
+    }
+    collisions(claims, |field, first| format!("{} holds for all meshes, and {} has it", quote(field), owner(first)))
 }
 
 fn routes(bundle: &Bundle) -> Vec<Diagnostic> {
@@ -495,6 +507,17 @@ mod tests {
         check(
             &[&settings("a"), &settings("b"), &in_mesh("other", &settings("c"))],
             &[&format!("{place}: there can be only one, and Settings `a` (0:4) is already declared")],
+        );
+    }
+
+    #[test]
+    fn lets_one_mesh_say_what_holds_for_all() {
+        let settings = document("Settings", "a", "{retention: {revisions: 3}, rollout: {steps: []}, logSampling: 5}");
+        let other = in_mesh("other", &document("Settings", "b", "{rollout: {steps: []}, logSampling: 5}"));
+        let place = "1:5:17: Settings `b`: spec.rollout";
+        check(
+            &[&settings, &other],
+            &[&format!("{place}: `rollout` holds for all meshes, and Settings `a` (0:5) has it")],
         );
     }
 

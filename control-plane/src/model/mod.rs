@@ -61,7 +61,7 @@ pub use self::{
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
     service::{Address, Endpoint, Protocol, Service},
-    settings::{Answer, LogBackend, LogFile, Settings},
+    settings::{Answer, LogBackend, LogFile, Retention, RolloutSettings, RolloutStep, Settings},
     target_ref::{Level, TargetRef},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},

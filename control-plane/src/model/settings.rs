@@ -1,11 +1,14 @@
 //! `Settings`: what holds for a whole mesh. There is at most one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
-use super::kinds::{self, KindSchema, Spec};
+use super::{
+    kinds::{self, KindSchema, Spec},
+    unit::{self, Percent},
+};
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
@@ -39,8 +42,60 @@ const SPEC: Object = Object {
             Kind::List { item: &Kind::Object(&LOG_BACKEND), at_least: 0 },
             "Where AccessLogs may log to, beside `stdout`.",
         ),
+        Field::optional(
+            "logSampling",
+            Kind::Percent,
+            "How many in a hundred requests are in access logs; all by default. Those answered with a status of 400 and \
+             above, as denials are, always are.",
+        ),
+        Field::optional(
+            "retention",
+            Kind::Object(&RETENTION),
+            "What the control plane keeps. It holds for all meshes, so that only one of them can say it.",
+        ),
+        Field::optional(
+            "rollout",
+            Kind::Object(&ROLLOUT),
+            "How a revision that says so spreads, and those after it; what `postern serve` was started with by default. It \
+             holds for all meshes, so that only one of them can say it.",
+        ),
     ],
     exactly_one_of: &[],
+};
+
+const RETENTION: Object = Object {
+    fields: &[Field::required(
+        "revisions",
+        Kind::Integer { min: 1, max: 1_000 },
+        "How many revisions are kept to go back to.",
+    )],
+    exactly_one_of: &[],
+};
+
+const ROLLOUT: Object = Object {
+    fields: &[Field::required(
+        "steps",
+        Kind::List { item: &Kind::Object(&STEP), at_least: 0 },
+        "Which nodes get it first, one step after the other; all others follow the last. All at once if empty.",
+    )],
+    exactly_one_of: &[],
+};
+
+const STEP: Object = Object {
+    fields: &[
+        Field::optional(
+            "share",
+            Kind::Integer { min: 1, max: 100 },
+            "So many in a hundred of the nodes that are there when the step starts; at least one.",
+        ),
+        Field::optional(
+            "tags",
+            Kind::Map { key: &Kind::Text, value: &Kind::Text },
+            "The nodes that have all of these tags.",
+        ),
+        Field::optional("pause", Kind::Timeout, "How long all of them must have run it before the next step.").or("0s"),
+    ],
+    exactly_one_of: &["share", "tags"],
 };
 
 const LOG_BACKEND: Object = Object {
@@ -77,6 +132,41 @@ pub struct Settings {
     /// Where access logs may go; names are unique.
     #[serde(default)]
     pub log_backends: Vec<LogBackend>,
+    /// How many requests access logs have, of those that were answered well.
+    pub log_sampling: Option<Percent>,
+    /// What the control plane keeps.
+    pub retention: Option<Retention>,
+    /// How a revision spreads.
+    pub rollout: Option<RolloutSettings>,
+}
+
+/// What the control plane keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// How many revisions.
+    pub revisions: usize,
+}
+
+/// How a revision spreads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutSettings {
+    /// Who gets it first, one step after the other.
+    pub steps: Vec<RolloutStep>,
+}
+
+/// One step: a share of the nodes, or those with some tags.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutStep {
+    /// So many in a hundred.
+    pub share: Option<u8>,
+    /// All that have these tags.
+    pub tags: Option<BTreeMap<String, String>>,
+    /// How long they must have run it before the next step.
+    #[serde(default, deserialize_with = "unit::deserialize_duration")]
+    pub pause: Duration,
 }
 
 /// Where an access log may go.

@@ -1,8 +1,8 @@
-//! Numbers with units, as users write them: lengths of time and sizes.
+//! Numbers with units, as users write them: lengths of time, sizes and shares.
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// The longest time that can be written: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
@@ -57,6 +57,31 @@ pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) 
     match Written::deserialize(deserializer)? {
         Written::Bytes(bytes) => Ok(Some(bytes)),
         Written::Text(text) => size(&text).map(Some).ok_or_else(|| D::Error::custom("not a size")),
+    }
+}
+
+/// A share in a hundred, of at most four decimals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percent {
+    /// The same in a million.
+    pub of_a_million: u32,
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let percent = f64::deserialize(deserializer)?;
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(D::Error::custom("not a share in a hundred"));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1,000,000")]
+        let of_a_million = (percent * 10_000.0).round() as u32;
+        Ok(Self { of_a_million })
+    }
+}
+
+impl Serialize for Percent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (f64::from(self.of_a_million) / 10_000.0).serialize(serializer)
     }
 }
 

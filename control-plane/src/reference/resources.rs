@@ -199,6 +199,12 @@ metadata: { name: default }
 spec:
   agentUnavailable: { status: 503, headers: { retry-after: \"5\" }, body: try again soon }
   logBackends: [{ name: audit, file: { path: /var/log/envoy/audit.json } }]
+  logSampling: 10
+  retention: { revisions: 50 }
+  rollout:
+    steps:
+      - { tags: { stage: canary }, pause: 1m }
+      - { share: 25, pause: 5m }
 ",
     ),
 ];

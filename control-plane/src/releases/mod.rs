@@ -20,12 +20,12 @@ pub use self::{
     view::NodeStanding,
 };
 use crate::{
-    fleet::NodeReport,
+    fleet::Sighting,
     lifecycle::Lifecycle,
     model::{self, Bundle},
     pipeline::CompileError,
     publication::Publication,
-    rollout::{Audience, Change, NotNow, Observed, Rollout, Standing, Strategy},
+    rollout::{Change, NotNow, Observed, Rollout, Standing, Strategy},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
 
@@ -53,14 +53,14 @@ pub struct Releases {
     lifecycles: BTreeMap<u64, Lifecycle>,
     /// The nodes that were connected when a rollout last ended.
     known: BTreeMap<String, NodeRecord>,
-    audience: Arc<Audience>,
 }
 
 impl Releases {
-    /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply).
+    /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
+    /// `strategy`, and `keep` of them are kept, unless their own `Settings` say otherwise.
     pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
-        let (live, lifecycles, known, audience) = Default::default();
-        Self { store, strategy, keep, rollout: None, live, lifecycles, known, audience }
+        let (live, lifecycles, known) = Default::default();
+        Self { store, strategy, keep, rollout: None, live, lifecycles, known }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -74,7 +74,10 @@ impl Releases {
             // The process ended between storing a revision and its first step.
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
-                Rollout::start(latest.number, last_good, self.strategy.clone())
+                let documents = self.store.documents(latest.number)?.unwrap_or_default();
+                let strategy = model::read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
+                let strategy = strategy.unwrap_or_else(|| self.strategy.clone());
+                Rollout::start(latest.number, last_good, strategy)
             }
         };
         for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
@@ -147,11 +150,17 @@ impl Releases {
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
+        let strategy = strategy_of(&bundle).unwrap_or_else(|| self.strategy.clone());
         self.live.insert(revision.number, Release { bundle, publication: Arc::new(publication) });
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
         self.lifecycles.insert(revision.number, lifecycle);
-        self.rollout = Some(Rollout::start(revision.number, last_good, self.strategy.clone()));
+        // A candidate that has not made it is nobody's any more.
+        let superseded = self.rollout.as_ref().map(Rollout::candidate).filter(|number| Some(*number) != last_good);
+        if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
+            lifecycle.observe(&[], now);
+        }
+        self.rollout = Some(Rollout::start(revision.number, last_good, strategy));
         self.tidy_up();
         Ok(revision)
     }
@@ -163,11 +172,11 @@ impl Releases {
         Ok(Proposal { files: assemble(&documents), author, message, parent, again: true })
     }
 
-    /// Looks at the fleet. Says whether nodes are to get something else now.
-    pub fn observe(&mut self, fleet: Vec<NodeReport>, now: SystemTime) -> bool {
+    /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.
+    pub fn observe(&mut self, fleet: &[Sighting], now: SystemTime) -> bool {
         let Some(rollout) = &mut self.rollout else { return false };
         let Some(candidate) = self.live.get(&rollout.candidate()) else { return false };
-        let observed = self.audience.observe(&fleet, &candidate.publication);
+        let observed: Vec<_> = fleet.iter().map(|node| Observed::new(node, &candidate.publication)).collect();
         let before = rollout.clone();
         let change = rollout.observe(&observed, now);
         for (number, release) in &self.live {
@@ -177,15 +186,18 @@ impl Releases {
             if judged.is_back() && *number == rollout.candidate() {
                 continue;
             }
-            let mut observed = self.audience.observe(&fleet, &release.publication);
-            observed.retain(|observed| judged.revision_for(&observed.node) == *number);
-            lifecycle.observe(&observed, now);
+            let concerned = fleet.iter().filter(|node| judged.revision_for(&node.node) == *number);
+            let concerned: Vec<_> = concerned.map(|node| Observed::new(node, &release.publication)).collect();
+            lifecycle.observe(&concerned, now);
         }
         if change == Change::None {
             return false;
         }
         if change == Change::Ended {
             self.known = known(&observed, rollout, now);
+            if let Err(error) = self.store.put_nodes(&self.known) {
+                tracing::error!("the nodes were not noted: {error}");
+            }
         }
         self.tidy_up();
         true
@@ -219,7 +231,7 @@ impl Releases {
         let last_good = rollout.last_good().and_then(|number| self.live.get(&number)).or(candidate)?;
         let candidate = candidate.unwrap_or(last_good);
         let [last_good, candidate] = [last_good, candidate].map(|release| Arc::clone(&release.publication));
-        Some(Publication::split(rollout.clone(), last_good, candidate, Arc::clone(&self.audience)))
+        Some(Publication::split(rollout.clone(), last_good, candidate))
     }
 
     /// All resources that nodes run or are to run.
@@ -255,19 +267,31 @@ impl Releases {
     fn tidy_up(&mut self) {
         let Some(rollout) = &self.rollout else { return };
         let needed = BTreeSet::from_iter([Some(rollout.candidate()), rollout.last_good()].into_iter().flatten());
+        let latest = self.live.get(&rollout.candidate());
+        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
         self.live.retain(|number, _| needed.contains(number));
-        let kept = self.store.collect(self.keep, &needed).and_then(|gone| {
+        let kept = self.store.collect(keep, &needed).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
             // Plain data can always be written down.
             let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
             self.store.put_note(ROLLOUT, Some(&note(serde_json::to_vec(rollout))))?;
-            self.store.put_note(LIFECYCLES, Some(&note(serde_json::to_vec(&self.lifecycles))))?;
-            self.store.put_nodes(&self.known)
+            self.store.put_note(LIFECYCLES, Some(&note(serde_json::to_vec(&self.lifecycles))))
         });
         if let Err(error) = kept {
             tracing::error!("the rollout's state was not kept: {error}");
         }
     }
+}
+
+/// How a revision spreads, if it says so itself.
+fn strategy_of(bundle: &Bundle) -> Option<Strategy> {
+    bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref()).map(Strategy::from)
+}
+
+/// How many revisions are kept, if the latest says so itself.
+fn kept_by(bundle: &Bundle) -> Option<usize> {
+    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
+    retention.map(|retention| retention.revisions)
 }
 
 /// What is to be remembered of connected nodes.

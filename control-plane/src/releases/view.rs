@@ -10,11 +10,11 @@ use crate::{
     attach::Scope,
     catalogue::ResourceKey,
     condition::{Condition, ConditionType, Conditions, Truth},
-    fleet::NodeReport,
+    fleet::Sighting,
     model::{Bundle, Resource},
     node::NodeIdentity,
     publication::Kinship,
-    rollout::{Rollout, Standing},
+    rollout::{Observed, Rollout, Standing},
 };
 
 /// Where a node is among the revisions.
@@ -51,12 +51,12 @@ impl Releases {
     }
 
     /// Where every node of the fleet is among the revisions.
-    pub fn standings(&self, fleet: &[NodeReport]) -> BTreeMap<String, NodeStanding> {
+    pub fn standings(&self, fleet: &[Sighting]) -> BTreeMap<String, NodeStanding> {
         let mut standings: BTreeMap<String, NodeStanding> = BTreeMap::new();
         for (number, release) in &self.live {
-            for observed in self.audience.observe(fleet, &release.publication) {
+            for observed in fleet.iter().map(|node| Observed::new(node, &release.publication)) {
                 let target = self.revision_for(&observed.node);
-                let standing = standings.entry(observed.node.id).or_default();
+                let standing = standings.entry(observed.node.id.clone()).or_default();
                 standing.target = target;
                 let wanted = target == Some(*number);
                 match observed.standing {
@@ -79,7 +79,7 @@ impl Releases {
         if !conditions.iter().any(|condition| condition.node.as_ref().is_some_and(|node| unconcerned.contains(node))) {
             return Some(conditions);
         }
-        unconcerned.iter().for_each(|node| conditions.forget(node));
+        conditions.forget(&unconcerned);
         sum_up(&mut conditions);
         Some(conditions)
     }

@@ -5,7 +5,7 @@
 //! having seen every event, so that it goes on where it was after a restart, and two looks at the same are as good as
 //! one. Nothing passes because nobody was asked: a step needs at least one live node that has acknowledged.
 
-mod audience;
+mod observed;
 mod strategy;
 
 use std::{
@@ -17,35 +17,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    audience::Audience,
+    observed::{Observed, Standing},
     strategy::{Pick, Step, Strategy},
 };
 use crate::{digest::Digest, node::NodeIdentity, store::milliseconds};
 
 /// How long a node of a canary may be away: a stream that is opened anew is no node that is gone.
 pub const GRACE: Duration = Duration::from_secs(10);
-
-/// One node as the fleet knows it, with regard to the revision that it is to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
-    /// Who it is.
-    pub node: NodeIdentity,
-    /// Whether it has a stream open.
-    pub connected: bool,
-    /// Where it stands with the new revision.
-    pub standing: Standing,
-}
-
-/// Where a node stands with a revision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// It has not answered, or was not asked.
-    Pending,
-    /// It runs it.
-    Acked,
-    /// It refused it, for this reason.
-    Nacked(String),
-}
 
 /// A revision on its way to the nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +134,15 @@ impl Rollout {
     /// Whether every node is to go back.
     pub fn is_back(&self) -> bool {
         matches!(self.state, State::RolledBack { .. } | State::Aborted)
+    }
+
+    /// Whether every node is to run the new revision, those that will come too.
+    pub fn is_everywhere(&self) -> bool {
+        match self.state {
+            State::Completed => true,
+            State::RolledBack { .. } | State::Aborted => false,
+            State::Progressing | State::Paused => self.stable.is_none() || self.is_last_step(),
+        }
     }
 
     /// The revision that a node is to run.

@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use envoy_types::pb::{
     envoy::{
         config::accesslog::v3::{
-            AccessLog, AccessLogFilter, ExtensionFilter, access_log::ConfigType, access_log_filter::FilterSpecifier,
+            AccessLog, AccessLogFilter, AndFilter, ComparisonFilter, ExtensionFilter, OrFilter, RuntimeFilter,
+            StatusCodeFilter, access_log::ConfigType, access_log_filter::FilterSpecifier, comparison_filter::Op,
             extension_filter::ConfigType as FilterConfig,
         },
+        config::core::v3::RuntimeUInt32,
         extensions::access_loggers::filters::cel::v3::ExpressionFilter,
+        r#type::v3::{FractionalPercent, fractional_percent::DenominatorType},
     },
     google::protobuf::Any,
 };
@@ -21,7 +24,7 @@ use prost::Message;
 use super::any;
 use crate::{
     attach::{self, Logged, Scope, Which},
-    model::LogBackend,
+    model::{LogBackend, Settings, unit::Percent},
 };
 
 const STDOUT: &str = "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog";
@@ -40,21 +43,72 @@ const FIELDS: [(&str, &str); 9] = [
     ("decision", "%FILTER_STATE(wasm.postern:PLAIN)%"),
 ];
 
+/// From this status on, a request is in every sample.
+const TROUBLE: u32 = 400;
+
+/// The keys under which an Envoy's own runtime can change a sample while it runs.
+const SAMPLE_KEY: &str = "postern.log_sampling";
+const TROUBLE_KEY: &str = "postern.log_always_from_status";
+
 /// The access logs of a group of nodes.
 pub(super) fn access_logs(scope: &Scope<'_>) -> Vec<AccessLog> {
-    let Some(logged) = attach::access_logs(scope) else { return vec![to_stdout(None)] };
-    let declared = scope.settings.map_or(&[][..], |settings| &settings.spec.log_backends);
+    let nothing = Settings::default();
+    let settings = scope.settings.map_or(&nothing, |settings| &settings.spec);
+    let sample = settings.log_sampling;
+    let Some(logged) = attach::access_logs(scope) else { return vec![to_stdout(filter(None, sample))] };
     let mut logs = Vec::new();
     for logged in logged {
-        let condition = condition(&logged);
+        let filter = filter(condition(&logged), sample);
         for name in &logged.backends {
-            logs.push(match declared.iter().find(|backend| backend.name == *name) {
-                Some(LogBackend { file, .. }) => to_file(&file.path, condition.as_deref()),
-                None => to_stdout(condition.as_deref()),
+            logs.push(match settings.log_backends.iter().find(|backend| backend.name == *name) {
+                Some(LogBackend { file, .. }) => to_file(&file.path, filter.clone()),
+                None => to_stdout(filter.clone()),
             });
         }
     }
     logs
+}
+
+/// What a log has of all requests: those that meet the condition and are in the sample.
+fn filter(condition: Option<String>, sample: Option<Percent>) -> Option<AccessLogFilter> {
+    let filters: Vec<_> = condition.map(meets).into_iter().chain(sample.map(sampled)).collect();
+    match filters.as_slice() {
+        [] => None,
+        [filter] => Some(filter.clone()),
+        _ => Some(specified(FilterSpecifier::AndFilter(AndFilter { filters }))),
+    }
+}
+
+fn specified(filter: FilterSpecifier) -> AccessLogFilter {
+    AccessLogFilter { filter_specifier: Some(filter) }
+}
+
+fn meets(expression: String) -> AccessLogFilter {
+    let expression = ExpressionFilter { expression, ..Default::default() };
+    specified(FilterSpecifier::ExtensionFilter(ExtensionFilter {
+        name: "envoy.access_loggers.extension_filters.cel".to_owned(),
+        config_type: Some(FilterConfig::TypedConfig(any(&expression))),
+    }))
+}
+
+/// Chance decides, and not the request's id: a caller who chose that would choose what is logged.
+fn sampled(sample: Percent) -> AccessLogFilter {
+    let trouble = StatusCodeFilter {
+        comparison: Some(ComparisonFilter {
+            op: Op::Ge.into(),
+            value: Some(RuntimeUInt32 { default_value: TROUBLE, runtime_key: TROUBLE_KEY.to_owned() }),
+        }),
+    };
+    let chance = RuntimeFilter {
+        runtime_key: SAMPLE_KEY.to_owned(),
+        percent_sampled: Some(FractionalPercent {
+            numerator: sample.of_a_million,
+            denominator: DenominatorType::Million.into(),
+        }),
+        use_independent_randomness: true,
+    };
+    let filters = [FilterSpecifier::StatusCodeFilter(trouble), FilterSpecifier::RuntimeFilter(chance)];
+    specified(FilterSpecifier::OrFilter(OrFilter { filters: filters.map(specified).into() }))
 }
 
 /// Which requests are logged, in CEL; all of them if there is nothing to say.
@@ -91,25 +145,17 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-fn to_stdout(condition: Option<&str>) -> AccessLog {
+fn to_stdout(filter: Option<AccessLogFilter>) -> AccessLog {
     let log = StdoutAccessLog { log_format: Some(format()) };
-    access_log("envoy.access_loggers.stdout", STDOUT, log.encode_to_vec(), condition)
+    access_log("envoy.access_loggers.stdout", STDOUT, log.encode_to_vec(), filter)
 }
 
-fn to_file(path: &str, condition: Option<&str>) -> AccessLog {
+fn to_file(path: &str, filter: Option<AccessLogFilter>) -> AccessLog {
     let log = FileAccessLog { path: path.to_owned(), log_format: Some(format()) };
-    access_log("envoy.access_loggers.file", FILE, log.encode_to_vec(), condition)
+    access_log("envoy.access_loggers.file", FILE, log.encode_to_vec(), filter)
 }
 
-fn access_log(name: &str, type_url: &str, value: Vec<u8>, condition: Option<&str>) -> AccessLog {
-    let filter = condition.map(|condition| {
-        let expression = ExpressionFilter { expression: condition.to_owned(), ..Default::default() };
-        let extension = ExtensionFilter {
-            name: "envoy.access_loggers.extension_filters.cel".to_owned(),
-            config_type: Some(FilterConfig::TypedConfig(any(&expression))),
-        };
-        AccessLogFilter { filter_specifier: Some(FilterSpecifier::ExtensionFilter(extension)) }
-    });
+fn access_log(name: &str, type_url: &str, value: Vec<u8>, filter: Option<AccessLogFilter>) -> AccessLog {
     let config = Any { type_url: type_url.to_owned(), value };
     AccessLog { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(config)), filter }
 }

@@ -1,5 +1,5 @@
 //! The store as an embedded database: one file with a few tables, every write a transaction that is on the disk when it
-//! returns. Documents are kept by their SHA-256, once for all revisions that have them, and checked when they are read.
+//! returns. Documents are sealed, kept once for all revisions that have them, and checked when they are read.
 //!
 //! After any trouble with the file it is closed, and the next use opens it anew: the database then goes back to its
 //! last whole transaction by itself. So the way back from a full disk is to free space, and nothing else.
@@ -16,23 +16,26 @@ use std::{
 };
 
 use redb::{ReadableDatabase as _, ReadableTable as _, backends::InMemoryBackend};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     Document, Draft, NodeRecord, Parent, Revision, Store, StoreError,
+    seal::{NAME, Seal},
     transaction::{
-        CONTENTS, DIGEST, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode,
-        lay_out,
+        CONTENTS, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode, lay_out,
     },
 };
+use crate::secret_file;
 
 /// The file in a state directory.
 const FILE: &str = "store.redb";
+/// The key beside it, unless it is kept elsewhere.
+const KEY: &str = "store.key";
 
 /// A store in one file, or in memory.
 #[derive(Debug)]
 pub struct Database {
     place: Place,
+    seal: Seal,
     open: Mutex<Option<redb::Database>>,
 }
 
@@ -43,12 +46,12 @@ enum Place {
 }
 
 impl Place {
-    fn open(&self) -> Result<redb::Database, Trouble> {
+    fn open(&self, seal: &Seal) -> Result<redb::Database, Trouble> {
         match self {
             Self::File(path) => open_file(path, false),
             Self::Memory => {
                 let database = redb::Builder::new().create_with_backend(InMemoryBackend::new())?;
-                lay_out(&database)?;
+                lay_out(&database, seal)?;
                 Ok(database)
             }
         }
@@ -56,16 +59,23 @@ impl Place {
 }
 
 impl Database {
-    /// Opens the store of a state directory, or makes it.
+    /// Opens the store of a state directory, or makes it, with the key that lies beside it.
     pub fn open(state: &Path) -> Result<Self, StoreError> {
+        Self::open_with(state, &state.join(KEY))
+    }
+
+    /// The same with a key that is kept elsewhere, so that the state directory alone gives nothing away.
+    pub fn open_with(state: &Path, key: &Path) -> Result<Self, StoreError> {
         let path = state.join(FILE);
         let failed = |error| StoreError::Io { path: path.clone(), error };
         fs::create_dir_all(state).map_err(failed)?;
-        let store = Self { place: Place::File(path.clone()), open: Mutex::default() };
-        if !path.try_exists().map_err(failed)? {
+        let new = !path.try_exists().map_err(failed)?;
+        let seal = seal(key, new)?;
+        let store = Self { place: Place::File(path.clone()), seal, open: Mutex::default() };
+        if new {
             store.create(&path)?;
         }
-        store.with(check_format)?;
+        store.with(|database| check_format(database, &store.seal))?;
         // What is in force is read again at every start: better to hear of damage now than then.
         if let Some(latest) = store.latest()? {
             store.documents(latest.number)?;
@@ -73,9 +83,9 @@ impl Database {
         Ok(store)
     }
 
-    /// A store that ends with the process.
+    /// A store that ends with the process. Nobody else reads what is in memory: any key will do.
     pub fn in_memory() -> Self {
-        Self { place: Place::Memory, open: Mutex::default() }
+        Self { place: Place::Memory, seal: Seal::new(&Default::default()), open: Mutex::default() }
     }
 
     /// Makes the file under another name first: whatever stands under the right one was a whole store once, and an
@@ -84,7 +94,7 @@ impl Database {
         let draft = path.with_extension("draft");
         let made = match fs::remove_file(&draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::from(redb::Error::Io(error))),
-            _ => open_file(&draft, true).and_then(|database| lay_out(&database)),
+            _ => open_file(&draft, true).and_then(|database| lay_out(&database, &self.seal)),
         };
         made.and_then(|()| {
             fs::rename(&draft, path).map_err(redb::Error::Io)?;
@@ -100,12 +110,12 @@ impl Database {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let database = match open.take() {
             Some(database) => database,
-            None => guarded(|| self.place.open()).map_err(|trouble| self.explain(trouble))?,
+            None => guarded(|| self.place.open(&self.seal)).map_err(|trouble| self.explain(trouble))?,
         };
         let result = guarded(|| act(&database));
         match result {
             Ok(_) | Err(Trouble::Refused(_)) => *open = Some(database),
-            Err(Trouble::Database(_) | Trouble::Unreadable(_)) => close(database),
+            Err(Trouble::Database(_) | Trouble::Unreadable(_) | Trouble::Foreign) => close(database),
         }
         result.map_err(|trouble| self.explain(trouble))
     }
@@ -118,6 +128,7 @@ impl Database {
         match trouble {
             Trouble::Refused(error) => error,
             Trouble::Unreadable(reason) => StoreError::Damaged { path, reason },
+            Trouble::Foreign => StoreError::Sealed { path },
             Trouble::Database(redb::Error::Io(error)) => match error.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded => {
                     StoreError::Full { path, error }
@@ -156,7 +167,7 @@ fn close(database: redb::Database) {
 
 impl Store for Database {
     fn append(&self, draft: Draft, parent: Parent) -> Result<Revision, StoreError> {
-        self.with(|database| append(database, &draft, parent))
+        self.with(|database| append(database, &self.seal, &draft, parent))
     }
 
     fn latest(&self) -> Result<Option<Revision>, StoreError> {
@@ -185,14 +196,16 @@ impl Store for Database {
         self.with(|database| {
             let reading = database.begin_read()?;
             let contents = reading.open_table(CONTENTS)?;
-            let Some(digests) = contents.get(number)? else { return Ok(None) };
+            let Some(names) = contents.get(number)? else { return Ok(None) };
             let documents = reading.open_table(DOCUMENTS)?;
-            let read = |digest: &[u8]| match documents.get(digest)? {
-                Some(bytes) if Sha256::digest(bytes.value()).as_slice() == digest => decode(bytes.value()),
-                Some(_) => Err(Trouble::Unreadable(format!("a document of revision {number} has changed"))),
+            let read = |name: &[u8]| match documents.get(name)? {
+                Some(sealed) => match self.seal.open(name, sealed.value()) {
+                    Some(document) => decode(&document),
+                    None => Err(Trouble::Unreadable(format!("a document of revision {number} has changed"))),
+                },
                 None => Err(Trouble::Unreadable(format!("a document of revision {number} is missing"))),
             };
-            digests.value().chunks(DIGEST).map(read).collect::<Result<_, _>>().map(Some)
+            names.value().chunks(NAME).map(read).collect::<Result<_, _>>().map(Some)
         })
     }
 
@@ -243,8 +256,23 @@ impl Store for Database {
     }
 }
 
+/// What the documents of a store are sealed with. Only a new store gets a new key: another one opens nothing.
+fn seal(path: &Path, new: bool) -> Result<Seal, StoreError> {
+    let failed = |error| StoreError::Key { path: path.to_owned(), error };
+    let key = match secret_file::read(path) {
+        Ok(Some(key)) => key,
+        Ok(None) => {
+            let wrong = format!("it must have {} bytes, and nobody else may read it (mode 0600)", secret_file::SIZE);
+            return Err(failed(io::Error::other(wrong)));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && new => secret_file::create(path).map_err(failed)?,
+        Err(error) => return Err(failed(error)),
+    };
+    Ok(Seal::new(&key))
+}
+
 fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {
-    // Resources can hold credentials: nobody else may read them.
+    // Documents are sealed; who runs what is nobody else's matter either.
     let file = OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
     let file = file.map_err(redb::Error::Io)?;
     if !new && file.metadata().map_err(redb::Error::Io)?.len() == 0 {

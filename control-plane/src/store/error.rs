@@ -47,6 +47,24 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+    /// It was sealed with a key that is not there.
+    #[error(
+        "{}: the key of the store cannot be used: {error}; put it back, or name the file that has it with `--state-key`: what \
+         was sealed with it cannot be read without it",
+        path.display()
+    )]
+    Key {
+        /// The key's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: io::Error,
+    },
+    /// It was sealed with another key.
+    #[error("{}: the store was sealed with another key: name that one with `--state-key`, or put it back beside the store", path.display())]
+    Sealed {
+        /// The store's file.
+        path: PathBuf,
+    },
 }
 
 fn shown(revision: &Option<u64>) -> String {

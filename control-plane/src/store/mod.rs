@@ -5,11 +5,13 @@
 //!
 //! - What [`Store::append`] returned is on the disk, whole. What it did not return is there whole or not at all.
 //! - Revisions have consecutive numbers and never change.
+//! - Documents, which can hold credentials, are not readable where they lie without a key.
 //! - Two writers cannot both follow the same revision: the second is told ([`StoreError::Conflict`]).
 
 mod database;
 mod document;
 mod error;
+mod seal;
 mod transaction;
 
 use std::{

@@ -4,26 +4,31 @@ use std::{collections::BTreeSet, io};
 
 use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
-use sha2::{Digest as _, Sha256};
 
-use super::{Draft, Parent, Revision, StoreError, milliseconds};
+use super::{
+    Draft, Parent, Revision, StoreError, milliseconds,
+    seal::{NAME, Seal},
+};
 
 pub(super) const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
-/// The digests of a revision's documents, one after the other.
+/// The names of a revision's documents, one after the other.
 pub(super) const CONTENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("contents");
+/// Documents by their names, sealed.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("documents");
 pub(super) const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
 pub(super) const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
 
 /// The note that says how the tables are laid out.
-pub(super) const FORMAT: (&str, &[u8]) = ("format", b"1");
-/// The size of a document's digest.
-pub(super) const DIGEST: usize = 32;
+pub(super) const FORMAT: (&str, &[u8]) = ("format", b"2");
+/// The note that says which key documents are sealed with.
+const MARK: &str = "seal";
 
 /// Why an operation ended: the store's own refusal, or trouble with the file.
 pub(super) enum Trouble {
     Refused(StoreError),
     Unreadable(String),
+    /// It was sealed with another key.
+    Foreign,
     Database(redb::Error),
 }
 
@@ -34,29 +39,41 @@ impl<E: Into<redb::Error>> From<E> for Trouble {
 }
 
 /// Makes all tables, so that readers find them.
-pub(super) fn lay_out(database: &redb::Database) -> Result<(), Trouble> {
+pub(super) fn lay_out(database: &redb::Database, seal: &Seal) -> Result<(), Trouble> {
     let writing = database.begin_write()?;
     writing.open_table(REVISIONS)?;
     writing.open_table(CONTENTS)?;
     writing.open_table(DOCUMENTS)?;
     writing.open_table(NODES)?;
-    writing.open_table(NOTES)?.insert(FORMAT.0, FORMAT.1)?;
+    let mut notes = writing.open_table(NOTES)?;
+    notes.insert(FORMAT.0, FORMAT.1)?;
+    notes.insert(MARK, seal.mark())?;
+    drop(notes);
     Ok(writing.commit()?)
 }
 
-pub(super) fn check_format(database: &redb::Database) -> Result<(), Trouble> {
+pub(super) fn check_format(database: &redb::Database, seal: &Seal) -> Result<(), Trouble> {
     let notes = database.begin_read()?.open_table(NOTES)?;
     match notes.get(FORMAT.0)? {
-        Some(format) if format.value() == FORMAT.1 => Ok(()),
+        Some(format) if format.value() == FORMAT.1 => {}
         Some(format) => {
             let format = String::from_utf8_lossy(format.value()).into_owned();
-            Err(Trouble::Unreadable(format!("its format {format} is not known to this version of `postern`")))
+            return Err(Trouble::Unreadable(format!("its format {format} is not known to this version of `postern`")));
         }
-        None => Err(Trouble::Unreadable("it does not say its format".to_owned())),
+        None => return Err(Trouble::Unreadable("it does not say its format".to_owned())),
+    }
+    match notes.get(MARK)? {
+        Some(mark) if mark.value() == seal.mark() => Ok(()),
+        _ => Err(Trouble::Foreign),
     }
 }
 
-pub(super) fn append(database: &redb::Database, draft: &Draft, parent: Parent) -> Result<Revision, Trouble> {
+pub(super) fn append(
+    database: &redb::Database,
+    seal: &Seal,
+    draft: &Draft,
+    parent: Parent,
+) -> Result<Revision, Trouble> {
     let writing = database.begin_write()?;
     let mut revisions = writing.open_table(REVISIONS)?;
     let latest = revisions.last()?.map(|(number, _)| number.value());
@@ -67,16 +84,19 @@ pub(super) fn append(database: &redb::Database, draft: &Draft, parent: Parent) -
     }
     let number = latest.unwrap_or_default().saturating_add(1);
     let mut documents = writing.open_table(DOCUMENTS)?;
-    let mut digests = Vec::with_capacity(draft.documents.len().saturating_mul(DIGEST));
+    let mut names = Vec::with_capacity(draft.documents.len().saturating_mul(NAME));
+    let no_randomness = || Trouble::Database(redb::Error::Io(io::Error::other("the system has no randomness")));
     for document in &draft.documents {
         let bytes = encode(document)?;
-        let digest = Sha256::digest(&bytes);
-        if documents.get(digest.as_slice())?.is_none() {
-            documents.insert(digest.as_slice(), bytes.as_slice())?;
+        let name = seal.name(&bytes);
+        let name = name.as_ref();
+        if documents.get(name)?.is_none() {
+            let sealed = seal.close(name, &bytes).ok_or_else(no_randomness)?;
+            documents.insert(name, sealed.as_slice())?;
         }
-        digests.extend_from_slice(&digest);
+        names.extend_from_slice(name);
     }
-    writing.open_table(CONTENTS)?.insert(number, digests.as_slice())?;
+    writing.open_table(CONTENTS)?.insert(number, names.as_slice())?;
     let revision = Revision {
         number,
         digest: draft.digest.clone(),
@@ -109,9 +129,9 @@ pub(super) fn collect(database: &redb::Database, keep: usize, pinned: &BTreeSet<
     }
     let mut used = BTreeSet::new();
     for entry in contents.iter()? {
-        used.extend(entry?.1.value().chunks(DIGEST).map(<[u8]>::to_vec));
+        used.extend(entry?.1.value().chunks(NAME).map(<[u8]>::to_vec));
     }
-    documents.retain(|digest, _| used.contains(digest))?;
+    documents.retain(|name, _| used.contains(name))?;
     drop((revisions, contents, documents));
     writing.commit()?;
     Ok(gone)

@@ -1,7 +1,5 @@
 //! Resources: listing, showing and deleting them, what a bundle would change, and where each is.
 
-use std::time::SystemTime;
-
 use postern::{digest::Digest, node::NodeIdentity, snapshot::ResourceType, xds::session::Event};
 use serde_json::{Value, json};
 
@@ -71,7 +69,7 @@ fn shows_at_the_resource_which_node_refused_it_and_why() {
     let version = snapshot.select(ResourceType::ExtensionConfig, &all).version;
     let (message, resources) = ("no such plugin".to_owned(), Vec::new());
     let refused = Event::Nacked { kind: ResourceType::ExtensionConfig, version, message, resources };
-    server.hub.fleet().record("edge-1", 1, refused, Some("header `x-key` is odd".to_owned()), SystemTime::now());
+    server.learn("edge-1", 1, vec![refused], Some("header `x-key` is odd".to_owned()));
     server.hub.look();
 
     assert_eq!(server.get("/api/v1/rollout").json()["state"], "rolledBack");

@@ -4,10 +4,11 @@ use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
 use postern::{
     digest::Digest,
+    fleet::Learnt,
     node::NodeIdentity,
     serve::{Hub, Sockets, serve},
     snapshot::{FilterCode, ResourceType},
-    xds::session::Event,
+    xds::session::{Event, Memory},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -96,12 +97,16 @@ impl Server {
     /// A node runs all that is in force for it.
     pub(crate) fn settle(&self, node: &NodeIdentity, stream: u64) {
         let publication = self.hub.publications().borrow().clone().unwrap();
-        let revision = publication.snapshot_for(node).revision().clone();
+        let revision = publication.release_for(node).revision().clone();
         let version = Digest::of(b"a version");
-        let mut fleet = self.hub.fleet();
         let acked = Event::Acked { kind: ResourceType::ExtensionConfig, version };
-        fleet.record(&node.id, stream, acked, None, SystemTime::now());
-        fleet.record(&node.id, stream, Event::Settled { revision }, None, SystemTime::now());
+        self.learn(&node.id, stream, vec![acked, Event::Settled { revision }], None);
+    }
+
+    /// A stream tells something about its node.
+    pub(crate) fn learn(&self, node: &str, stream: u64, events: Vec<Event>, reason: Option<String>) {
+        let learnt = Learnt { events, reason, memory: &Memory::default() };
+        self.hub.fleet().record(node, stream, learnt, SystemTime::now());
     }
 
     pub(crate) fn apply(&self, text: &str) -> Answer {

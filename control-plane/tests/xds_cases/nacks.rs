@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use postern::{
-    fleet::Fleet,
+    fleet::{Fleet, Learnt},
     node::NodeIdentity,
     snapshot::ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener},
     xds::{
@@ -110,10 +110,12 @@ fn case_16_refusals_are_recorded_by_node_type_and_version() {
     client.publish(&clusters("a=1 b=1"));
     let response = only(client.subscribe(Cluster, &[]));
     let version = response.content.version.clone();
-    for event in client.nack(&response, "Error adding/updating cluster(s) b: bad").events {
-        fleet.record("edge", edge.stream, event, None, now);
-    }
-    fleet.record("other", other.stream, Event::Acked { kind: Cluster, version: version.clone() }, None, now);
+    let memory = Memory::default();
+    let learnt = |events| Learnt { events, reason: None, memory: &memory };
+    let events = client.nack(&response, "Error adding/updating cluster(s) b: bad").events;
+    fleet.record("edge", edge.stream, learnt(events), now);
+    let events = vec![Event::Acked { kind: Cluster, version: version.clone() }];
+    fleet.record("other", other.stream, learnt(events), now);
     let report = fleet.report();
     let refusal = report[0].types[&Cluster].refused.as_ref().unwrap();
     assert_eq!((&refusal.version, refusal.at), (&version, 1_000));

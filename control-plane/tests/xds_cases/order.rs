@@ -156,6 +156,25 @@ fn case_21_a_route_moves_after_a_bounded_time_if_its_cluster_is_never_answered()
 }
 
 #[test]
+fn case_21_a_plan_that_calls_a_new_cluster_comes_once_it_is_there() {
+    let calls = |clusters: &str, plan: &str| snapshot(&[all(Cluster, clusters), all(ExtensionConfig, plan)].concat());
+    for variant in BOTH {
+        let mut client = Client::served(variant, &calls("x=1", "p=1"), &[(Cluster, &[]), (ExtensionConfig, &["p"])]);
+        let added = client.publish(&calls("x=1 y=1", "p=calls-y"));
+        assert_eq!(told(&added), [y_is_added(variant)], "the plan waits for the cluster");
+        assert_eq!(told(&client.ack(&added[0]).responses), ["ECDS p=calls-y"], "{variant:?}");
+        // Who never answers holds a plan up for a bounded time, and a cluster that only changes does not.
+        let added = client.publish(&calls("x=1 y=1 z=1", "p=calls-z"));
+        assert_eq!(added.len(), 1, "{:?}", told(&added));
+        assert_eq!(told(&client.wait(PATIENCE_TO_MAKE)), ["ECDS p=calls-z"], "{variant:?}");
+    }
+    for variant in BOTH {
+        let mut client = Client::served(variant, &calls("x=1", "p=1"), &[(Cluster, &[]), (ExtensionConfig, &["p"])]);
+        assert_eq!(told(&client.publish(&calls("x=2", "p=2"))), ["CDS x=2", "ECDS p=2"], "{variant:?}");
+    }
+}
+
+#[test]
 fn case_22_the_endpoints_of_a_changed_cluster_are_sent_again_right_after_it() {
     let made = |clusters: &str| snapshot(&[all(Cluster, clusters), all(Endpoints, "a=1 b=1")].concat());
     for variant in BOTH {

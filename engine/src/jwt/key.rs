@@ -1,7 +1,7 @@
 //! Keys that signatures are checked with. A key lists its own algorithms, all of its material's family: what a token
 //! says can pick among them and do nothing else, so a public key is never a secret and a secret never a public key.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use ed25519_dalek::VerifyingKey as Ed25519Key;
 use hmac::{Hmac, KeyInit, Mac};
@@ -63,7 +63,29 @@ pub struct SignatureCheck {
     /// The signature; ECDSA's in DER.
     pub signature: Vec<u8>,
     /// What was signed.
-    pub text: Vec<u8>,
+    pub text: SignedText,
+}
+
+/// The part of a token that is signed; it shares the token's bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignedText {
+    token: Arc<[u8]>,
+    size: usize,
+}
+
+impl SignedText {
+    /// So many of the first bytes of a token.
+    pub fn new(token: &Arc<[u8]>, size: usize) -> Self {
+        Self { token: Arc::clone(token), size }
+    }
+}
+
+impl Deref for SignedText {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.token.get(..self.size).unwrap_or_default()
+    }
 }
 
 /// It has no more of a token than its size: logs must not carry one.
@@ -136,7 +158,7 @@ impl Key {
     }
 
     /// The same for a host: `None` if it is not known to check such a signature faster, or the signature cannot be good.
-    pub(super) fn check(&self, algorithm: Algorithm, text: &[u8], signature: &[u8]) -> Option<SignatureCheck> {
+    pub(super) fn check(&self, algorithm: Algorithm, text: &SignedText, signature: &[u8]) -> Option<SignatureCheck> {
         let (hash, key, signature) = match (&self.material, algorithm) {
             (Material::Rsa(public), Algorithm::Rs256) => (Hash::Sha256, &public.info, signature.to_vec()),
             (Material::Rsa(public), Algorithm::Rs384) => (Hash::Sha384, &public.info, signature.to_vec()),
@@ -151,7 +173,7 @@ impl Key {
             }
             _ => return None,
         };
-        Some(SignatureCheck { hash, key: Arc::clone(key), signature, text: text.to_vec() })
+        Some(SignatureCheck { hash, key: Arc::clone(key), signature, text: text.clone() })
     }
 }
 

@@ -14,7 +14,7 @@ mod verifier;
 
 pub use self::{
     cache::{Entry, TokenCache, TokenKey, Verified},
-    key::{Hash, SignatureCheck},
+    key::{Hash, SignatureCheck, SignedText},
 };
 pub(crate) use self::{
     claims::{ClaimPath, header_text},

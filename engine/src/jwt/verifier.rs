@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use sha2::{Digest, Sha256};
 
 use super::{
-    SignatureCheck,
+    SignatureCheck, SignedText,
     algorithm::Algorithm,
     cache::{Entry, TokenKey, Verified},
     claims::{self, ClaimPath, header_text},
@@ -50,8 +50,27 @@ pub(crate) struct Verifier {
     required: Vec<ClaimPath>,
     headers: Vec<ClaimPath>,
     consumer: Option<ClaimPath>,
-    /// A digest of all of the above: what was found under it holds for nothing else.
+    names: Names,
+    /// A digest of all rules: what was found under it holds for nothing else.
     scope: [u8; 32],
+}
+
+/// The claims that every token is asked for, as keys that are made once.
+#[derive(Debug)]
+struct Names {
+    issuer: Key,
+    audience: Key,
+    expiry: Key,
+    not_before: Key,
+    issued: Key,
+}
+
+impl Default for Names {
+    /// RFC 7519, section 4.1.
+    fn default() -> Self {
+        let [issuer, audience, expiry, not_before, issued] = ["iss", "aud", "exp", "nbf", "iat"].map(Key::from);
+        Self { issuer, audience, expiry, not_before, issued }
+    }
 }
 
 /// A token of which all but the signature is found good.
@@ -117,12 +136,13 @@ impl Verifier {
             unexpiring: rules.unexpiring,
             leeway: rules.leeway,
             max_age: rules.max_age,
+            names: Names::default(),
         })
     }
 
     /// What a good token of this text would be remembered under.
-    pub(crate) fn key(&self, token: &[u8]) -> TokenKey {
-        TokenKey { scope: self.scope, token: token.into() }
+    pub(crate) fn key(&self, token: Arc<[u8]>) -> TokenKey {
+        TokenKey { scope: self.scope, token }
     }
 
     /// Everything but the signature.
@@ -153,14 +173,14 @@ impl Verifier {
     }
 
     fn issuer(&self, claims: &Map) -> Result<&Arc<Issuer>, Trouble> {
-        let Some(Value::String(name)) = claims.get(&Key::from("iss")) else {
+        let Some(Value::String(name)) = claims.get(&self.names.issuer) else {
             return Err(Refused("issuer_unknown"));
         };
         self.issuers.iter().find(|issuer| issuer.issuer == *name).ok_or(Refused("issuer_unknown"))
     }
 
     fn check_audience(&self, claims: &Map, issuer: &Issuer) -> Result<(), Trouble> {
-        let audience = claims.get(&Key::from("aud"));
+        let audience = claims.get(&self.names.audience);
         for wanted in [&self.audiences, &issuer.audiences] {
             let named = match audience {
                 None => false,
@@ -175,11 +195,12 @@ impl Verifier {
 
     /// From when to when the token is good, with the leeway.
     fn window(&self, claims: &Map) -> Result<(u64, u64), Trouble> {
-        let time = |name: &str| match claims.get(&Key::from(name)) {
+        let time = |name: &Key| match claims.get(name) {
             None => Ok(None),
             Some(value) => claims::time(value).map(Some).ok_or(Refused("token_malformed")),
         };
-        let (expiry, not_before, issued) = (time("exp")?, time("nbf")?, time("iat")?);
+        let Names { expiry, not_before, issued, .. } = &self.names;
+        let (expiry, not_before, issued) = (time(expiry)?, time(not_before)?, time(issued)?);
         if expiry.is_none() && !self.unexpiring {
             return Err(Refused("claim_missing"));
         }
@@ -216,13 +237,13 @@ impl Pending {
     pub(crate) fn advance(&mut self, mut answer: Option<Option<bool>>) -> Progress {
         while let Some(place) = self.candidates.front() {
             let Some(key) = self.issuer.key(*place) else { return Progress::Bad };
-            let text = self.key.token.get(..self.signed).unwrap_or_default();
+            let text = SignedText::new(&self.key.token, self.signed);
             let good = match answer.take() {
                 Some(Some(good)) => good,
-                Some(None) => key.verify(self.algorithm, text, &self.signature),
-                None => match key.check(self.algorithm, text, &self.signature) {
+                Some(None) => key.verify(self.algorithm, &text, &self.signature),
+                None => match key.check(self.algorithm, &text, &self.signature) {
                     Some(check) => return Progress::Ask(check),
-                    None => key.verify(self.algorithm, text, &self.signature),
+                    None => key.verify(self.algorithm, &text, &self.signature),
                 },
             };
             if good {

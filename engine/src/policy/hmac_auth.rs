@@ -139,13 +139,13 @@ impl HmacAuth {
         Needs { request_headers: true, now: true, ..Needs::default() }
     }
 
-    pub(crate) fn shared_keys(&self) -> Vec<String> {
+    pub(crate) fn shared_keys(&self) -> Vec<Arc<str>> {
         (0..SETS).filter_map(|set| self.set_key(set)).collect()
     }
 
-    fn set_key(&self, hash: u64) -> Option<String> {
+    fn set_key(&self, hash: u64) -> Option<Arc<str>> {
         let set = hash.checked_rem(SETS).unwrap_or_default();
-        self.replays.as_ref().map(|prefix| [prefix.as_str(), &set.to_string()].concat())
+        self.replays.as_ref().map(|prefix| [prefix.as_str(), &set.to_string()].concat().into())
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {

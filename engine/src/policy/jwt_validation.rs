@@ -185,12 +185,16 @@ impl JwtValidation {
 
     /// Asks whether the token is known. Whatever becomes of it, no caller says by itself what only a token may say.
     fn begin(&self, context: &mut Context<'_>) -> Flow {
-        let found = self.token(context).map(|token| token.map(|token| self.verifier.key(&token)));
+        let found: Result<Option<Arc<[u8]>>, _> =
+            self.token(context).map(|token| token.map(|token| token.as_ref().into()));
         for header in &self.headers {
             context.edits.remove(context.step, header);
         }
         match found {
-            Ok(Some(key)) => Flow::Ask(Ask::Recall(key)),
+            Ok(Some(token)) => {
+                context.memory.token_text = Some(Arc::clone(&token));
+                Flow::Ask(Ask::Recall(self.verifier.key(token)))
+            }
             Ok(None) if self.optional => Flow::Continue,
             Ok(None) => Flow::Deny(self.unauthorized("token_missing", "")),
             Err("token_repeated") => Flow::Deny(self.repeated()),
@@ -221,9 +225,8 @@ impl JwtValidation {
     }
 
     fn examine(&self, context: &mut Context<'_>) -> Flow {
-        // It was there when the step began, and nothing has run since.
-        let Ok(Some(token)) = self.token(context) else { return Flow::Fail(failure("token_lost")) };
-        match self.verifier.examine(self.verifier.key(&token), context.inputs.now) {
+        let Some(token) = context.memory.token_text.take() else { return Flow::Fail(failure("token_lost")) };
+        match self.verifier.examine(self.verifier.key(token), context.inputs.now) {
             Ok(pending) => {
                 context.memory.token = Some(Box::new(pending));
                 self.check_signature(context, None)

@@ -118,6 +118,8 @@ pub(crate) struct Memory {
     pub(crate) consumer: Option<Arc<Consumer>>,
     /// Whether the signature is one of the body too.
     pub(crate) covers_digest: bool,
+    /// The text of the token, while it is looked for among those that are known.
+    pub(crate) token_text: Option<Arc<[u8]>>,
     /// The token that is being checked.
     pub(crate) token: Option<Box<Pending>>,
 }
@@ -276,7 +278,7 @@ impl Policy {
     }
 
     /// The shared values that it uses, if they are known beforehand.
-    pub(crate) fn shared_keys(&self) -> Vec<String> {
+    pub(crate) fn shared_keys(&self) -> Vec<Arc<str>> {
         match self {
             Self::HmacAuth(policy) => policy.shared_keys(),
             Self::RateLimit(policy) => policy.shared_key().into_iter().collect(),

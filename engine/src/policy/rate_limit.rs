@@ -68,8 +68,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    /// What the names of all its values start with.
-    prefix: String,
+    /// What the names of all its values start with; of a limit without a key, the name of its only one.
+    prefix: Arc<str>,
     interval: u64,
     /// How far ahead of now a bucket may be full and still give a token.
     tolerance: u64,
@@ -98,11 +98,13 @@ impl RateLimit {
             Ok(wire::ReportLimit::Never) => Report::Never,
             Err(_) => return Err(LoadError::Missing("report")),
         };
+        let key = strings.expression(wire.key)?;
+        let only = if key.is_none() { "0" } else { "" };
         Ok(Self {
-            prefix: format!("postern.limit/{}/", strings.name(wire.id)?),
+            prefix: format!("postern.limit/{}/{only}", strings.name(wire.id)?).into(),
             interval,
             tolerance: interval.saturating_mul(burst.saturating_sub(1)),
-            key: strings.expression(wire.key)?,
+            key,
             sets: most_keys.div_ceil(SET_SIZE as u64),
             limit: wire.limit,
             report,
@@ -110,7 +112,7 @@ impl RateLimit {
     }
 
     /// The value of a limit that has one bucket for all.
-    pub(crate) fn shared_key(&self) -> Option<String> {
+    pub(crate) fn shared_key(&self) -> Option<Arc<str>> {
         self.key.is_none().then(|| self.set_key(0))
     }
 
@@ -155,9 +157,12 @@ impl RateLimit {
         Some(u64::from_le_bytes(*first))
     }
 
-    fn set_key(&self, hash: u64) -> String {
+    fn set_key(&self, hash: u64) -> Arc<str> {
+        if self.key.is_none() {
+            return Arc::clone(&self.prefix);
+        }
         let set = hash.checked_rem(self.sets).unwrap_or_default();
-        [self.prefix.as_str(), &set.to_string()].concat()
+        [&*self.prefix, &set.to_string()].concat().into()
     }
 
     fn take(&self, context: &mut Context<'_>, value: &[u8], version: u32) -> Flow {
@@ -224,7 +229,12 @@ impl BucketSet {
     }
 
     fn encode(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|(hash, full_at)| [hash.to_le_bytes(), full_at.to_le_bytes()]).flatten().collect()
+        let mut value = Vec::with_capacity(self.0.len().saturating_mul(16));
+        for (hash, full_at) in &self.0 {
+            value.extend_from_slice(&hash.to_le_bytes());
+            value.extend_from_slice(&full_at.to_le_bytes());
+        }
+        value
     }
 
     fn full_at(&self, hash: u64) -> u64 {

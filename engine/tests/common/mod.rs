@@ -95,7 +95,7 @@ pub struct Driver {
     pub body: Vec<u8>,
     pub now: u64,
     pub properties: HashMap<&'static str, Vec<u8>>,
-    pub shared: HashMap<String, (Vec<u8>, u32)>,
+    pub shared: HashMap<Arc<str>, (Vec<u8>, u32)>,
     pub healthy: Vec<bool>,
     pub replies: Vec<Result<Reply, CallError>>,
     /// What agents were asked, in order.

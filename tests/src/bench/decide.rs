@@ -32,7 +32,7 @@ pub(super) enum Decision {
 pub(super) struct Decider {
     plan: Arc<Plan>,
     route: String,
-    shared: Mutex<HashMap<String, (Vec<u8>, u32)>>,
+    shared: Mutex<HashMap<Arc<str>, (Vec<u8>, u32)>>,
     tokens: Mutex<TokenCache>,
 }
 

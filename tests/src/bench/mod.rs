@@ -14,6 +14,7 @@ mod cases;
 pub mod compile;
 mod cpu;
 mod decide;
+mod figure;
 mod filters;
 pub mod gate;
 mod load;

@@ -2,14 +2,12 @@
 
 use std::{
     fmt::{self, Display, Formatter},
-    fs,
     path::Path,
 };
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::Result;
 
-use super::{cases::Case, measure::Measurement, quantile::quantile};
+use super::{cases::Case, figure::write_json, measure::Measurement, quantile::quantile};
 
 /// The case that the table compares the others with.
 const YARDSTICK: &str = "ext_authz-three";
@@ -59,12 +57,9 @@ impl Report {
                 Some(added) => ("added_cpu_us", added),
                 None => ("cpu_us", figures.total),
             };
-            let value = (value * 1000.0).round() / 1000.0;
-            Some(json!({ "case": row.name, "metric": metric, "value": value, "unit": "us" }))
+            Some((row.name.to_owned(), metric, value, "us"))
         };
-        let entries: Vec<_> = self.rows.iter().filter_map(entry).collect();
-        let text = serde_json::to_string_pretty(&entries)? + "\n";
-        fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
+        write_json(path, self.rows.iter().filter_map(entry))
     }
 
     fn added(&self, name: &str) -> Option<f64> {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use super::stream::Peer;
 use crate::{
+    fleet::Learnt,
     gate,
     serve::Hub,
     snapshot::{ResourceType, Snapshot},
@@ -13,35 +14,27 @@ use crate::{
 /// Tells the fleet, and the log, what a session learnt about its node.
 pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
     let node = peer.node.id.as_str();
-    let now = SystemTime::now();
-    for event in events {
-        let mut reason = None;
-        let kind = match &event {
+    let mut reason = None;
+    for event in &events {
+        match event {
             Event::Acked { kind, version } => {
                 hub.metrics().acks.increment(*kind);
                 tracing::debug!(node, %kind, version = version.short(), "accepted");
-                Some(*kind)
             }
             Event::Restored { kind, version } => {
                 tracing::warn!(node, %kind, version = version.short(), "back on its last good version");
-                Some(*kind)
             }
             Event::Nacked { kind, version, message, .. } => {
                 hub.metrics().nacks.increment(*kind);
                 reason = filter_reason(*kind, peer.session.snapshot());
                 let why = reason.as_deref().unwrap_or("not known here");
                 tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");
-                Some(*kind)
             }
-            Event::Settled { .. } | Event::Unsettled => None,
-        };
-        let memory = kind.and_then(|kind| Some((kind, Arc::clone(peer.session.memory().of(kind)?))));
-        let mut fleet = hub.fleet();
-        fleet.record(node, peer.stream, event, reason, now);
-        if let Some((kind, memory)) = memory {
-            fleet.remember(node, kind, memory);
+            Event::Settled { .. } | Event::Unsettled => {}
         }
     }
+    let learnt = Learnt { events, reason, memory: peer.session.memory() };
+    hub.fleet().record(node, peer.stream, learnt, SystemTime::now());
 }
 
 /// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.

@@ -155,8 +155,9 @@ impl<M: ClientMessage> StreamBody<M> {
 
     fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
         let (Some(peer), Some(publication)) = (&mut self.peer, publication) else { return };
-        let snapshot = publication.snapshot_for(&peer.node);
-        let reaction = peer.session.on_snapshot(publication.revision().clone(), snapshot, Instant::now());
+        let release = publication.release_for(&peer.node);
+        let snapshot = release.snapshot_for(&peer.node);
+        let reaction = peer.session.on_snapshot(release.revision().clone(), snapshot, Instant::now());
         self.carry_out(reaction);
     }
 

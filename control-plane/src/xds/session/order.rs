@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::snapshot::ResourceType;
 
-/// How long routes and listeners wait for the clusters that come before them to be accepted. An Envoy accepts clusters
-/// once they are warm, so a route that moves to a new cluster finds it ready.
+/// How long routes, listeners and plans wait for the clusters that come before them to be accepted. An Envoy accepts
+/// clusters once they are warm, so a route that moves to a new cluster finds it ready, and so does a step that calls one.
 pub const PATIENCE_TO_MAKE: Duration = Duration::from_secs(10);
 
 /// How long a removal waits for the routes that may use the removed to be accepted.
@@ -30,9 +30,11 @@ pub(super) const fn users(kind: ResourceType) -> &'static [ResourceType] {
     }
 }
 
-/// Whether resources of this type may lead traffic to a cluster, which must be there before them.
+/// Whether resources of this type may lead to a cluster, which must be there before them: for traffic, or for the calls of
+/// a plan's steps.
 pub(super) const fn leads_to_clusters(kind: ResourceType) -> bool {
-    matches!(kind, ResourceType::Listener | ResourceType::RouteConfiguration | ResourceType::VirtualHost)
+    use ResourceType::{ExtensionConfig, Listener, RouteConfiguration, VirtualHost};
+    matches!(kind, ExtensionConfig | Listener | RouteConfiguration | VirtualHost)
 }
 
 /// Whether what a client has of this type may ever be withdrawn from it. An Envoy drops an extension configuration at

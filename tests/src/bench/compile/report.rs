@@ -2,15 +2,16 @@
 
 use std::{
     fmt::{self, Display, Formatter},
-    fs,
     path::Path,
-    time::Duration,
 };
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::Result;
 
-use super::{GATEWAYS, NODES, measure::Times};
+use super::{
+    super::figure::{median, write_json},
+    GATEWAYS, NODES,
+    measure::Times,
+};
 
 /// How much more a policy may cost among the most than among the ten times fewer, for the time to grow linearly.
 const LINEAR: f64 = 1.5;
@@ -32,9 +33,9 @@ impl Report {
     pub(super) fn new(cases: &[(usize, Vec<Times>)]) -> Self {
         let row = |(policies, times): &(usize, Vec<Times>)| Row {
             policies: *policies,
-            read: median(times, |times| times.read),
-            full: median(times, |times| times.full),
-            one_change: median(times, |times| times.one_change),
+            read: median(times.iter().map(|times| times.read)),
+            full: median(times.iter().map(|times| times.full)),
+            one_change: median(times.iter().map(|times| times.one_change)),
             recompiled: times.iter().map(|times| times.recompiled).max().unwrap_or_default(),
         };
         Self { rows: cases.iter().map(row).collect() }
@@ -51,23 +52,16 @@ impl Report {
     }
 
     pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        let entries: Vec<_> = self
-            .rows
-            .iter()
-            .flat_map(|row| {
-                let case = format!("policies-{}", row.policies);
-                let entry =
-                    |metric, value: f64, unit| json!({ "case": case, "metric": metric, "value": value, "unit": unit });
-                [
-                    entry("full_ms", row.full, "ms"),
-                    entry("one_change_ms", row.one_change, "ms"),
-                    entry("read_ms", row.read, "ms"),
-                    entry("recompiled_groups", u32::try_from(row.recompiled).map_or(f64::NAN, f64::from), "groups"),
-                ]
-            })
-            .collect();
-        let text = serde_json::to_string_pretty(&entries)? + "\n";
-        fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
+        let figures = |row: &Row| {
+            let figure = |metric, value, unit| (format!("policies-{}", row.policies), metric, value, unit);
+            [
+                figure("full_ms", row.full, "ms"),
+                figure("one_change_ms", row.one_change, "ms"),
+                figure("read_ms", row.read, "ms"),
+                figure("recompiled_groups", u32::try_from(row.recompiled).map_or(f64::NAN, f64::from), "groups"),
+            ]
+        };
+        write_json(path, self.rows.iter().flat_map(figures))
     }
 }
 
@@ -100,16 +94,10 @@ impl Display for Report {
     }
 }
 
-/// In milliseconds, to a thousandth.
-fn median(times: &[Times], part: impl Fn(&Times) -> Duration) -> f64 {
-    let mut values: Vec<_> = times.iter().map(|times| part(times).as_secs_f64() * 1000.0).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
-    (middle * 1000.0).round() / 1000.0
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn report(full: [u64; 2], recompiled: usize) -> Report {

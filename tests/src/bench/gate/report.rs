@@ -2,15 +2,15 @@
 
 use std::{
     fmt::{self, Display, Formatter},
-    fs,
     path::Path,
-    time::Duration,
 };
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::Result;
 
-use super::measure::Times;
+use super::{
+    super::figure::{median, write_json},
+    measure::Times,
+};
 
 /// What the gate may take for a plan of [`TARGET_ROUTES`]: less than a person notices.
 const TARGET_MS: f64 = 50.0;
@@ -34,11 +34,11 @@ impl Report {
     pub(super) fn new(cases: &[(usize, Vec<Times>)]) -> Self {
         let row = |(routes, times): &(usize, Vec<Times>)| Row {
             routes: *routes,
-            read: median(times, |times| times.read),
-            compile: median(times, |times| times.compile),
-            gate: median(times, |times| times.gate),
-            ack: median(times, |times| times.ack),
-            total: median(times, |times| times.total),
+            read: median(times.iter().map(|times| times.read)),
+            compile: median(times.iter().map(|times| times.compile)),
+            gate: median(times.iter().map(|times| times.gate)),
+            ack: median(times.iter().map(|times| times.ack)),
+            total: median(times.iter().map(|times| times.total)),
         };
         Self { rows: cases.iter().map(row).collect() }
     }
@@ -48,23 +48,17 @@ impl Report {
     }
 
     pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        let entries: Vec<_> = self
-            .rows
-            .iter()
-            .flat_map(|row| {
-                let case = format!("routes-{}", row.routes);
-                [
-                    ("gate_ms", row.gate),
-                    ("apply_to_ack_ms", row.total),
-                    ("read_ms", row.read),
-                    ("compile_ms", row.compile),
-                    ("publish_to_ack_ms", row.ack),
-                ]
-                .map(|(metric, value)| json!({ "case": case, "metric": metric, "value": value, "unit": "ms" }))
-            })
-            .collect();
-        let text = serde_json::to_string_pretty(&entries)? + "\n";
-        fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
+        let figures = |row: &Row| {
+            [
+                ("gate_ms", row.gate),
+                ("apply_to_ack_ms", row.total),
+                ("read_ms", row.read),
+                ("compile_ms", row.compile),
+                ("publish_to_ack_ms", row.ack),
+            ]
+            .map(|(metric, value)| (format!("routes-{}", row.routes), metric, value, "ms"))
+        };
+        write_json(path, self.rows.iter().flat_map(figures))
     }
 }
 
@@ -89,16 +83,10 @@ impl Display for Report {
     }
 }
 
-/// In milliseconds, to a thousandth.
-fn median(times: &[Times], part: impl Fn(&Times) -> Duration) -> f64 {
-    let mut values: Vec<_> = times.iter().map(|times| part(times).as_secs_f64() * 1000.0).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
-    (middle * 1000.0).round() / 1000.0
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn report(routes: usize, gates: &[u64]) -> Report {

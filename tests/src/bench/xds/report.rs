@@ -2,16 +2,17 @@
 
 use std::{
     fmt::{self, Display, Formatter},
-    fs,
     path::Path,
     time::Duration,
 };
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use anyhow::Result;
 
 use super::{
-    super::quantile::quantile,
+    super::{
+        figure::{Figure, write_json},
+        quantile::quantile,
+    },
     case::{Case, Variant},
     measure::Figures,
 };
@@ -83,17 +84,13 @@ impl Report {
 
     /// Writes an array of `{case, metric, value, unit}`. What was not measured is not there.
     pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(&self.entries())? + "\n";
-        fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
+        write_json(path, self.figures())
     }
 
-    fn entries(&self) -> Vec<Value> {
-        let measured = self.rows.iter().filter_map(|(case, row)| Some((case.to_string(), row.as_ref().ok()?)));
-        let entry = |case: &str, (metric, value, unit): (&str, f64, &str)| {
-            let value = (value * 1e4).round() / 1e4;
-            json!({ "case": case, "metric": metric, "value": value, "unit": unit })
-        };
-        measured.flat_map(|(case, row)| row.metrics().map(|metric| entry(&case, metric))).collect()
+    fn figures(&self) -> impl Iterator<Item = Figure> {
+        let measured = self.rows.iter().filter_map(|(case, row)| Some((case, row.as_ref().ok()?)));
+        let figure = |case: &Case, (metric, value, unit)| (case.to_string(), metric, value, unit);
+        measured.flat_map(move |(case, row)| row.metrics().map(|metric| figure(case, metric)))
     }
 
     fn row(&self, variant: Variant, streams: u32) -> Option<&Row> {
@@ -190,7 +187,7 @@ mod tests {
 
     #[test]
     fn gives_every_metric_of_every_case() {
-        let entries = report(&[(100, figures(40.0, 300))]).entries();
+        let report = report(&[(100, figures(40.0, 300))]);
         let expect = [
             ("kb_per_stream", 40.0, "kB"),
             ("cpu_s_per_change", 0.3, "s"),
@@ -199,9 +196,11 @@ mod tests {
             ("p99_ms", 99.01, "ms"),
             ("all_ms", 100.0, "ms"),
         ];
-        let expect = expect
-            .map(|(metric, value, unit)| json!({ "case": "sotw-100", "metric": metric, "value": value, "unit": unit }));
-        assert_eq!(entries, expect);
+        let found = report.figures().map(|(case, metric, value, unit)| {
+            assert_eq!(case, "sotw-100");
+            (metric, (value * 1e4).round() / 1e4, unit)
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expect);
     }
 
     #[test]
