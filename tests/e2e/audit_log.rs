@@ -151,10 +151,12 @@ fn leaves_out_what_is_not_in_the_sample_but_no_denial() {
 
 #[test]
 fn a_collector_that_is_dead_or_silent_neither_slows_nor_fails_requests() {
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let ports = || [free_port().unwrap(), silent.local_addr().unwrap().port()];
-    let posting = ports().map(|port| world(port, "sample: 100"));
-    for world in posting.into_iter().chain(ports().map(|port| grpc_world(port, "sample: 100"))) {
+    // It takes connections and says nothing on them.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap().port();
+    let makers: [fn(u16, &str) -> World; 2] = [world, grpc_world];
+    for (port, make) in [free_port().unwrap(), silent].into_iter().flat_map(|port| makers.map(|make| (port, make))) {
+        let world = make(port, "sample: 100");
         let mut client = world.client();
         let start = Instant::now();
         for _ in 0..200 {
