@@ -11,5 +11,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_transport(false)
         .bytes("postern.discovery.v1.PolicyDiscoveryResponse.plan")
         .compile_fds(protox::compile(["postern/discovery/v1/discovery.proto"], ["."])?)?;
+    #[cfg(feature = "audit")]
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .compile_fds(protox::compile(["postern/audit/v1/audit.proto"], ["."])?)?;
     Ok(())
 }

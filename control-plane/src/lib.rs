@@ -4,7 +4,7 @@
 //! [`source`] (YAML) → [`model`] → [`attach`] → [`lower`] (plan) → [`gate`] → [`revision`] → [`snapshot`] →
 //! [`xds`] (session → Envoy → ACK or NACK) → [`fleet`] (status). [`serve`] ties them together; [`http`] shows them.
 
-// But for one file, `wasm/sealed.rs`, which says why.
+// But for `wasm/sealed.rs` and `heap.rs`, which say why.
 #![deny(unsafe_code)]
 
 pub mod admin;
@@ -21,6 +21,7 @@ pub mod expression;
 pub mod files;
 pub mod fleet;
 pub mod gate;
+mod heap;
 pub mod http;
 mod hub;
 pub mod journal;

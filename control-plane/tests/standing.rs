@@ -99,7 +99,7 @@ fn a_node_that_a_canary_leaves_out_is_not_said_to_run_it() {
     let mut world = World::new(Strategy::Canary(vec![step]));
     world.join("edge-1", "web");
     world.join("edge-2", "web");
-    let both = |world: &World| ["edge-1", "edge-2"].map(|id| world.accept(id));
+    let both = |world: &World| ["edge-1", "edge-2"].iter().for_each(|id| world.accept(id));
     world.apply("one");
     both(&world);
     assert_eq!(world.look(), State::Completed);
@@ -111,7 +111,8 @@ fn a_node_that_a_canary_leaves_out_is_not_said_to_run_it() {
     let second = world.publication().revision().clone();
     let mut runs = ["edge-1", "edge-2"].map(|id| world.runs(id).unwrap());
     let mut expect = [first, second.clone()];
-    (runs.sort(), expect.sort());
+    runs.sort();
+    expect.sort();
     assert_eq!(runs, expect);
     // The next step is for both of them, and one has still to answer.
     assert_eq!(world.look(), State::Progressing);

@@ -25,6 +25,7 @@ pub mod message_signature;
 mod password;
 pub mod plan;
 pub mod policy;
+pub mod protobuf;
 pub mod record;
 mod redaction;
 pub mod run;
@@ -42,6 +43,6 @@ pub mod origin {
 pub use ask::{Answer, Ask, Turn};
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use plan::{LoadError, Plan};
-pub use record::{Collector, Record};
+pub use record::{Collector, GrpcRecord, Record};
 pub use run::Run;
 pub use verdict::{Decision, Response, Verdict};

@@ -60,6 +60,14 @@ extern "C" fn proxy_on_tick(root: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_http_call_response(_root: u32, _call: u32, _headers: u32, _body_size: usize, _trailers: u32) {}
 
+/// The same for a collector that was called by gRPC: it has answered …
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_grpc_receive(_root: u32, _call: u32, _size: usize) {}
+
+/// … or did not.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_grpc_close(_root: u32, _call: u32, _status: u32) {}
+
 /// A context ends.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_delete(context: u32) {

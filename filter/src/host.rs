@@ -96,6 +96,20 @@ unsafe extern "C" {
         timeout: u32,
         call: *mut u32,
     ) -> u32;
+    fn proxy_grpc_call(
+        upstream: *const u8,
+        upstream_size: usize,
+        service: *const u8,
+        service_size: usize,
+        method: *const u8,
+        method_size: usize,
+        metadata: *const u8,
+        metadata_size: usize,
+        message: *const u8,
+        message_size: usize,
+        timeout: u32,
+        call: *mut u32,
+    ) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -291,6 +305,35 @@ pub(crate) fn post(cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout
         )
     };
     done(call, status)
+}
+
+/// Calls a method of a gRPC service with a message; `upstream` is Envoy's `GrpcService`. Nobody waits for the answer: the
+/// call belongs to the root, and outlives the stream.
+pub(crate) fn call_grpc(
+    upstream: &[u8],
+    [service, method]: [&str; 2],
+    message: &[u8],
+    timeout: u32,
+) -> Result<(), HostError> {
+    let mut number = 0;
+    // SAFETY: all slices live through the call, and the place is valid for it.
+    let status = unsafe {
+        proxy_grpc_call(
+            upstream.as_ptr(),
+            upstream.len(),
+            service.as_ptr(),
+            service.len(),
+            method.as_ptr(),
+            method.len(),
+            ptr::null(),
+            0,
+            message.as_ptr(),
+            message.len(),
+            timeout,
+            &raw mut number,
+        )
+    };
+    done("grpc_call", status)
 }
 
 /// Sends `log` records to Envoy's log. Safe to call for every root context.

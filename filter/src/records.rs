@@ -1,7 +1,7 @@
 //! Where records for auditors go: to Envoy's log, and to collectors. A record that cannot be written is lost, and nothing
 //! else: no request fails for it, or waits.
 
-use postern_engine::{Collector, Record};
+use postern_engine::{Collector, GrpcRecord, Record, protobuf::put_bytes, record::GRPC_METHOD};
 
 use crate::host::{self, HostError};
 
@@ -21,7 +21,24 @@ pub(crate) fn write(records: &[Record]) {
         {
             log::debug!("a record for {} is lost: {error}", collector.service);
         }
+        if let Some(record) = &record.grpc
+            && let Err(error) = call(record)
+        {
+            log::debug!("a record for {} is lost: {error}", record.service);
+        }
     }
+}
+
+fn call(record: &GrpcRecord) -> Result<(), HostError> {
+    host::call_grpc(&grpc_service(&record.service), GRPC_METHOD, &record.message, TIMEOUT)
+}
+
+/// Envoy's `GrpcService` with a cluster. The bare name would do too, but some names can be read as such a message.
+fn grpc_service(cluster: &str) -> Vec<u8> {
+    let (mut envoy_grpc, mut service) = (Vec::new(), Vec::new());
+    put_bytes(1, cluster.as_bytes(), &mut envoy_grpc);
+    put_bytes(1, &envoy_grpc, &mut service);
+    service
 }
 
 fn post(collector: &Collector, line: &str) -> Result<(), HostError> {

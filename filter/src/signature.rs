@@ -1,7 +1,7 @@
 //! Envoy's native check of signatures (`verify_signature`): its argument and its result are protobuf messages of a few
 //! fields, written and read here by hand.
 
-use postern_engine::jwt::SignatureCheck;
+use postern_engine::{jwt::SignatureCheck, protobuf::put_bytes};
 
 use crate::host;
 
@@ -22,20 +22,9 @@ fn argument(check: &SignatureCheck) -> Vec<u8> {
     let size = key.len().saturating_add(signature.len()).saturating_add(text.len());
     let mut message = Vec::with_capacity(size.saturating_add(32));
     for (field, bytes) in [(1, hash.name().as_bytes()), (2, key), (3, signature), (4, &**text)] {
-        // Wire type 2: a length and that many bytes.
-        message.push((field << 3) | 2);
-        write_length(bytes.len(), &mut message);
-        message.extend_from_slice(bytes);
+        put_bytes(field, bytes, &mut message);
     }
     message
-}
-
-fn write_length(mut length: usize, message: &mut Vec<u8>) {
-    while length >= 0x80 {
-        message.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
-        length >>= 7;
-    }
-    message.push(u8::try_from(length).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -14,6 +14,17 @@ pub mod plan {
     }
 }
 
+/// What an audit log tells a collector.
+#[cfg(feature = "audit")]
+pub mod audit {
+    /// Version 1.
+    pub mod v1 {
+        #![allow(missing_docs, unreachable_pub, reason = "generated; the .proto file is the documentation")]
+        #![allow(clippy::allow_attributes_without_reason, reason = "generated")]
+        include!(concat!(env!("OUT_DIR"), "/postern.audit.v1.rs"));
+    }
+}
+
 /// How enforcement points that are not Envoys are told of policies.
 #[cfg(feature = "discovery")]
 pub mod discovery {

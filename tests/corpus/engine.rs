@@ -4,12 +4,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Plan, Property, Record, Run, Turn, Verdict, agent::Health, edits::Edits,
-    jwt::TokenCache,
+    jwt::TokenCache, record::GRPC_METHOD,
 };
 
 use crate::{
     case::{Case, CaseFile, Exchange},
-    outcome::{Outcome, Pairs},
+    outcome::{Outcome, Pairs, called},
 };
 
 /// Runs one case with a shared store of its own.
@@ -98,9 +98,11 @@ fn recorded(outcome: Outcome, exchange: &Exchange, records: &[Record]) -> Outcom
         return outcome;
     }
     let logged: Vec<_> = records.iter().filter(|record| record.log).map(|record| record.line.clone()).collect();
-    let posted = records.iter().filter_map(|record| {
-        let collector = record.collector.as_ref()?;
-        Some((format!("{} {}", collector.service, collector.path), record.line.clone()))
+    let posted = records.iter().flat_map(|record| {
+        let post = record.collector.as_ref();
+        let post = post.map(|to| (format!("{} {}", to.service, to.path), record.line.clone()));
+        let call = record.grpc.as_ref().map(|call| called(&call.service, &GRPC_METHOD.join("/"), &call.message));
+        post.into_iter().chain(call)
     });
     outcome.recorded(&logged, &posted.collect::<Vec<_>>())
 }

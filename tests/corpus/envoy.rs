@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use postern_tests::{Client, Collector, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use postern_engine::record::GRPC_METHOD;
+use postern_tests::{Client, Collector, ControlPlane, Envoy, GrpcCollector, Request, Upstream, site::free_port, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -12,9 +13,13 @@ use crate::{
     outcome::{Outcome, Pairs},
 };
 
+/// The service that is called with records by gRPC.
+const GRPC_COLLECTOR: &str = "grpc-collector";
+
 pub struct Site {
     upstream: Upstream,
     collector: Collector,
+    grpc_collector: GrpcCollector,
     port: u16,
     directory: TempDir,
     running: Option<(ControlPlane, Envoy)>,
@@ -23,8 +28,15 @@ pub struct Site {
 impl Site {
     pub fn start() -> Self {
         let upstream = Upstream::start(0).unwrap();
-        let collector = Collector::start(0).unwrap();
-        Self { upstream, collector, port: free_port().unwrap(), directory: tempfile::tempdir().unwrap(), running: None }
+        let (collector, grpc_collector) = (Collector::start(0).unwrap(), GrpcCollector::start().unwrap());
+        Self {
+            upstream,
+            collector,
+            grpc_collector,
+            port: free_port().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
+            running: None,
+        }
     }
 
     /// Serves the resources of all files, and waits until Envoy has them.
@@ -34,7 +46,8 @@ impl Site {
         let mut shared: Vec<Value> = files.iter().flat_map(|file| file.shared().to_vec()).collect();
         shared.sort_by_key(Value::to_string);
         shared.dedup();
-        shared.retain(|resource| resource["metadata"]["name"] != "collector");
+        shared
+            .retain(|resource| !["collector", GRPC_COLLECTOR].map(Value::from).contains(&resource["metadata"]["name"]));
         std::fs::write(self.directory.path().join("shared.yaml"), documents(&shared)).unwrap();
         for file in files.iter().filter(|file| !file.policies().is_empty()) {
             let path = self.directory.path().join(format!("case-{}.yaml", file.name));
@@ -53,11 +66,13 @@ impl Site {
         let listener = json!({ "name": "http", "port": self.port });
         let endpoint = json!({ "address": "127.0.0.1", "port": self.upstream.address().port() });
         let collector = json!({ "address": "127.0.0.1", "port": self.collector.address().port() });
+        let grpc_collector = json!({ "address": "127.0.0.1", "port": self.grpc_collector.address().port() });
         let resource = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": "postern/v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
         vec![
             resource("Gateway", "corpus", json!({ "listeners": [listener], "routes": routes })),
             resource("Service", "echo", json!({ "endpoints": [endpoint] })),
             resource("Service", "collector", json!({ "endpoints": [collector] })),
+            resource("Service", GRPC_COLLECTOR, json!({ "protocol": "grpc", "endpoints": [grpc_collector] })),
         ]
     }
 
@@ -119,7 +134,11 @@ impl Site {
     /// The same for those that were posted.
     fn posted(&self, case: &Case) -> Vec<(String, String)> {
         let posts = self.collector.posts().into_iter().filter(|post| is_of(case, &post.body));
-        posts.map(|post| (format!("{} {}", post.host, post.path), post.body.trim_end().to_owned())).collect()
+        let posts = posts.map(|post| (format!("{} {}", post.host, post.path), post.body.trim_end().to_owned()));
+        let calls = self.grpc_collector.records().into_iter().map(|record| record.to_string());
+        let calls = calls.filter(|record| is_of(case, record));
+        let method = GRPC_METHOD.join("/");
+        posts.chain(calls.map(|record| (format!("{GRPC_COLLECTOR} {method}"), record))).collect()
     }
 
     pub fn assert_no_vm_failure(&self) {

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use postern_proto::audit::v1::RecordRequest;
+use postern_tests::grpc_collector::as_json;
+use prost::Message as _;
 use serde_json::{Map, Value};
 
 use crate::case::Exchange;
@@ -66,6 +69,13 @@ impl Outcome {
         self.posted = posted.iter().map(|(to, line)| without_chance(line, Some(to))).collect();
         self
     }
+}
+
+/// A record that a gRPC service was called with: where to, and what it says as a line.
+pub fn called(service: &str, method: &str, message: &[u8]) -> (String, String) {
+    let request = RecordRequest::decode(message).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+    let record = request.record.as_ref().map(as_json).unwrap_or_default();
+    (format!("{service} {method}"), record.to_string())
 }
 
 /// A record without its time, route and revision, which must be there, and its source's port.

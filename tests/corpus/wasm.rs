@@ -5,13 +5,15 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use envoy_types::pb::envoy::config::core::v3::{GrpcService, grpc_service::TargetSpecifier};
 use postern::wasm::{Callout, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Properties, RootId, Setup, Vm};
 use postern_tests::control_plane::from_environment;
+use prost::Message as _;
 
 use crate::{
     case::{Case, CaseFile, Exchange},
     engine::{PEER, request_headers, response_headers, rewrite},
-    outcome::{Outcome, Pairs},
+    outcome::{Outcome, Pairs, called},
 };
 
 pub fn compile() -> Filter {
@@ -96,8 +98,18 @@ impl Worker {
         let logged = lines.filter(|line| line.starts_with(r#"{"audit":"#)).collect();
         let calls: Vec<_> = self.vm.callouts().map(|(id, call)| (id, call.clone())).collect();
         let posted = calls.into_iter().map(|(id, call)| {
-            let Callout::Http(call) = call else { panic!("{call:?}") };
             let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
+            let call = match call {
+                Callout::Http(call) => call,
+                Callout::Grpc(call) => {
+                    self.vm.reply_grpc(id, b"").unwrap();
+                    let upstream = GrpcService::decode(call.upstream.as_slice()).unwrap().target_specifier;
+                    let Some(TargetSpecifier::EnvoyGrpc(upstream)) = upstream else { panic!("{upstream:?}") };
+                    let method = format!("{}/{}", text(Some(&call.service)), text(Some(&call.method)));
+                    return called(&upstream.cluster_name, &method, &call.message);
+                }
+                Callout::GrpcStream(stream) => panic!("{stream:?}"),
+            };
             assert_eq!(text(call.headers.get(":method")), "POST");
             assert_eq!(text(call.headers.get("content-type")), "application/x-ndjson");
             let reply = HttpReply::response([(":status", "200")], b"thanks");

@@ -6,21 +6,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postern_tests::{Collector, site::free_port, wait};
+use postern_tests::{Collector, GrpcCollector, site::free_port, wait};
 use serde_json::Value;
 
 use crate::world::{KEY, World, users, users_with};
 
 const SERVICE: &str = "---\napiVersion: postern/v1\nkind: Service\nmetadata: { name: collector }\nspec:\n  endpoints:\n    - address: 127.0.0.1\n      port: ";
 
+/// How records reach the collector.
+const HTTP: &str = "http: { service: collector, path: /records }";
+const GRPC: &str = "grpc: { service: collector }";
+
 /// A world whose chain of `users` has an audit log that posts to this port.
 fn world(port: u16, params: &str) -> World {
+    world_with(port, "http1", HTTP, params)
+}
+
+/// The same with an audit log that calls this port by gRPC.
+fn grpc_world(port: u16, params: &str) -> World {
+    world_with(port, "grpc", GRPC, params)
+}
+
+fn world_with(port: u16, protocol: &str, to: &str, params: &str) -> World {
     let world = World::start();
     let gateway = world.site.read("gateway.yaml").unwrap();
-    world.site.write("gateway.yaml", &format!("{gateway}{SERVICE}{port}\n")).unwrap();
-    let step = format!(
-        "  request:\n    - policy: auditLog\n      params: {{ to: {{ log: true, http: {{ service: collector, path: /records }} }}, {params} }}\n"
-    );
+    world.site.write("gateway.yaml", &format!("{gateway}{SERVICE}{port}\n  protocol: {protocol}\n")).unwrap();
+    let step = format!("  request:\n    - policy: auditLog\n      params: {{ to: {{ log: true, {to} }}, {params} }}\n");
     world.site.replace("policies.yaml", "  request:\n", &step).unwrap();
     let mut client = world.client();
     // Denials are always recorded.
@@ -85,6 +96,42 @@ fn posts_and_logs_admitted_and_denied_requests() {
 }
 
 #[test]
+fn calls_a_collector_by_grpc_with_admitted_and_denied_requests() {
+    let collector = GrpcCollector::start().unwrap();
+    let world = grpc_world(collector.address().port(), "headers: [x-api-key], fields: { tenant: 'consumer.name' }");
+    let mut client = world.client();
+    // The plan may be there before the collector's cluster.
+    wait::until_true("the first record", || {
+        assert_eq!(client.send(&get("/users/probe"))?.status, 401);
+        Ok(!collector.records().is_empty())
+    })
+    .unwrap();
+    assert_eq!(world.send(&get("/users/admitted?token=t").header("x-api-key", KEY)).status, 200);
+    assert_eq!(world.send(&get("/users/denied").header("x-api-key", "wrong-key")).status, 401);
+    let records = |path: &str| -> Vec<Value> {
+        collector.records().into_iter().filter(|record| record["path"] == path).collect()
+    };
+    for (path, verdict, status, reason, tenant) in [
+        ("/users/admitted", "allow", 200, Value::Null, Value::from("mobile-app")),
+        ("/users/denied", "deny", 401, "key_unknown".into(), Value::Null),
+    ] {
+        let (records, _) =
+            wait::until("the record", || Ok(Some(records(path)).filter(|records| !records.is_empty()))).unwrap();
+        assert_eq!(records.len(), 1, "{records:?}");
+        let record = &records[0];
+        assert_eq!(
+            (&record["verdict"], &record["status"], &record["reason"], &record["tenant"]),
+            (&verdict.into(), &status.into(), &reason, &tenant)
+        );
+        assert_eq!((&record["route"], &record["headers"]["x-api-key"]), (&"users".into(), &"[redacted]".into()));
+        assert!(record["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{record}");
+    }
+    let shown = |text: &str| ["wrong-key", KEY, "token=t"].iter().any(|secret| text.contains(secret));
+    assert!(!collector.records().iter().any(|record| shown(&record.to_string())));
+    world.assert_no_vm_failure();
+}
+
+#[test]
 fn leaves_out_what_is_not_in_the_sample_but_no_denial() {
     let collector = Collector::start(0).unwrap();
     let world = world(collector.address().port(), "sample: 20");
@@ -105,8 +152,9 @@ fn leaves_out_what_is_not_in_the_sample_but_no_denial() {
 #[test]
 fn a_collector_that_is_dead_or_silent_neither_slows_nor_fails_requests() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    for port in [free_port().unwrap(), silent.local_addr().unwrap().port()] {
-        let world = world(port, "sample: 100");
+    let ports = || [free_port().unwrap(), silent.local_addr().unwrap().port()];
+    let posting = ports().map(|port| world(port, "sample: 100"));
+    for world in posting.into_iter().chain(ports().map(|port| grpc_world(port, "sample: 100"))) {
         let mut client = world.client();
         let start = Instant::now();
         for _ in 0..200 {

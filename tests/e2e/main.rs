@@ -13,6 +13,7 @@
 mod audit_log;
 mod bench_xds;
 mod commands;
+mod crashes;
 mod decisions;
 mod envoy_resources;
 mod files;

@@ -8,7 +8,11 @@ use std::{
 };
 
 use postern::store::Database;
-use postern_tests::{crash, process::Process, wait};
+use postern_tests::{
+    crash::{self, Numbers},
+    process::Process,
+    wait,
+};
 
 const ROUNDS: usize = 200;
 /// What a revision takes on a disk that is full soon.
@@ -25,22 +29,10 @@ fn acknowledged(writer: &Process) -> Vec<u64> {
     writer.stdout().iter().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Always the same numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
 #[test]
 fn keeps_every_acknowledged_revision_through_200_kills() {
     let state = tempfile::tempdir().unwrap();
-    let mut numbers = Numbers(0x5eed_0f90_57e4);
+    let mut numbers = Numbers::new(0x5eed_0f90_57e4);
     let (mut latest, mut total, begin) = (0, 0, Instant::now());
     for round in 0..ROUNDS {
         let mut writer = Process::start("postern-store-writer", &mut writer(state.path())).unwrap();

@@ -1,6 +1,7 @@
 //! Changes: in force at once, without a lost request; refused whole, with file, line and field.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,10 +21,15 @@ pub struct Load {
 
 impl Load {
     pub fn start(world: &World, connections: usize) -> Self {
+        Self::on(world.site.listener(), connections)
+    }
+
+    /// The same on any gateway of the quickstart.
+    pub fn on(listener: SocketAddr, connections: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..connections)
             .map(|_| {
-                let (stop, mut client) = (Arc::clone(&stop), world.client());
+                let (stop, mut client) = (Arc::clone(&stop), Client::new(listener));
                 thread::spawn(move || send_until(&stop, &mut client))
             })
             .collect();

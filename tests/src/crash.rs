@@ -1,9 +1,28 @@
-//! What the store's crash tests write, and how they know that it is all there.
+//! What crash tests need: moments that look random, what the store's write, and how they know that it is all there.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use postern::store::{Document, Draft, Revision, Store};
+
+/// Numbers that look random, and are the same in every run.
+#[derive(Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// Those of a seed, which must not be 0.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next one, below a limit.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
 
 /// How many revisions the writer keeps.
 pub const KEPT: usize = 20;

@@ -149,16 +149,18 @@ impl Fleet {
         self.changed();
     }
 
-    /// Forgets nodes that have been away for longer than `keep`, and the first to leave of too many.
-    pub fn forget(&mut self, keep: Duration, now: SystemTime) {
+    /// Forgets nodes that have been away for longer than `keep`, and the first to leave of too many. Says how many.
+    pub fn forget(&mut self, keep: Duration, now: SystemTime) -> usize {
         let limit = seconds(now).saturating_sub(keep.as_secs());
         let before = self.nodes.len();
         self.nodes.retain(|_, node| !node.streams.is_empty() || node.since >= limit);
         let away = self.nodes.values().filter(|node| node.streams.is_empty()).count();
         self.forget_first(away.saturating_sub(MOST_DISCONNECTED));
-        if self.nodes.len() != before {
+        let forgotten = before.saturating_sub(self.nodes.len());
+        if forgotten > 0 {
             self.changed();
         }
+        forgotten
     }
 
     /// Forgets some of the nodes that are away: those that left first.

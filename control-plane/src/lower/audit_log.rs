@@ -7,13 +7,13 @@ use postern_engine::{
     cel::{Attribute, Expression},
     policy::audit_log::{RESERVED, SAMPLE_OF},
 };
-use postern_proto::plan::v1::{self as wire, AuditCollector, AuditField, AuditLog, step::Policy};
+use postern_proto::plan::v1::{self as wire, AuditCollector, AuditField, AuditGrpcCollector, AuditLog, step::Policy};
 use serde::Deserialize;
 
 use super::{Lowering, Place, environment, policies::LowerError};
 use crate::{
     expression,
-    model::{Step, push_field, quote, suggestion},
+    model::{Protocol, Step, push_field, quote, suggestion},
 };
 
 /// More than this many would not fit into a record anyway.
@@ -37,18 +37,19 @@ impl Lowering {
         if params.fields.len() > MOST || params.headers.len() > MOST {
             return Err(LowerError::Value("expected at most 64 `fields` and 64 `headers`"));
         }
-        let (log, http) = match &params.to {
-            None => (true, None),
-            Some(to) => (to.log, to.http.as_ref()),
+        let (log, http, grpc) = match &params.to {
+            None => (true, None, None),
+            Some(to) => (to.log, to.http.as_ref(), to.grpc.as_ref()),
         };
-        if !log && http.is_none() {
-            return Err(LowerError::Value("records go nowhere: expected `to.log: true` or `to.http`"));
+        if !log && http.is_none() && grpc.is_none() {
+            return Err(LowerError::Value("records go nowhere: expected `to.log: true`, `to.http` or `to.grpc`"));
         }
         let fields = params.fields.iter().map(|(name, text)| self.audit_field(place, name, text)).collect();
         let collector = http.map(|http| AuditCollector {
             service: self.service(place, "params.to.http.service", &http.service),
             path: self.string(http.path.as_deref().unwrap_or("/")),
         });
+        let grpc = grpc.map(|grpc| AuditGrpcCollector { service: self.grpc_service(place, &grpc.service) });
         let redact = &params.redact;
         Ok(Policy::AuditLog(AuditLog {
             sample: params.sample.map_or(SAMPLE_OF, of_a_million),
@@ -62,6 +63,7 @@ impl Lowering {
             redact_claims: redact.claims.iter().map(|name| self.string(name)).collect(),
             log,
             collector,
+            grpc,
         }))
     }
 
@@ -85,11 +87,20 @@ impl Lowering {
 
     /// The name of a service, which must exist.
     fn service(&mut self, place: &Place<'_>, field: &str, name: &str) -> u32 {
-        if !self.services.iter().any(|service| service == name) {
-            let near = suggestion(name, self.services.iter().map(String::as_str));
+        if !self.services.contains_key(name) {
+            let near = suggestion(name, self.services.keys().map(String::as_str));
             self.error(place, field, format!("unknown service {}{near}", quote(name)));
         }
         self.string(name)
+    }
+
+    /// The same for one that speaks gRPC.
+    fn grpc_service(&mut self, place: &Place<'_>, name: &str) -> u32 {
+        let field = "params.to.grpc.service";
+        if self.services.get(name).is_some_and(|protocol| *protocol != Protocol::Http2) {
+            self.error(place, field, format!("service {} speaks HTTP/1: expected `protocol: grpc`", quote(name)));
+        }
+        self.service(place, field, name)
     }
 }
 
@@ -122,12 +133,18 @@ struct ToParams {
     #[serde(default)]
     log: bool,
     http: Option<HttpParams>,
+    grpc: Option<GrpcParams>,
 }
 
 #[derive(Deserialize)]
 struct HttpParams {
     service: String,
     path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct GrpcParams {
+    service: String,
 }
 
 #[derive(Deserialize, Default)]

@@ -34,7 +34,7 @@ use crate::{
     digest::Digest,
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
-    model::{self, Action, Diagnostic, Diagnostics, Mode, OnFailure, Resource, Step},
+    model::{self, Action, Diagnostic, Diagnostics, Mode, OnFailure, Protocol, Resource, Step},
 };
 
 /// What decisions and logs call the step that TrafficPermissions make up.
@@ -57,7 +57,7 @@ pub fn lower(
     revision: &Digest,
     strictness: Strictness,
 ) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
-    let services = scope.services.iter().map(|service| service.name.clone()).collect();
+    let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
     let mut lowering = Lowering { services, ..Lowering::default() };
     lowering.issuers(scope, key_sets);
     let chains: Vec<_> = attachment.chains.iter().map(|attached| lowering.chain(attached)).collect();
@@ -86,8 +86,8 @@ struct Lowering {
     plan: Plan,
     /// The names of the plan's issuers, in its order.
     issuers: Vec<String>,
-    /// The names of the services.
-    services: Vec<String>,
+    /// The names of the services, and what they speak.
+    services: BTreeMap<String, Protocol>,
     errors: Vec<Diagnostic>,
 }
 

@@ -1,4 +1,4 @@
-//! `auditLog`: a line of JSON for every request, whatever becomes of it.
+//! `auditLog`: a record of every request, whatever becomes of it.
 //!
 //! It is written as a step, but no step of the chain can keep it from running: it belongs to the [`Chain`] as a whole,
 //! and a run makes its record when what became of the message is known.
@@ -15,7 +15,7 @@ use crate::{
     cel::{Attribute, Attributes as _, Expression, Key, Map, Value},
     event::{Needs, Phase, Property},
     plan::LoadError,
-    record::{Collector, Line, Record, lossy},
+    record::{Collector, Destinations, Draft, Record, lossy},
     redaction::{Redacted, Redaction},
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -53,7 +53,8 @@ const TEXT_LIST: Kind = Kind::List { item: &Kind::Text, at_least: 1 };
 /// What a user may write.
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
     name: "auditLog",
-    about: "Writes a line of JSON for every request, to Envoy's log, by HTTP to a collector, or both, and holds up nobody. \
+    about: "Records every request: a line of JSON to Envoy's log or by HTTP to a collector, a message by gRPC to another, \
+            or any of these, and holds up nobody. \
             Its place in the chain does not matter: whatever a step does, denials above all, is recorded. `when` is \
             evaluated when the record is made; if that fails, the record is written and has `conditionFailed`. \
             `mode: shadow` and `onFailure` change nothing. A record has `audit` (the step's name), `time`, `route`, \
@@ -121,6 +122,13 @@ const TO: Object = Object {
             "A collector: a POST of `application/x-ndjson` for each record. Its answer is not waited for, and a record \
              that it does not take in 5 seconds is lost.",
         ),
+        Field::optional(
+            "grpc",
+            Kind::Object(&GRPC),
+            "A collector that serves `postern.audit.v1.AuditLog` (`proto/postern/audit/v1/audit.proto`): a call of \
+             `Record` for each record. Its answer is not waited for, and a record that it does not take in 5 seconds is \
+             lost.",
+        ),
     ],
     exactly_one_of: &[],
 };
@@ -130,6 +138,11 @@ const HTTP: Object = Object {
         Field::required("service", Kind::Name, "The `Service` resource."),
         Field::optional("path", Kind::Path, "The path.").or("/"),
     ],
+    exactly_one_of: &[],
+};
+
+const GRPC: Object = Object {
+    fields: &[Field::required("service", Kind::Name, "The `Service` resource; its `protocol` is `grpc`.")],
     exactly_one_of: &[],
 };
 
@@ -155,8 +168,7 @@ pub(crate) struct AuditLog {
     headers: Vec<Arc<str>>,
     omit: Vec<Arc<str>>,
     redaction: Redaction,
-    log: bool,
-    collector: Option<Arc<Collector>>,
+    destinations: Destinations,
     needs: Needs,
 }
 
@@ -195,8 +207,11 @@ impl AuditLog {
                 query: texts(&wire.redact_query)?,
                 claims: texts(&wire.redact_claims)?,
             },
-            log: wire.log,
-            collector: wire.collector.as_ref().map(collector).transpose()?,
+            destinations: Destinations {
+                log: wire.log,
+                collector: wire.collector.as_ref().map(collector).transpose()?,
+                grpc: wire.grpc.as_ref().map(|wire| strings.name(wire.service)).transpose()?,
+            },
             needs: Needs::default(),
         };
         loaded.needs = loaded.reads();
@@ -260,27 +275,27 @@ impl AuditLog {
             Some(Ok(false)) => return None,
             Some(Err(_)) => true,
         };
-        let mut line = Line::new(&self.name);
+        let mut draft = Draft::new(&self.name, &self.destinations);
         if let Ok(time) = context.attribute(Attribute::RequestTime) {
-            line.put("time", &time);
+            draft.put("time", &time);
         }
-        self.put_decision(&mut line, context, decision, notes);
-        self.put_message(&mut line, context);
+        self.put_decision(&mut draft, context, decision, notes);
+        self.put_message(&mut draft, context);
         if condition_failed {
-            line.put("conditionFailed", &Value::Bool(true));
+            draft.put("conditionFailed", &Value::Bool(true));
         }
-        self.put_headers(&mut line, context);
+        self.put_headers(&mut draft, context);
         let shown = Redacted { context, redaction: &self.redaction };
         for (name, expression) in &self.fields {
-            line.put(name, &expression.evaluate(&shown).unwrap_or(Value::Null));
+            draft.put_own(name, &expression.evaluate(&shown).unwrap_or(Value::Null));
         }
-        Some(Record { line: line.finish(), log: self.log, collector: self.collector.clone() })
+        Some(draft.finish())
     }
 
-    fn put_decision(&self, line: &mut Line, context: &Context<'_>, decision: &Decision, notes: &[Note]) {
+    fn put_decision(&self, draft: &mut Draft<'_>, context: &Context<'_>, decision: &Decision, notes: &[Note]) {
         let mut text = |name: &str, value: Option<&str>| {
             if let Some(value) = value.filter(|_| self.shows(name)) {
-                line.put(name, &value.into());
+                draft.put(name, &value.into());
             }
         };
         text("route", Some(context.route));
@@ -290,26 +305,26 @@ impl AuditLog {
         text("reason", decision.reason);
         text("consumer", decision.consumer.as_deref());
         if !notes.is_empty() {
-            line.put("notes", &Value::List(notes.iter().map(|note| note.pair().into()).collect()));
+            draft.put("notes", &Value::List(notes.iter().map(|note| note.pair().into()).collect()));
         }
     }
 
-    fn put_message(&self, line: &mut Line, context: &Context<'_>) {
+    fn put_message(&self, draft: &mut Draft<'_>, context: &Context<'_>) {
         let request = |name| context.inputs.request_headers.values(name).next();
         let mut bytes = |name: &str, value: Option<&[u8]>| {
             if let Some(value) = value.filter(|_| self.shows(name)) {
-                line.put_bytes(name, value);
+                draft.put_bytes(name, value);
             }
         };
         bytes("method", request(":method"));
         bytes("path", request(":path").map(|path| split_path(path).0));
         bytes("source", context.inputs.property(Property::SourceAddress));
         if let Some(status) = context.attribute(Attribute::ResponseCode).ok().filter(|_| self.shows("status")) {
-            line.put("status", &status);
+            draft.put("status", &status);
         }
     }
 
-    fn put_headers(&self, line: &mut Line, context: &Context<'_>) {
+    fn put_headers(&self, draft: &mut Draft<'_>, context: &Context<'_>) {
         let mut shown = Map::default();
         for name in &self.headers {
             let values: Vec<_> = context.inputs.request_headers.values(name).collect();
@@ -320,7 +335,7 @@ impl AuditLog {
             }
         }
         if !shown.is_empty() {
-            line.put("headers", &shown.into());
+            draft.put("headers", &shown.into());
         }
     }
 

@@ -27,12 +27,15 @@ pub(super) enum Decision {
     Deny { status: u16, body: String },
 }
 
+/// Values and their versions, by name.
+type Shared = HashMap<Arc<str>, (Vec<u8>, u32)>;
+
 /// The state of a server, shared by its requests.
 #[derive(Debug)]
 pub(super) struct Decider {
     plan: Arc<Plan>,
     route: String,
-    shared: Mutex<HashMap<Arc<str>, (Vec<u8>, u32)>>,
+    shared: Mutex<Shared>,
     tokens: Mutex<TokenCache>,
 }
 

@@ -34,10 +34,10 @@ use self::{
     watchdog::Watchdog,
 };
 use super::{
-    limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL, TIME_TO_FIRST_REQUEST},
+    limits::{Limits, MANY_DEPARTED, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL, TIME_TO_FIRST_REQUEST},
     wire::{ClientMessage, Scope},
 };
-use crate::{serve::Hub, snapshot::ResourceType};
+use crate::{heap, serve::Hub, snapshot::ResourceType};
 
 /// Every service: its name, what it carries, and its methods for state of the world and for changes.
 const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
@@ -103,6 +103,8 @@ struct Shared {
     hub: Arc<Hub>,
     limits: Limits,
     open_streams: AtomicUsize,
+    /// How many have ended.
+    ended_streams: AtomicUsize,
     watchdog: Watchdog,
     lines: Lines,
 }
@@ -111,7 +113,16 @@ impl XdsServer {
     /// Serves what the hub publishes.
     pub fn new(hub: Arc<Hub>, limits: Limits) -> Self {
         let (watchdog, lines) = (Watchdog::default(), Lines::default());
-        Self { shared: Arc::new(Shared { hub, limits, open_streams: AtomicUsize::new(0), watchdog, lines }) }
+        Self {
+            shared: Arc::new(Shared {
+                hub,
+                limits,
+                open_streams: AtomicUsize::new(0),
+                ended_streams: AtomicUsize::new(0),
+                watchdog,
+                lines,
+            }),
+        }
     }
 
     /// The HTTP/2 server, with its limits.
@@ -146,16 +157,27 @@ impl XdsServer {
         TcpListenerStream::new(listener).map(move |accepted| accepted.map(|tcp| Connection::new(tcp, &shared.lines)))
     }
 
-    /// Cuts off clients that do not read, and forgets nodes that are long gone. Never ends.
+    /// Cuts off clients that do not read, forgets nodes that are long gone, and gives back what they leave behind. Never
+    /// ends.
     pub async fn sweep(&self) {
         let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut departed, mut ended_before) = (0, 0);
         loop {
             ticks.tick().await;
             let limits = &self.shared.limits;
             self.shared.watchdog.cut_off(limits.stall_timeout);
             self.shared.lines.cut_unused(TIME_TO_FIRST_REQUEST);
-            self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now());
+            let forgotten = self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now());
+            let ended = self.shared.ended_streams.load(Ordering::Relaxed);
+            let leaving = ended.wrapping_sub(ended_before).saturating_add(forgotten);
+            (departed, ended_before) = (leaving.saturating_add(departed), ended);
+            // While they are still leaving, there is more to come.
+            if leaving == 0 && departed >= MANY_DEPARTED {
+                departed = 0;
+                // Whoever waits for a thread of the runtime does not wait for this.
+                drop(tokio::task::spawn_blocking(heap::give_back));
+            }
         }
     }
 

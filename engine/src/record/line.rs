@@ -1,37 +1,11 @@
-//! Records for auditors: one line of JSON each, bounded in size, that nothing a caller sends can break or forge.
+//! A record as one line of JSON.
 
-use std::sync::Arc;
-
+use super::{DEEPEST, LONGEST_RECORD, cut_text};
 use crate::{
     cel::{Key, Value, format_double, format_duration, format_timestamp},
     text::json,
 };
 
-/// A record and where it goes. Whoever drives a run writes it, and never fails a request if that fails.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// One JSON object, without a line's end.
-    pub line: String,
-    /// Whether it goes to the host's log.
-    pub log: bool,
-    /// The collector that it goes to, if there is one.
-    pub collector: Option<Arc<Collector>>,
-}
-
-/// Who collects records over HTTP.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Collector {
-    /// The service, by the name of its cluster.
-    pub service: Arc<str>,
-    /// Where it takes them.
-    pub path: Arc<str>,
-}
-
-/// The longest line, in bytes.
-const LONGEST_LINE: usize = 8 << 10;
-/// The longest text in it, in bytes before escaping.
-const LONGEST_TEXT: usize = 1 << 10;
-const DEEPEST: usize = 16;
 /// What closes a line that something is missing of.
 const CUT: &str = r#","cut":true}"#;
 
@@ -53,18 +27,13 @@ impl Line {
         let fits = self.write(value, &mut written, 0);
         let name = json::quote(name);
         let size = self.text.len().saturating_add(name.len()).saturating_add(written.len()).saturating_add(2);
-        if !fits || size.saturating_add(CUT.len()) > LONGEST_LINE {
+        if !fits || size.saturating_add(CUT.len()) > LONGEST_RECORD {
             self.cut = true;
             return;
         }
         for part in [",", &name, ":", &written] {
             self.text.push_str(part);
         }
-    }
-
-    /// Text that may be any bytes.
-    pub(crate) fn put_bytes(&mut self, name: &str, bytes: &[u8]) {
-        self.put(name, &lossy(bytes));
     }
 
     pub(crate) fn finish(mut self) -> String {
@@ -114,28 +83,19 @@ impl Line {
                 to.push('}');
             }
         }
-        to.len() <= LONGEST_LINE
+        to.len() <= LONGEST_RECORD
     }
 
     fn write_text(&mut self, text: &str, to: &mut String) {
-        if text.len() <= LONGEST_TEXT {
-            to.push_str(&json::quote(text));
-            return;
-        }
-        self.cut = true;
-        let start = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or_default();
-        to.push_str(&json::quote(&[start, "…"].concat()));
+        to.push_str(&json::quote(&cut_text(text, &mut self.cut)));
     }
-}
-
-/// Bytes as text, with U+FFFD for what is none.
-pub(crate) fn lossy(bytes: &[u8]) -> Value {
-    Value::String(String::from_utf8_lossy(bytes).into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use super::{super::lossy, *};
 
     fn line(values: &[(&str, Value)]) -> String {
         let mut line = Line::new("log");
@@ -169,7 +129,7 @@ mod tests {
     #[test]
     fn marks_what_is_not_utf8() {
         let mut line = Line::new("log");
-        line.put_bytes("a", b"x\xff\xc3");
+        line.put("a", &lossy(b"x\xff\xc3"));
         assert_eq!(line.finish(), "{\"audit\":\"log\",\"a\":\"x\u{fffd}\u{fffd}\"}");
     }
 
@@ -180,7 +140,7 @@ mod tests {
         // Escaping makes six of one.
         let many: Vec<_> = (0..20).map(|_| ("a", Value::from("\u{1}".repeat(1000)))).collect();
         let written = line(&many);
-        assert!(written.len() <= LONGEST_LINE && written.ends_with(CUT) && written.contains("\"a\":"), "{written}");
+        assert!(written.len() <= LONGEST_RECORD && written.ends_with(CUT) && written.contains("\"a\":"), "{written}");
         let huge = Value::List((0..5000).map(Value::Int).collect());
         assert_eq!(line(&[("a", huge), ("b", Value::Int(1))]), r#"{"audit":"log","b":1,"cut":true}"#);
         let deep = (0..40).fold(Value::Null, |inner, _| Value::List([inner].into()));
