@@ -129,6 +129,11 @@ impl Conditions {
         self.0.retain(|condition| !condition.node.as_ref().is_some_and(|node| nodes.contains(node)));
     }
 
+    /// Leaves out what does not fit.
+    pub fn retain(&mut self, fits: impl Fn(&Condition) -> bool) {
+        self.0.retain(fits);
+    }
+
     /// A condition; without a node, the one about all of them.
     pub fn get(&self, kind: ConditionType, node: Option<&str>) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.kind == kind && condition.node.as_deref() == node)

@@ -156,7 +156,7 @@ mod tests {
             "metadata": { "labels": {}, "name": "users" },
             "spec": { "list": [1, true, null, "a b"], "steps": [{ "params": { "x": "1" }, "policy": "cors" }], "none": [] },
         });
-        let expect = "apiVersion: postern/v1\nmetadata:\n  labels: {}\n  name: users\nspec:\n  list:\n    - 1\n    - true\n    \
+        let expect = "apiVersion: postern/v1\nmetadata:\n  name: users\n  labels: {}\nspec:\n  list:\n    - 1\n    - true\n    \
                       - null\n    - a b\n  none: []\n  steps:\n    - policy: cors\n      params:\n        x: \"1\"\n";
         check(&value, expect);
     }

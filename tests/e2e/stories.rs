@@ -64,8 +64,7 @@ fn monitors_the_status_of_a_policy_on_a_specific_node() {
     shop.edited.replace("policies.yaml", "nosniff", "second").unwrap();
     shop.says(&["apply", shop.edited()]);
     let acked = |revision: u64, node: &str| ready_at(&policy(), revision, node).is_some_and(|found| found.0 == "True");
-    wait::until_true("the canary", || Ok(acked(2, "edge-2"))).unwrap();
-    assert!(acked(1, "edge-1"), "{:#}", policy());
+    wait::until_true("the canary", || Ok(acked(2, "edge-2") && acked(1, "edge-1"))).unwrap();
     assert_eq!(ready_at(&policy(), 2, "edge-1"), None, "it is not to run the new one yet");
     let nodes = get(http, "/api/v1/nodes");
     let shown = |node: &Value| json!([node["id"], node["state"], node["revision"], node["target"]]);

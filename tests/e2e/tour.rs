@@ -145,10 +145,11 @@ fn follows_events_across_a_restart_of_the_control_plane() {
     command.args(["events", "--last", "0"]).env("POSTERN_SERVER", shop.control_plane.http().to_string());
     let follower = Process::start("postern events", &mut command).unwrap();
     // That it follows is known when it shows something: until then, there is something new again and again.
+    let policies = shop.edited.read("policies.yaml").unwrap();
     let mut word = 0;
     wait::until_true("the follower", || {
         word += 1;
-        shop.edited.replace("policies.yaml", "set: { x-content", &format!("set: {{ x-{word}: a, x-content")).unwrap();
+        shop.edited.write("policies.yaml", &policies.replace("nosniff", &format!("word-{word}"))).unwrap();
         shop.says(&["apply", shop.edited(), "-m", "before"]);
         Ok(follower.stdout().iter().any(|line| line.contains("accepted from alice: before")))
     })
@@ -158,7 +159,7 @@ fn follows_events_across_a_restart_of_the_control_plane() {
         Ok(follower.stdout().iter().any(|line| line.contains("some events may have been missed")))
     })
     .unwrap();
-    shop.edited.replace("policies.yaml", "nosniff", "after").unwrap();
+    shop.edited.write("policies.yaml", &policies.replace("nosniff", "after")).unwrap();
     shop.says(&["apply", shop.edited(), "-m", "after"]);
     wait::until_true("what happened after", || {
         Ok(follower.stdout().iter().any(|line| line.contains("accepted from alice: after")))
@@ -177,10 +178,11 @@ fn ends_when_nobody_reads_its_events() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     assert!(!first.is_empty());
     // The reader is gone; the next things that happen tell it so.
+    let policies = shop.edited.read("policies.yaml").unwrap();
     let mut word = 0;
     let ended = wait::until_true("the end", || {
         word += 1;
-        shop.edited.replace("policies.yaml", "set: { x-content", &format!("set: {{ x-{word}: a, x-content")).unwrap();
+        shop.edited.write("policies.yaml", &policies.replace("nosniff", &format!("word-{word}"))).unwrap();
         shop.says(&["apply", shop.edited()]);
         Ok(child.try_wait()?.is_some_and(|status| status.success()))
     });

@@ -1,6 +1,6 @@
 //! Resources: what is in force, as it was written, and where each is on its way to the nodes.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use axum::extract::State;
 use schemars::JsonSchema;
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     catalogue::{Entry, ResourceKey},
-    condition::Conditions,
+    condition::{Conditions, Truth},
     model::{SCHEMAS, quote, suggestion},
-    node::{DEFAULT_MESH, NodeIdentity},
-    releases::Releases,
+    node::DEFAULT_MESH,
+    releases::{Concerns, Releases},
     serve::Hub,
 };
 
@@ -124,6 +124,11 @@ struct RevisionConditions {
     revision: u64,
     /// Whether that is the one in force.
     in_force: bool,
+    /// How many live nodes run it, of those that are to.
+    ready: usize,
+    /// How many live nodes are to run it.
+    nodes: usize,
+    /// Its conditions. A list leaves out nodes that run it.
     conditions: Conditions,
 }
 
@@ -195,12 +200,16 @@ fn reports(hub: &Hub, kind: Option<&str>, mesh: Option<&str>) -> Result<Vec<Reso
     hub.look();
     let Some(in_force) = hub.releases().in_force() else { return Ok(Vec::new()) };
     let catalogue = hub.catalogue(in_force)?.unwrap_or_default();
-    let nodes = hub.fleet().identities();
-    let releases = hub.releases();
+    let looker = Looker::new(hub);
     let wanted =
         |key: &ResourceKey| kind.is_none_or(|kind| key.kind == kind) && mesh.is_none_or(|mesh| key.mesh == mesh);
     let found = catalogue.iter().filter(|(key, _)| wanted(key));
-    Ok(found.map(|(key, entry)| report(&releases, key, entry, &nodes)).collect())
+    let mut reports: Vec<_> = found.map(|(key, entry)| looker.report(key, entry)).collect();
+    // Thousands of resources on thousands of nodes: who runs what it should is not said one by one.
+    for revision in reports.iter_mut().flat_map(|report| &mut report.status.revisions) {
+        revision.conditions.retain(|condition| condition.node.is_none() || condition.status != Truth::True);
+    }
+    Ok(reports)
 }
 
 /// In what is in force, or else in a revision that went back: whoever made that one wants to know why.
@@ -214,30 +223,48 @@ fn find(hub: &Hub, key: &ResourceKey) -> Result<ResourceReport, Problem> {
     for number in live {
         let catalogue = hub.catalogue(number)?.unwrap_or_default();
         if let Some(entry) = catalogue.get(key) {
-            let nodes = hub.fleet().identities();
-            return Ok(report(&hub.releases(), key, entry, &nodes));
+            return Ok(Looker::new(hub).report(key, entry));
         }
     }
     Err(unknown(hub, key))
 }
 
-fn report(releases: &Releases, key: &ResourceKey, entry: &Entry, nodes: &[NodeIdentity]) -> ResourceReport {
-    let in_force = releases.in_force();
-    let conditions = |revision: u64| {
-        let conditions = releases.resource_conditions(revision, key, nodes)?;
-        Some(RevisionConditions { revision, in_force: Some(revision) == in_force, conditions })
-    };
-    let mut shown = entry.shown();
-    let mut part = |name: &str| shown.get_mut(name).map(Value::take).unwrap_or_default();
-    ResourceReport {
-        api_version: part("apiVersion"),
-        kind: key.kind.clone(),
-        metadata: part("metadata"),
-        spec: part("spec"),
-        status: ResourceStatus {
-            file: entry.file.clone(),
-            line: entry.line,
-            revisions: releases.live().filter_map(conditions).collect(),
-        },
+/// Looks at resources in all live revisions.
+struct Looker<'a> {
+    releases: MutexGuard<'a, Releases>,
+    concerns: Vec<(u64, Concerns)>,
+}
+
+impl<'a> Looker<'a> {
+    fn new(hub: &'a Hub) -> Self {
+        let nodes = hub.fleet().identities();
+        let releases = hub.releases();
+        let concerns = |number: u64| Some((number, releases.concerns(number, &nodes)?));
+        let concerns = releases.live().filter_map(concerns).collect();
+        Self { releases, concerns }
+    }
+
+    fn report(&self, key: &ResourceKey, entry: &Entry) -> ResourceReport {
+        let in_force = self.releases.in_force();
+        let conditions = |(revision, concerns): &(u64, Concerns)| {
+            let conditions = self.releases.resource_conditions(*revision, key, concerns)?;
+            let of_nodes = || conditions.iter().filter(|condition| condition.node.is_some());
+            let ready = of_nodes().filter(|condition| condition.status == Truth::True).count();
+            let (nodes, in_force) = (of_nodes().count(), Some(*revision) == in_force);
+            Some(RevisionConditions { revision: *revision, in_force, ready, nodes, conditions })
+        };
+        let mut shown = entry.shown();
+        let mut part = |name: &str| shown.get_mut(name).map(Value::take).unwrap_or_default();
+        ResourceReport {
+            api_version: part("apiVersion"),
+            kind: key.kind.clone(),
+            metadata: part("metadata"),
+            spec: part("spec"),
+            status: ResourceStatus {
+                file: entry.file.clone(),
+                line: entry.line,
+                revisions: self.concerns.iter().filter_map(conditions).collect(),
+            },
+        }
     }
 }

@@ -32,10 +32,3 @@ pub(super) fn ready(conditions: &Value) -> &Value {
     let ready = |found: &&Value| at(found, "/type") == "Ready" && at(found, "/node").is_null();
     items(conditions).iter().find(ready).unwrap_or(&Value::Null)
 }
-
-/// "2/3": how many nodes run it, of how many that are to.
-pub(super) fn share(conditions: &Value) -> String {
-    let nodes = || items(conditions).iter().filter(|found| at(found, "/node").is_string());
-    let ready = nodes().filter(|found| at(found, "/status") == "True").count();
-    format!("{ready}/{}", nodes().count())
-}

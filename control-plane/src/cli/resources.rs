@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     client::{Remote, at, escaped, items, text},
-    conditions::{self, ready, share},
+    conditions::{self, ready},
     remote::{Waiting, author},
     table::Table,
 };
@@ -106,7 +106,7 @@ fn list(resources: &[Value]) -> anyhow::Result<()> {
             mesh.to_owned(),
             text(at(in_force, "/revision")),
             text(at(ready(conditions), "/status")),
-            share(conditions),
+            format!("{}/{}", text(at(in_force, "/ready")), text(at(in_force, "/nodes"))),
             place,
         ]);
         for revision in revisions {

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use self::resources::digests;
 use self::routes::View;
 use crate::{
     attach::Scope,

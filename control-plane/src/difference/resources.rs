@@ -35,7 +35,7 @@ pub(super) fn changes(before: Side<'_>, after: Side<'_>) -> Vec<ResourceChange> 
 }
 
 /// The digest of every resource: what counts is what it says, and not how it is written.
-fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
+pub(crate) fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
     fn of<'a, T>(
         kind: &'a str,
         resources: &'a [Resource<T>],

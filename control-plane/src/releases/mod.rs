@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::{
     proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport},
-    view::NodeStanding,
+    view::{Concerns, NodeStanding},
 };
 use crate::{
     fleet::Sighting,

@@ -10,6 +10,7 @@ use crate::{
     attach::Scope,
     catalogue::ResourceKey,
     condition::{Condition, ConditionType, Conditions, Truth},
+    difference::digests,
     fleet::Sighting,
     model::{Bundle, Resource},
     node::NodeIdentity,
@@ -70,16 +71,21 @@ impl Releases {
         standings
     }
 
-    /// The conditions of a resource in a live revision: those of the revision, for the nodes that the resource concerns.
-    /// `None` if the revision does not have it, or is not live.
-    pub fn resource_conditions(&self, number: u64, key: &ResourceKey, nodes: &[NodeIdentity]) -> Option<Conditions> {
-        let bundle = self.bundle(number)?;
+    /// Which resources of a live revision concern which of these nodes; `None` if it is not live.
+    pub fn concerns(&self, number: u64, nodes: &[NodeIdentity]) -> Option<Concerns> {
+        Some(Concerns::of(self.bundle(number)?, nodes))
+    }
+
+    /// The conditions of a resource in a revision: those of the revision, for the nodes that the resource concerns. `None`
+    /// if the revision does not have it, or nothing is known of it any more.
+    pub fn resource_conditions(&self, number: u64, key: &ResourceKey, concerns: &Concerns) -> Option<Conditions> {
+        let unconcerned = concerns.others(key)?;
         let mut conditions = self.lifecycles.get(&number)?.conditions_of(&key.label());
-        let unconcerned = unconcerned(bundle, key, nodes);
-        if !conditions.iter().any(|condition| condition.node.as_ref().is_some_and(|node| unconcerned.contains(node))) {
+        let about = |condition: &Condition| condition.node.as_deref().is_some_and(|node| unconcerned.contains(node));
+        if !conditions.iter().any(about) {
             return Some(conditions);
         }
-        conditions.forget(&unconcerned);
+        conditions.retain(|condition| !about(condition));
         sum_up(&mut conditions);
         Some(conditions)
     }
@@ -90,34 +96,57 @@ impl Releases {
     }
 }
 
-/// The nodes that a resource does not concern. Nodes that the same resources select are looked at once.
-fn unconcerned(bundle: &Bundle, key: &ResourceKey, nodes: &[NodeIdentity]) -> BTreeSet<String> {
-    let kinship = Kinship::of([bundle]);
-    let mut known = BTreeMap::new();
-    let mut concerned = |node: &NodeIdentity| {
-        *known.entry(kinship.signature(node)).or_insert_with(|| has(&Scope::of(bundle, node), key))
-    };
-    nodes.iter().filter(|node| !concerned(node)).map(|node| node.id.clone()).collect()
+/// Which resources of a revision concern which nodes. Nodes that the same resources select are looked at once.
+#[derive(Debug)]
+pub struct Concerns {
+    all: BTreeSet<ResourceKey>,
+    groups: Vec<(BTreeSet<ResourceKey>, BTreeSet<String>)>,
 }
 
-/// Whether a resource is among those that concern a group of nodes.
-fn has(scope: &Scope<'_>, key: &ResourceKey) -> bool {
-    fn any<T>(resources: &[&Resource<T>], key: &ResourceKey) -> bool {
-        resources.iter().any(|resource| resource.name == key.name && resource.mesh == key.mesh)
+impl Concerns {
+    fn of(bundle: &Bundle, nodes: &[NodeIdentity]) -> Self {
+        let kinship = Kinship::of([bundle]);
+        let mut groups: BTreeMap<_, (BTreeSet<ResourceKey>, BTreeSet<String>)> = BTreeMap::new();
+        for node in nodes {
+            let group = groups
+                .entry(kinship.signature(node))
+                .or_insert_with(|| (keys_of(&Scope::of(bundle, node)), BTreeSet::new()));
+            group.1.insert(node.id.clone());
+        }
+        Self { all: digests(bundle).into_keys().collect(), groups: groups.into_values().collect() }
     }
-    match key.kind.as_str() {
-        "Gateway" => any(&scope.gateways, key),
-        "Service" => any(&scope.services, key),
-        "EnvoyResource" => any(&scope.envoy_resources, key),
-        "Consumer" => any(&scope.consumers, key),
-        "Agent" => any(&scope.agents, key),
-        "Issuer" => any(&scope.issuers, key),
-        "RoutePolicy" => any(&scope.route_policies, key),
-        "TrafficPermission" => any(&scope.traffic_permissions, key),
-        "Timeout" => any(&scope.timeouts, key),
-        "AccessLog" => any(&scope.access_logs, key),
-        _ => scope.settings.is_some_and(|settings| any(&[settings], key)),
+
+    /// The nodes that a resource does not concern; `None` if there is no such resource.
+    fn others(&self, key: &ResourceKey) -> Option<BTreeSet<&str>> {
+        let others = self.groups.iter().filter(|(resources, _)| !resources.contains(key));
+        self.all.contains(key).then(|| others.flat_map(|(_, nodes)| nodes).map(String::as_str).collect())
     }
+}
+
+/// The resources that concern a group of nodes.
+fn keys_of(scope: &Scope<'_>) -> BTreeSet<ResourceKey> {
+    fn of<T>(kind: &str, resources: &[&Resource<T>]) -> Vec<ResourceKey> {
+        let key = |resource: &&Resource<T>| ResourceKey {
+            kind: kind.to_owned(),
+            mesh: resource.mesh.clone(),
+            name: resource.name.clone(),
+        };
+        resources.iter().map(key).collect()
+    }
+    let all = [
+        of("Gateway", &scope.gateways),
+        of("Service", &scope.services),
+        of("EnvoyResource", &scope.envoy_resources),
+        of("Consumer", &scope.consumers),
+        of("Agent", &scope.agents),
+        of("Issuer", &scope.issuers),
+        of("RoutePolicy", &scope.route_policies),
+        of("TrafficPermission", &scope.traffic_permissions),
+        of("Timeout", &scope.timeouts),
+        of("AccessLog", &scope.access_logs),
+        of("Settings", &scope.settings.into_iter().collect::<Vec<_>>()),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// Says of all nodes together what they say one by one.
