@@ -29,6 +29,7 @@ pub mod lint;
 pub mod lower;
 pub mod model;
 pub mod node;
+mod open_files;
 pub mod pipeline;
 pub mod protobuf_json;
 pub mod publication;

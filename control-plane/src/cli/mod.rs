@@ -31,6 +31,7 @@ use crate::{
     eval::Eval,
     explain::Explain,
     files::{self, Delivery},
+    open_files,
     publication::Publication,
     reference,
     releases::{KEPT, Releases},
@@ -189,6 +190,7 @@ impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.start_logging()?;
+        open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
         let store = self.state.as_deref().map_or_else(|| Ok(Database::in_memory()), Database::open)?;
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
