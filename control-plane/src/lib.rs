@@ -33,6 +33,7 @@ pub mod lower;
 pub mod metrics;
 pub mod model;
 pub mod node;
+mod open_files;
 pub mod pipeline;
 pub mod protobuf_json;
 pub mod publication;

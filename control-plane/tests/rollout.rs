@@ -10,7 +10,7 @@ use std::{
 
 use postern::{
     node::NodeIdentity,
-    rollout::{Change, GRACE, Observed, Pick, Rollout, Standing, State, Step, Strategy},
+    rollout::{Change, GRACE, GRACE_AFTER_RESTART, Observed, Pick, Rollout, Standing, State, Step, Strategy},
 };
 
 fn at(seconds: u64) -> SystemTime {
@@ -284,4 +284,30 @@ fn goes_on_where_it_was_after_a_restart() {
     fleet.ack(&rollout);
     rollout.observe(&fleet.0, at(1));
     assert_eq!(rollout.observe(&fleet.0, at(61)), Change::Spread);
+}
+
+#[test]
+fn does_not_wait_for_ever_for_a_node_of_the_canary_that_vanished_with_the_control_plane() {
+    let (mut rollout, mut fleet) = (canary(&[share(25, 0)]), Fleet::of(&FOUR));
+    rollout.observe(&fleet.0, at(0));
+    let first = fleet.on_candidate(&rollout)[0].to_owned();
+    let kept = serde_json::to_vec(&rollout).unwrap();
+    let mut rollout: Rollout = serde_json::from_slice(&kept).unwrap();
+    // Nobody has come yet; then all have but one.
+    assert_eq!(rollout.observe(&[], at(100)), Change::None);
+    fleet.0.retain(|observed| observed.node.id != first);
+    assert_eq!(rollout.observe(&fleet.0, at(101)), Change::None);
+    assert_eq!(rollout.observe(&fleet.0, at(100) + GRACE_AFTER_RESTART - Duration::from_millis(1)), Change::None);
+    assert_eq!(rollout.observe(&fleet.0, at(100) + GRACE_AFTER_RESTART), Change::Ended);
+    let expect = State::RolledBack { node: first, reason: "it went away".to_owned() };
+    assert_eq!(rollout.state(), &expect);
+}
+
+#[test]
+fn goes_on_with_a_node_of_the_canary_that_comes_back_late_after_a_restart() {
+    let (mut rollout, mut fleet) = (canary(&[share(25, 0)]), Fleet::of(&FOUR));
+    rollout.observe(&fleet.0, at(0));
+    assert_eq!(rollout.observe(&[], at(100)), Change::None);
+    fleet.ack(&rollout);
+    assert_eq!(rollout.observe(&fleet.0, at(150)), Change::Spread);
 }

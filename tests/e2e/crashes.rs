@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How often it is killed, unless `POSTERN_KILLS` says otherwise.
-const KILLS: usize = 15;
+const KILLS: usize = 12;
 const SEED: u64 = 0x0c4a_5e5e_ed01;
 /// The part of the resources that tells revisions apart: a header's value.
 const MARK: &str = "nosniff";

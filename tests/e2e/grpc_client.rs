@@ -188,6 +188,23 @@ fn a_grpc_client_finds_its_server_by_xds_and_follows_endpoints_routes_and_restar
 }
 
 #[test]
+fn a_grpc_client_uses_the_endpoints_of_a_service() {
+    let server = Server::start("first");
+    let directory = tempfile::tempdir().unwrap();
+    let service = json!({
+        "apiVersion": "postern/v1",
+        "kind": "Service",
+        "metadata": { "name": "one" },
+        "spec": { "endpoints": [{ "address": "127.0.0.1", "port": server.port }] },
+    });
+    write(directory.path(), &[listener(), routes("one"), format!("---\n{service}\n")]);
+    let control_plane = ControlPlane::start(directory.path()).unwrap();
+    let client = Client::start(&control_plane);
+    client.wait_until_answered_by("first");
+    assert_eq!(client.answers(), ["first"]);
+}
+
+#[test]
 fn what_a_grpc_client_refuses_is_reported_in_its_words_and_calls_go_on() {
     let servers = ["first", "second"].map(Server::start);
     let directory = tempfile::tempdir().unwrap();

@@ -39,6 +39,7 @@ use crate::{
     eval::Eval,
     explain::{Explain, Simulate},
     files::{self, Delivery},
+    open_files,
     publication::Publication,
     reference,
     releases::{KEPT, Releases},
@@ -225,6 +226,7 @@ impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.start_logging()?;
+        open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
         let store = match (&self.state, &self.state_key) {
             (None, _) => Database::in_memory(),

@@ -24,6 +24,8 @@ use crate::{digest::Digest, node::NodeIdentity, store::milliseconds};
 
 /// How long a node of a canary may be away: a stream that is opened anew is no node that is gone.
 pub const GRACE: Duration = Duration::from_secs(10);
+/// The same for one that has not come since this process started: whoever found nobody for a while tries less often.
+pub const GRACE_AFTER_RESTART: Duration = Duration::from_secs(60);
 
 /// A revision on its way to the nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -227,10 +229,24 @@ impl Rollout {
                 away.insert(node.id.clone(), self.away.get(&node.id).copied().unwrap_or(now));
             }
         }
+        let unseen = self.unseen(nodes);
+        away.extend(unseen.iter().map(|node| (node.clone(), self.away.get(node).copied().unwrap_or(now))));
         self.away = away;
-        let gone = |since: u64| now.saturating_sub(since) >= u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
-        let (node, _) = self.away.iter().find(|(_, since)| gone(**since))?;
+        let gone = |(node, since): &(&String, &u64)| {
+            let grace = if unseen.contains(*node) { GRACE_AFTER_RESTART } else { GRACE };
+            u128::from(now.saturating_sub(**since)) >= grace.as_millis()
+        };
+        let (node, _) = self.away.iter().find(gone)?;
         Some((node.clone(), "it went away".to_owned()))
+    }
+
+    /// The nodes of a canary that the fleet does not know: they went while nobody was there to see it.
+    fn unseen(&self, nodes: &[Observed]) -> BTreeSet<String> {
+        if self.chosen.is_empty() || self.is_last_step() {
+            return BTreeSet::new();
+        }
+        let seen: BTreeSet<_> = nodes.iter().map(|observed| observed.node.id.as_str()).collect();
+        self.chosen.iter().filter(|node| !seen.contains(node.as_str())).cloned().collect()
     }
 
     /// Nodes that a share chose were live then; those with tags may have been away all along.

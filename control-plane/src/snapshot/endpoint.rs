@@ -69,7 +69,9 @@ pub(super) fn pipe(path: &str) -> Address {
 }
 
 fn assignment(cluster: &str, lb_endpoints: Vec<LbEndpoint>) -> ClusterLoadAssignment {
-    ClusterLoadAssignment { cluster_name: cluster.to_owned(), endpoints: vec![LocalityLbEndpoints { lb_endpoints }] }
+    // gRPC's own clients leave out places without a weight, and refuse those without a name, were it an empty one.
+    let place = LocalityLbEndpoints { locality: Some(Locality {}), lb_endpoints, load_balancing_weight: Some(1) };
+    ClusterLoadAssignment { cluster_name: cluster.to_owned(), endpoints: vec![place] }
 }
 
 fn lb_endpoint(endpoint: &model::Endpoint) -> LbEndpoint {
@@ -98,9 +100,17 @@ pub(super) struct ClusterLoadAssignment {
 
 #[derive(Clone, PartialEq, Message)]
 struct LocalityLbEndpoints {
+    #[prost(message, optional, tag = "1")]
+    locality: Option<Locality>,
     #[prost(message, repeated, tag = "2")]
     lb_endpoints: Vec<LbEndpoint>,
+    /// A `UInt32Value`.
+    #[prost(message, optional, tag = "3")]
+    load_balancing_weight: Option<u32>,
 }
+
+#[derive(Clone, PartialEq, Message)]
+struct Locality {}
 
 #[derive(Clone, PartialEq, Message)]
 struct LbEndpoint {
