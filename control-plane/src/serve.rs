@@ -1,7 +1,7 @@
 //! `postern serve`: ties the modules together and keeps them running.
 
 use std::{
-    io,
+    future, io,
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -261,8 +261,8 @@ pub async fn serve_within(hub: Arc<Hub>, sockets: Sockets, limits: Limits) -> Re
 }
 
 /// Puts in force what is stored, what a directory holds and issuers publish, now and after every change, and looks
-/// after its rollouts. A change that is wrong is refused whole.
-pub async fn follow(hub: Arc<Hub>, directory: &Path) -> Result<(), ServeError> {
+/// after its rollouts. A change that is wrong is refused whole. Without a directory, all changes come by the admin API.
+pub async fn follow(hub: Arc<Hub>, directory: Option<&Path>) -> Result<(), ServeError> {
     let looked_after = Arc::clone(&hub);
     tokio::select! {
         ended = follow_directory(Arc::clone(&hub), directory) => ended,
@@ -271,13 +271,17 @@ pub async fn follow(hub: Arc<Hub>, directory: &Path) -> Result<(), ServeError> {
     }
 }
 
-async fn follow_directory(hub: Arc<Hub>, directory: &Path) -> Result<(), ServeError> {
+async fn follow_directory(hub: Arc<Hub>, directory: Option<&Path>) -> Result<(), ServeError> {
+    let Some(directory) = directory else {
+        hub.restore()?;
+        return future::pending().await;
+    };
     let mut watch = Watch::start(directory).map_err(|error| ApplyError::from(CompileError::from(error)))?;
     let restored = hub.restore()?;
     match publish(&hub, directory) {
         // What is stored is served whatever the directory has come to.
         Err(error) if restored => refuse(&hub, &error),
-        published => drop(published?),
+        published => published?,
     }
     while watch.changed().await {
         if let Err(error) = publish(&hub, directory) {
@@ -294,9 +298,18 @@ fn refuse(hub: &Hub, error: &ApplyError) {
     hub.refuse(error);
 }
 
-fn publish(hub: &Hub, directory: &Path) -> Result<Applied, ApplyError> {
+/// A directory has a say when it says something new. What it said before, and other ways have changed since, stays as
+/// they left it.
+fn publish(hub: &Hub, directory: &Path) -> Result<(), ApplyError> {
     let files = source::read(directory).map_err(CompileError::from)?;
+    if hub.releases().has_followed(&files)? {
+        // What was wrong with it meanwhile is taken back.
+        *lock(&hub.refused_change) = Vec::new();
+        return Ok(());
+    }
     let message = format!("as in {}", directory.display());
     // A restart is no reason to try again what nodes have refused.
-    hub.apply(Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest, again: false })
+    let proposal = Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest, again: false };
+    let (Applied::Revision(revision) | Applied::Unchanged(revision)) = hub.apply(proposal)?;
+    Ok(hub.releases().followed(revision.number)?)
 }

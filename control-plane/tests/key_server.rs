@@ -154,7 +154,7 @@ impl World {
         write(directory.path(), address, "");
         let hub = Arc::new(Hub::new(FilterCode::new(b"code".to_vec(), None)));
         let (shared, path) = (Arc::clone(&hub), directory.path().to_owned());
-        tokio::spawn(async move { follow(shared, &path).await.unwrap() });
+        tokio::spawn(async move { follow(shared, Some(&path)).await.unwrap() });
         Self { hub, directory }
     }
 

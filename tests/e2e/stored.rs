@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{
     fleet::{Stage, completed, envoys},
+    operations::Shop,
     world::{KEY, users, users_with},
 };
 
@@ -98,4 +99,50 @@ fn says_that_a_store_is_damaged_and_starts_anew_when_it_is_moved_away() {
     fs::rename(&store, state.path().join("damaged")).unwrap();
     let control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap();
     assert_eq!(control_plane.status().unwrap()["rollout"]["candidate"], 1);
+}
+
+#[test]
+fn a_restart_does_not_bring_back_what_the_directory_said_before_others_changed_it() {
+    let mut shop = Shop::open(&[&["--id", "edge-1"]], &[]);
+    shop.edited.replace("policies.yaml", "nosniff", "applied").unwrap();
+    shop.says(&["apply", shop.edited(), "--wait"]);
+    assert!(shop.answers("applied"));
+    shop.control_plane.kill_and_restart().unwrap();
+    let settled = |candidate: u64| move |status: &Value| status["rollout"]["lastGood"] == candidate;
+    shop.control_plane.wait_for_status("what was applied", settled(2)).unwrap();
+    // The same again is no news either.
+    shop.served.replace("policies.yaml", "nosniff", "nosnif: f").unwrap();
+    let refused = |status: &Value| status["refusedChange"].as_array().is_some_and(|reasons| !reasons.is_empty());
+    shop.control_plane.wait_for_status("the refusal", refused).unwrap();
+    shop.served.replace("policies.yaml", "nosnif: f", "nosniff").unwrap();
+    let status = shop.control_plane.wait_for_status("no refusal", |status| !refused(status)).unwrap();
+    assert_eq!((&status["rollout"]["candidate"], shop.answers("applied")), (&2.into(), true));
+    // What is new counts.
+    shop.served.replace("policies.yaml", "nosniff", "followed").unwrap();
+    shop.control_plane.wait_for_status("what the directory says now", settled(3)).unwrap();
+    assert!(shop.answers("followed"));
+}
+
+#[test]
+fn a_control_plane_without_a_directory_takes_all_changes_by_its_api() {
+    let site = Stage::new();
+    let state = tempfile::tempdir().unwrap();
+    let mut control_plane = ControlPlane::start_without_directory(state.path()).unwrap();
+    let ready = |control_plane: &ControlPlane| Client::new(control_plane.http()).get("/readyz").unwrap().status;
+    assert_eq!(ready(&control_plane), 503);
+    let applied = ControlPlane::command()
+        .unwrap()
+        .args(["apply", site.site.directory().to_str().unwrap()])
+        .env("POSTERN_SERVER", control_plane.http().to_string())
+        .output()
+        .unwrap();
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    let _envoys = envoys(control_plane.xds(), 1);
+    control_plane.wait_for_status("the node", completed(1)).unwrap();
+    control_plane.kill_and_restart().unwrap();
+    control_plane.wait_for_status("the node again", completed(1)).unwrap();
+    assert_eq!(
+        (ready(&control_plane), control_plane.status().unwrap()["rollout"]["candidate"].clone()),
+        (200, 1.into())
+    );
 }

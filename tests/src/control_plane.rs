@@ -43,6 +43,11 @@ impl ControlPlane {
         Self::start_anywhere(arguments)
     }
 
+    /// One that follows no directory, and has nothing in force until something is applied.
+    pub fn start_without_directory(state: &Path) -> Result<Self> {
+        Self::start_anywhere(vec!["--state".into(), state.into()])
+    }
+
     fn start_anywhere(arguments: Vec<OsString>) -> Result<Self> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         Self::start_on(arguments, any, any)
@@ -54,7 +59,9 @@ impl ControlPlane {
         let mut process = Process::start("postern", &mut command)?;
         let listening = |line: &str| Some((field(line, "xds=")?, field(line, "http=")?));
         let (xds, http) = process.wait_for_line("its addresses", listening)?;
-        process.wait_for_line("its first revision", |line| line.contains("in force").then_some(()))?;
+        if arguments.iter().any(|argument| argument == "--config") {
+            process.wait_for_line("its first revision", |line| line.contains("in force").then_some(()))?;
+        }
         Ok(Self { process, arguments, xds, http })
     }
 

@@ -109,9 +109,10 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Serve {
-    /// The directory with `.yaml` files; a change in it is in force at once
-    #[arg(long, value_name = "DIR")]
-    config: PathBuf,
+    /// The directory with `.yaml` files; a change in it is in force at once. Without it, all changes come by `postern apply`,
+    /// and `--state` keeps them
+    #[arg(long, value_name = "DIR", required_unless_present = "state")]
+    config: Option<PathBuf>,
     /// Where revisions are kept; default: in memory, and a restart begins with revision 1
     #[arg(long, value_name = "DIR", env = "POSTERN_STATE")]
     state: Option<PathBuf>,
@@ -241,7 +242,7 @@ impl Serve {
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
-            ended = follow(Arc::clone(&hub), &self.config) => ended?,
+            ended = follow(Arc::clone(&hub), self.config.as_deref()) => ended?,
             () = deliver(delivery, hub.publications()) => {}
             ended = serve_within(Arc::clone(&hub), sockets, self.limits.clone()) => ended?,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),

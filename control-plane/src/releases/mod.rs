@@ -22,7 +22,7 @@ pub use self::{
 use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
-    model::{self, Bundle},
+    model::{self, Bundle, File},
     pipeline::CompileError,
     publication::Publication,
     rollout::{Change, NotNow, Observed, Rollout, Standing, Strategy},
@@ -32,6 +32,8 @@ use crate::{
 /// The notes that a rollout, and what is known of revisions, are kept under.
 const ROLLOUT: &str = "rollout";
 const LIFECYCLES: &str = "lifecycles";
+/// The note of the revision that a directory last became.
+const DIRECTORY: &str = "directory";
 /// How many revisions are kept unless somebody says otherwise.
 pub const KEPT: usize = 20;
 
@@ -53,6 +55,8 @@ pub struct Releases {
     lifecycles: BTreeMap<u64, Lifecycle>,
     /// The nodes that were connected when a rollout last ended.
     known: BTreeMap<String, NodeRecord>,
+    /// The revision that the directory last became.
+    directory: Option<u64>,
 }
 
 impl Releases {
@@ -60,7 +64,7 @@ impl Releases {
     /// `strategy`, and `keep` of them are kept, unless their own `Settings` say otherwise.
     pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
         let (live, lifecycles, known) = Default::default();
-        Self { store, strategy, keep, rollout: None, live, lifecycles, known }
+        Self { store, strategy, keep, rollout: None, live, lifecycles, known, directory: None }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -69,6 +73,7 @@ impl Releases {
         let Some(latest) = self.store.latest()? else { return Ok(None) };
         self.known = self.store.nodes()?;
         self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
+        self.directory = self.noted(DIRECTORY)?;
         let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
             // The process ended between storing a revision and its first step.
@@ -92,6 +97,19 @@ impl Releases {
         }
         self.rollout = Some(rollout);
         Ok(Some(latest))
+    }
+
+    /// Whether a directory says what it said last, before a restart perhaps. It is no news then, and does not overrule
+    /// what was put in force by other ways since.
+    pub fn has_followed(&self, files: &[File]) -> Result<bool, StoreError> {
+        let Some(number) = self.directory else { return Ok(false) };
+        Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
+    }
+
+    /// A directory has become this revision.
+    pub fn followed(&mut self, number: u64) -> Result<(), StoreError> {
+        self.directory = Some(number);
+        self.store.put_note(DIRECTORY, Some(number.to_string().as_bytes()))
     }
 
     /// A note of an earlier process. One that this version cannot read says nothing.
@@ -270,7 +288,8 @@ impl Releases {
         let latest = self.live.get(&rollout.candidate());
         let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
         self.live.retain(|number, _| needed.contains(number));
-        let kept = self.store.collect(keep, &needed).and_then(|gone| {
+        let pinned = needed.iter().copied().chain(self.directory).collect();
+        let kept = self.store.collect(keep, &pinned).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
             // Plain data can always be written down.
             let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
