@@ -1,9 +1,12 @@
 //! What has happened, in order: the latest happenings in a ring of bounded size, for whoever follows them. Free of I/O;
 //! time is an argument.
+//!
+//! They are kept as they are told, in JSON and one after the other: thousands of small things that outlive the streams
+//! they came from would each hold on to the memory around it.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
@@ -13,8 +16,9 @@ use tokio::sync::watch;
 
 use crate::{digest::Digest, releases::RolloutReport, snapshot::ResourceType, store::milliseconds};
 
-/// How many happenings are remembered.
+/// How many happenings are remembered, and in how many bytes.
 const REMEMBERED: usize = 4096;
+const LARGEST: usize = 1 << 20;
 
 /// Something that happened.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -98,7 +102,7 @@ impl Happening {
     }
 }
 
-/// A happening and when it was.
+/// A happening and when it was, as it is told.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Event {
     /// When, in milliseconds since 1970.
@@ -106,9 +110,62 @@ pub struct Event {
     /// What.
     #[serde(flatten)]
     pub what: Happening,
+}
+
+impl Event {
+    /// Plain data can always be written down.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// An event that is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Noted {
     /// Its place among all, from 1.
-    #[serde(skip)]
     pub(crate) place: u64,
+    /// What it is called, in one word.
+    pub(crate) name: &'static str,
+    /// All of it, in JSON.
+    pub(crate) json: String,
+}
+
+/// Events, the oldest first.
+#[derive(Debug, Default)]
+struct Ring {
+    events: VecDeque<Kept>,
+    /// What they say, one after the other.
+    text: VecDeque<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    place: u64,
+    name: &'static str,
+    size: usize,
+}
+
+impl Ring {
+    fn push(&mut self, Noted { place, name, json }: &Noted) {
+        while self.events.len() >= REMEMBERED || self.text.len().saturating_add(json.len()) > LARGEST {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.text.drain(..oldest.size);
+        }
+        self.text.extend(json.as_bytes());
+        self.events.push_back(Kept { place: *place, name, size: json.len() });
+    }
+
+    /// What stands after a place.
+    fn after(&self, place: u64) -> Vec<Noted> {
+        let start = self.events.partition_point(|event| event.place <= place);
+        let before: usize = self.events.iter().take(start).map(|event| event.size).sum();
+        let mut text = self.text.iter().skip(before).copied();
+        let noted = |Kept { place, name, size }: &Kept| {
+            let json = text.by_ref().take(*size).collect();
+            Noted { place: *place, name, json: String::from_utf8(json).unwrap_or_default() }
+        };
+        self.events.iter().skip(start).map(noted).collect()
+    }
 }
 
 /// The latest happenings of this process.
@@ -116,7 +173,7 @@ pub struct Event {
 pub struct Journal {
     /// When the process began: places of another process mean nothing here.
     epoch: u64,
-    ring: Mutex<VecDeque<Arc<Event>>>,
+    ring: Mutex<Ring>,
     /// The place of the latest.
     latest: watch::Sender<u64>,
 }
@@ -130,14 +187,13 @@ impl Default for Journal {
 impl Journal {
     /// Notes that something happened.
     pub fn note(&self, what: Happening, now: SystemTime) {
+        let event = Event { at: milliseconds(now), what };
+        let (name, json) = (event.what.name(), event.to_json());
         let mut ring = self.ring();
-        if ring.len() >= REMEMBERED {
-            ring.pop_front();
-        }
         // Places grow under the lock, so that they stand in the ring in their order.
         self.latest.send_modify(|latest| {
             *latest += 1;
-            ring.push_back(Arc::new(Event { at: milliseconds(now), what, place: *latest }));
+            ring.push(&Noted { place: *latest, name, json });
         });
     }
 
@@ -152,11 +208,10 @@ impl Journal {
     }
 
     /// What happened after a place, as far as it is remembered, and how much of it is not.
-    pub(crate) fn after(&self, place: u64) -> (u64, Vec<Arc<Event>>) {
+    pub(crate) fn after(&self, place: u64) -> (u64, Vec<Noted>) {
         let ring = self.ring();
-        let first = ring.front().map_or(place, |event| event.place.saturating_sub(1));
-        let start = ring.partition_point(|event| event.place <= place);
-        (first.saturating_sub(place), ring.iter().skip(start).cloned().collect())
+        let first = ring.events.front().map_or(place, |event| event.place.saturating_sub(1));
+        (first.saturating_sub(place), ring.after(place))
     }
 
     /// How an event is called for whoever wants to go on after it.
@@ -172,7 +227,7 @@ impl Journal {
     }
 
     /// Each statement leaves it whole, so that a panic elsewhere does not spoil it.
-    fn ring(&self) -> MutexGuard<'_, VecDeque<Arc<Event>>> {
+    fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -193,6 +248,8 @@ mod tests {
         (1..=3).for_each(|node| gone(&journal, node));
         let (missed, events) = journal.after(1);
         assert_eq!((missed, events.iter().map(|event| event.place).collect::<Vec<_>>()), (0, vec![2, 3]));
+        assert_eq!(events[1].json, r#"{"at":0,"event":"nodeGone","node":"3"}"#);
+        assert_eq!(events[1].name, "nodeGone");
         assert!(journal.after(3).1.is_empty());
         assert_eq!(journal.place(&journal.id(2)), Some(2));
     }
@@ -204,6 +261,18 @@ mod tests {
         let (missed, events) = journal.after(4);
         assert_eq!((missed, events.len(), events.first().map(|event| event.place)), (6, REMEMBERED, Some(11)));
         assert_eq!(journal.after(10).0, 0);
+    }
+
+    #[test]
+    fn is_bounded_in_size_too() {
+        let journal = Journal::default();
+        for number in 0..10 {
+            let reasons = vec![number.to_string().repeat(LARGEST / 3)];
+            journal.note(Happening::ChangeRefused { reasons }, UNIX_EPOCH);
+        }
+        let (missed, events) = journal.after(0);
+        assert_eq!((missed, events.len()), (8, 2));
+        assert!(events[1].json.ends_with(r#"999"]}"#));
     }
 
     #[test]
@@ -222,7 +291,7 @@ mod tests {
             version: Digest::of(b""),
             reason: "no".to_owned(),
         };
-        let json = serde_json::to_value(Event { at: 1, what, place: 7 }).unwrap();
+        let json = serde_json::to_value(Event { at: 1, what }).unwrap();
         assert_eq!((&json["event"], &json["type"], &json["at"]), (&"nodeNacked".into(), &"cluster".into(), &1.into()));
     }
 }

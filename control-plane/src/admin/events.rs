@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{extract::Asked, operation::Operation, problem::Problem};
 use crate::{
-    journal::{Event, Happening, Journal},
+    journal::{Event, Happening, Journal, Noted},
     serve::Hub,
 };
 
@@ -122,17 +122,15 @@ async fn feed(
     }
 }
 
-fn message(journal: &Journal, event: &Event) -> Sent {
-    // Plain data can always be written down.
-    let data = serde_json::to_string(event).unwrap_or_default();
-    Sent::default().id(journal.id(event.place)).event(event.what.name()).data(data)
+fn message(journal: &Journal, event: &Noted) -> Sent {
+    Sent::default().id(journal.id(event.place)).event(event.name).data(&event.json)
 }
 
 /// It has no id: whoever was told of it still wants to go on after what was seen before.
 fn missed(count: Option<u64>) -> Sent {
     let what = Happening::Missed { count };
-    let event = Event { at: crate::store::milliseconds(std::time::SystemTime::now()), what, place: 0 };
-    Sent::default().event(event.what.name()).data(serde_json::to_string(&event).unwrap_or_default())
+    let event = Event { at: crate::store::milliseconds(std::time::SystemTime::now()), what };
+    Sent::default().event(event.what.name()).data(event.to_json())
 }
 
 /// A place for each that may follow.
