@@ -215,7 +215,7 @@ fn case_40_clients_that_vanish_leave_no_memory_behind() {
     assert!(grown < wave, "three more times {clients} clients took {grown} kB more; once they cost {wave} kB");
     // What is free is given back some seconds later. What happened is remembered, up to a few thousand happenings: that is
     // the same after any number of clients, so that it counts among hundreds, and not among thousands.
-    let most = if clients > CLIENTS { wave / 4 } else { wave };
+    let most = if clients > CLIENTS { wave / 8 } else { wave };
     let given_back = || with[4].saturating_sub(resident(control_plane.id()));
     let left = || resident(control_plane.id()).saturating_sub(before);
     let waited = wait::until_true("memory to be given back", || Ok(given_back() > wave / 4 && left() < most));
