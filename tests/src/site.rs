@@ -4,9 +4,15 @@ use std::{
     fs,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+
+/// Where the ports of tests are.
+const FIRST_PORT: u16 = 20000;
+const PORTS: u32 = 12000;
 
 /// The ports that the files of this repository name.
 const LISTENER_PORT: u16 = 10000;
@@ -85,9 +91,19 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// A port that was free a moment ago.
+/// A port that is free, and that nobody gets who asks the system for any: those come from 32768 upwards. Each is given out
+/// once a process, and processes begin at different places.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let begin = process::id().wrapping_mul(97);
+    for _ in 0..PORTS {
+        let number = begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
+        let port = FIRST_PORT + u16::try_from(number)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port is free")
 }
 
 fn port_field(port: u16) -> String {
