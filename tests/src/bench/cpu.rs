@@ -17,7 +17,7 @@ pub(super) fn spent(process: u32) -> Result<Duration> {
 /// A thread may end between the listing and the reading: then it takes its time with it, as it had little.
 fn spent_by_thread(path: &Path) -> Result<Duration> {
     let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Duration::ZERO),
+        Err(error) if has_ended(&error) => return Ok(Duration::ZERO),
         read => read.with_context(|| format!("cannot read `{}`", path.display()))?,
     };
     let nanoseconds = text.split_whitespace().next().and_then(|first| first.parse().ok());
@@ -25,11 +25,32 @@ fn spent_by_thread(path: &Path) -> Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
+/// Before the file is opened, a thread that ended is "not found"; after that, "no such process".
+fn has_ended(error: &io::Error) -> bool {
+    const NO_SUCH_PROCESS: i32 = 3;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_SUCH_PROCESS)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{hint, time::Instant};
 
     use super::*;
+
+    #[test]
+    fn counts_on_while_threads_come_and_go() {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::thread::spawn(|| ()).join().unwrap();
+                }
+            });
+            let counted: Result<Vec<_>> = (0..2_000).map(|_| spent(std::process::id())).collect();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            counted.unwrap();
+        });
+    }
 
     #[test]
     fn counts_the_time_of_all_threads() {
