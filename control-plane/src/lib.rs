@@ -51,6 +51,7 @@ pub mod snapshot;
 pub mod source;
 pub mod store;
 pub mod terminal;
+mod uri;
 pub mod user_test;
 pub mod validate;
 pub mod wasm;

@@ -13,6 +13,8 @@ use postern_engine::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::uri::escaped;
+
 /// A request, as a user describes it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -128,26 +130,16 @@ impl Request {
             Property::SourceAddress => Some(source.address.clone()?.into_bytes()),
             Property::PeerUriSan => Some(source.principal.clone()?.into_bytes()),
             Property::PeerUriSans => {
-                let tags =
-                    source.tags.iter().map(|(name, value)| format!("postern://tag/{}/{}", escape(name), escape(value)));
+                let tags = source
+                    .tags
+                    .iter()
+                    .map(|(name, value)| format!("postern://tag/{}/{}", escaped(name), escaped(value)));
                 Some(source.principal.iter().cloned().chain(tags).collect::<Vec<_>>().join(",").into_bytes())
             }
             Property::Mtls => Some(vec![u8::from(source.principal.is_some())]),
             _ => None,
         }
     }
-}
-
-/// A part of a URI: everything but letters, digits and a few marks is percent-encoded.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(byte.into()),
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }
 
 impl Simulated {

@@ -99,6 +99,9 @@ struct Simulated {
     /// What is decided; absent if nothing guards the route, and every request passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<DecisionLine>,
+    /// What may have been meant, if no resource names the route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
 }
 
 async fn explain(
@@ -118,8 +121,8 @@ async fn simulate(
 ) -> Result<Json<Simulated>, Problem> {
     on_a_thread(move || {
         let node = who(&hub, node)?;
-        let (revision, Explanation { decision, .. }) = look(&hub, &node, &route, Some(&request))?;
-        Ok::<_, Problem>(Json(Simulated { node, route, revision, decision }))
+        let (revision, Explanation { decision, hint, .. }) = look(&hub, &node, &route, Some(&request))?;
+        Ok::<_, Problem>(Json(Simulated { node, route, revision, decision, hint }))
     })
     .await
 }

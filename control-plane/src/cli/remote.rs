@@ -20,19 +20,26 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Apply {
     /// The directory with `.yaml` files: all resources, and not a change to some
     directory: PathBuf,
-    /// Only say whether it would be taken
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
-    waiting: Waiting,
-    /// Why
-    #[arg(long, short, value_name = "TEXT", default_value = "")]
-    message: String,
-    /// The number of the revision that this follows: refuse if another came in between
-    #[arg(long, value_name = "N")]
-    parent: Option<u64>,
+    change: Change,
     #[command(flatten)]
     remote: Remote,
+}
+
+/// How a revision is made of something new.
+#[derive(Debug, Args)]
+pub(super) struct Change {
+    /// Only say whether it would be taken
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
+    /// Why
+    #[arg(long, short, value_name = "TEXT", default_value = "")]
+    pub(super) message: String,
+    /// The number of the revision that this follows: refuse if another came in between
+    #[arg(long, value_name = "N")]
+    pub(super) parent: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -69,9 +76,10 @@ pub(super) enum RolloutCommand {
 impl Apply {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let files = files(&self.directory)?;
-        let body = json!({ "files": files, "dryRun": self.dry_run, "message": self.message, "author": author() });
-        let outcome = self.remote.server.post("/api/v1/apply", &body, self.parent)?;
-        self.waiting.finish(&self.remote, &outcome)
+        let Change { dry_run, waiting, message, parent } = &self.change;
+        let body = json!({ "files": files, "dryRun": dry_run, "message": message, "author": author() });
+        let outcome = self.remote.server.post("/api/v1/apply", &body, *parent)?;
+        waiting.finish(&self.remote, &outcome)
     }
 }
 

@@ -4,15 +4,15 @@ use std::str::FromStr;
 
 use anyhow::ensure;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    client::{Remote, at, escaped, items, text},
+    client::{Remote, at, items, text},
     conditions::{self, ready},
-    remote::{Waiting, author},
+    remote::{Change, author},
     table::Table,
 };
-use crate::{node::DEFAULT_MESH, terminal, yaml::to_yaml};
+use crate::{node::DEFAULT_MESH, terminal, uri::escaped, yaml::to_yaml};
 
 /// `RoutePolicy/users-api`, or a kind alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,17 +157,8 @@ pub(super) struct Delete {
     /// Its mesh; default: `default`
     #[arg(long, value_name = "NAME")]
     mesh: Option<String>,
-    /// Only say whether it could be taken out
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
-    waiting: Waiting,
-    /// Why
-    #[arg(long, short, value_name = "TEXT", default_value = "")]
-    message: String,
-    /// The number of the revision that this follows: refuse if another came in between
-    #[arg(long, value_name = "N")]
-    parent: Option<u64>,
+    change: Change,
     #[command(flatten)]
     remote: Remote,
 }
@@ -176,15 +167,13 @@ impl Delete {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let kind = &self.resource.kind;
         ensure!(self.resource.name.is_some(), "which {kind}? Name one, such as `{kind}/NAME`");
-        let mut query: Map<String, Value> = Map::new();
-        query.insert("author".to_owned(), author().into());
-        query.insert("message".to_owned(), self.message.clone().into());
-        query.insert("dryRun".to_owned(), self.dry_run.to_string().into());
-        query.extend(self.mesh.iter().map(|mesh| ("mesh".to_owned(), mesh.clone().into())));
-        let pairs = query.iter().map(|(name, value)| format!("{name}={}", escaped(&text(value))));
-        let path = format!("{}?{}", self.resource.path(), pairs.collect::<Vec<_>>().join("&"));
-        let outcome = self.remote.server.delete(&path, self.parent)?;
-        self.waiting.finish(&self.remote, &outcome)
+        let Change { dry_run, waiting, message, parent } = &self.change;
+        let mut query = vec![("author", author()), ("message", message.clone()), ("dryRun", dry_run.to_string())];
+        query.extend(self.mesh.iter().map(|mesh| ("mesh", mesh.clone())));
+        let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        let path = format!("{}?{}", self.resource.path(), pairs.join("&"));
+        let outcome = self.remote.server.delete(&path, *parent)?;
+        waiting.finish(&self.remote, &outcome)
     }
 }
 

@@ -4,12 +4,12 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Remote, at, escaped, items, text},
+    client::{Remote, at, items, text},
     conditions,
     resources::{self, Reference},
     table::{Table, age, age_of_seconds, short},
 };
-use crate::terminal;
+use crate::{terminal, uri::escaped};
 
 /// Show what is in force, how it spreads, and which node runs what; or where one resource is
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{DecisionLine, Explanation, explain};
 use crate::{
     cli::client::{Output, Server},
-    model::{self, Bundle, File, read_document, suggestion},
+    model::{self, File, read_document},
     node::{DEFAULT_MESH, NodeIdentity},
     simulate::Request,
     source, terminal,
@@ -101,10 +101,10 @@ impl Explain {
     /// Writes the explanation to the standard output.
     pub fn run(self) -> anyhow::Result<()> {
         let request = self.request.as_deref().map(read_request).transpose()?;
-        let (explanation, hint) = self.place.explain(request.as_ref())?;
+        let explanation = self.place.explain(request.as_ref())?;
         if !self.output.write(&serde_json::to_value(&explanation)?)? {
             terminal::write(&explanation.to_string())?;
-            if let Some(hint) = hint {
+            if let Some(hint) = explanation.hint {
                 anstream::eprintln!("{hint}");
             }
         }
@@ -122,7 +122,7 @@ impl Simulate {
         request.body = self.body.or(request.body);
         request.source.address = self.source.or(request.source.address);
         request.headers.extend(self.headers);
-        let (Explanation { decision, .. }, hint) = self.place.explain(Some(&request))?;
+        let Explanation { decision, hint, .. } = self.place.explain(Some(&request))?;
         let upstream = decision.as_ref().is_none_or(|decision| decision.verdict == "allow");
         if self.output.write(&json!({ "route": self.place.route, "decision": decision }))? {
             return Ok(upstream);
@@ -139,20 +139,15 @@ impl Simulate {
 }
 
 impl Place {
-    /// The explanation, and what the user may have meant.
-    fn explain(&self, request: Option<&Request>) -> anyhow::Result<(Explanation, Option<String>)> {
+    fn explain(&self, request: Option<&Request>) -> anyhow::Result<Explanation> {
         match &self.config {
             Some(directory) => {
                 let bundle = model::read(&source::read(directory)?)?;
-                let explanation = explain(&bundle, &self.node(), &self.route, request)?;
-                let hint = hint(&bundle, &explanation);
-                Ok((explanation, hint))
+                Ok(explain(&bundle, &self.node(), &self.route, request)?)
             }
             None => {
                 let found = self.server.post("/api/v1/explain", &self.question(request)?, None)?;
-                let explanation =
-                    Explanation::deserialize(&found).context("the control plane is of another version")?;
-                Ok((explanation, None))
+                Explanation::deserialize(&found).context("the control plane is of another version")
             }
         }
     }
@@ -187,18 +182,6 @@ impl Place {
         }
         Ok(question)
     }
-}
-
-/// What a user may have meant by a route that nobody knows.
-fn hint(bundle: &Bundle, explanation: &Explanation) -> Option<String> {
-    let declared = bundle.gateways.iter().flat_map(|gateway| &gateway.spec.routes).map(|route| route.name.as_str());
-    let targeted = bundle.route_policies.iter().filter_map(|policy| policy.spec.target_ref.route());
-    let known: Vec<_> = declared.chain(targeted).collect();
-    let route = explanation.route.as_str();
-    if route.is_empty() || known.contains(&route) {
-        return None;
-    }
-    Some(format!("no resource names route `{route}`{}", suggestion(route, known.iter().copied())))
 }
 
 fn read_request(path: &std::path::Path) -> anyhow::Result<Request> {

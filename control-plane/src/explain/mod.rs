@@ -19,7 +19,7 @@ use crate::{
     gate::Refusal,
     keys::KeySets,
     lower::{PERMISSION_STEP, Strictness, lower},
-    model::{Action, Bundle, Diagnostics, Level, Resource, push_field, push_item},
+    model::{Action, Bundle, Diagnostics, Level, Resource, push_field, push_item, suggestion},
     node::NodeIdentity,
     pipeline::CompileError,
     revision::group_revision,
@@ -53,6 +53,9 @@ pub struct Explanation {
     /// What a request would meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionLine>,
+    /// What may have been meant, if no resource names the route. An Envoy with routes of its own may have it all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl Explanation {
@@ -231,7 +234,19 @@ pub fn explain_with(
         response: steps(chain, Phase::Response),
         timeouts: declared.map(|(_, route)| timeouts(&attach::for_route(&scope, route))).unwrap_or_default(),
         decision,
+        hint: hint(bundle, route),
     })
+}
+
+/// What a user may have meant by a route that nobody knows.
+fn hint(bundle: &Bundle, route: &str) -> Option<String> {
+    let declared = bundle.gateways.iter().flat_map(|gateway| &gateway.spec.routes).map(|route| route.name.as_str());
+    let targeted = bundle.route_policies.iter().filter_map(|policy| policy.spec.target_ref.route());
+    let known: Vec<_> = declared.chain(targeted).collect();
+    if route.is_empty() || known.contains(&route) {
+        return None;
+    }
+    Some(format!("no resource names route `{route}`{}", suggestion(route, known.iter().copied())))
 }
 
 pub(crate) fn permissions(chain: &Attached<'_>) -> Vec<PermissionLine> {

@@ -44,7 +44,12 @@ fn explains_what_is_in_force_at_a_node_of_the_fleet() {
         let body = json!({ "node": { "id": "edge-1" }, "route": "users", "request": request });
         server.send("post", "/api/v1/simulate", &[], Some(&body)).json()
     };
+    // A slip is not taken for a route without guards.
+    let body = json!({ "node": { "id": "edge-1" }, "route": "usres", "request": { "path": "/users" } });
+    let slip = server.send("post", "/api/v1/simulate", &[], Some(&body)).json();
+    assert_eq!(slip["hint"], "no resource names route `usres`: did you mean `users`?");
     let denied = simulate("wrong");
+    assert_eq!(denied["hint"], Value::Null);
     assert_eq!((&denied["revision"], &denied["decision"]["verdict"]), (&1.into(), &"deny".into()));
     assert_eq!((&denied["decision"]["status"], &denied["decision"]["step"]), (&401.into(), &"apiKeyAuth".into()));
     let allowed = simulate("a-secret-key");
