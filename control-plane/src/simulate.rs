@@ -8,7 +8,7 @@ use std::{
 };
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn, Verdict, agent::Health, run::Traced,
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn, Verdict, agent::Health, run::Traced,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ pub fn simulate(plan: &Arc<Plan>, route: &str, request: &Request) -> Option<Simu
         };
         let body = request.body.clone().unwrap_or_default().into_bytes();
         let answer = match ask {
-            Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
+            Ask::Inputs(needs) if needs.has(Needs::BODY) && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = inputs(request);
                 for property in needs.properties() {

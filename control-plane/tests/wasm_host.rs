@@ -1,188 +1,16 @@
-//! The host for the filter: on the real filter bytes, and on small modules that do what the filter never does.
+//! The host for the filter, on small modules that do what the filter never does.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    sync::OnceLock,
-    time::{Duration, Instant},
+use std::{collections::BTreeSet, time::Duration};
+
+use postern::wasm::{
+    CallError, CallId, Callout, Cause, Clusters, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Limits, MetricKind,
+    Properties, RootId, Setup, SharedData, Vm,
 };
 
-use postern::{
-    model::File,
-    pipeline::compile,
-    snapshot::FilterCode,
-    wasm::{
-        CallError, CallId, Callout, Cause, Clusters, Filter, Flow, HeaderMap, HeadersPause, HostError, HttpReply,
-        Limits, LogLevel, MetricKind, Properties, Refused, RootId, Setup, SharedData, StreamId, Vm,
-    },
-};
-
-const POLICY: &str = "
-apiVersion: postern/v1
-kind: Consumer
-metadata: { name: mobile-app }
-spec: { apiKeys: [{ key: the-key }] }
----
-apiVersion: postern/v1
-kind: RoutePolicy
-metadata: { name: users }
-spec:
-  targetRef: { kind: HTTPRoute, name: users }
-  request:
-    - { policy: apiKeyAuth, params: { header: x-api-key } }
-    - { policy: headers, params: { remove: [x-api-key], set: { x-guarded-by: postern } } }
-  response:
-    - { policy: headers, params: { set: { x-content-type-options: nosniff } } }
-";
-
-/// The real filter, compiled once.
-fn filter() -> &'static Filter {
-    static FILTER: OnceLock<Filter> = OnceLock::new();
-    let path = env::var_os("POSTERN_FILTER").expect("POSTERN_FILTER is not set: `cargo xtask test` sets it");
-    FILTER.get_or_init(|| {
-        let begin = Instant::now();
-        let filter = Filter::compile(&fs::read(path).unwrap()).unwrap();
-        println!("compiled the filter in {:?}", begin.elapsed());
-        filter
-    })
-}
-
-fn plan(text: &str) -> Vec<u8> {
-    let files = [File { name: "p.yaml".into(), bytes: text.into() }];
-    let snapshot = compile(&files, &FilterCode::new(b"code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"));
-    snapshot.plan().bytes().to_vec()
-}
-
-fn route(name: &str) -> Properties {
-    Properties::new().with(&["xds", "route_name"], name)
-}
-
-/// The filter with the policy above, and a stream on its route.
-fn guarded() -> (Vm, StreamId) {
-    let mut vm = filter().start(Setup::default()).unwrap();
-    let root = vm.configure(&plan(POLICY)).unwrap();
-    let stream = vm.open(root, route("users")).unwrap();
-    (vm, stream)
-}
-
-fn request(more: &[(&str, &str)]) -> HeaderMap {
-    let mut headers = HeaderMap::from([(":method", "GET"), (":path", "/users"), (":authority", "example.com")]);
-    more.iter().for_each(|(name, value)| headers.add(name, value));
-    headers
-}
-
-#[test]
-fn refuses_a_corrupt_plan_with_the_filters_own_line() {
-    let mut vm = filter().start(Setup::default()).unwrap();
-    for (bytes, line) in [
-        (b"".as_slice(), "plan refused: plan format 0 is not supported"),
-        (b"\xff\xff\xff", "plan refused: the plan cannot be decoded"),
-    ] {
-        let refused = vm.configure(bytes).unwrap_err();
-        assert!(matches!(refused, Refused::Declined { .. }), "{refused:?}");
-        assert_eq!(refused.log()[0].level, LogLevel::Error);
-        assert!(refused.log()[0].text.starts_with(line), "{refused}");
-        assert!(refused.to_string().starts_with("the filter refused its configuration: plan refused: "), "{refused}");
-    }
-    vm.configure(&plan(POLICY)).expect("a refusal leaves the VM as it was");
-}
-
-#[test]
-fn denies_without_a_key() {
-    let (mut vm, stream) = guarded();
-    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Answered);
-    let stream = vm.close(stream).unwrap();
-    let answer = stream.local_response().unwrap();
-    assert_eq!((answer.status, answer.details.as_slice()), (401, b"postern".as_slice()));
-    assert_eq!(answer.headers.get("www-authenticate"), Some(b"ApiKey".as_slice()));
-    assert!(String::from_utf8_lossy(&answer.body).contains("a valid API key is required"));
-    let response = stream.response();
-    assert_eq!(response.headers().get(":status"), Some(b"401".as_slice()));
-    assert_eq!(response.body(), answer.body);
-    assert_eq!(response.headers().get("x-content-type-options"), None, "a denial does not pass the response chain");
-    let account = String::from_utf8_lossy(stream.property("postern").unwrap());
-    assert!(account.starts_with("verdict=deny step=apiKeyAuth reason=key_missing route=users"), "{account}");
-}
-
-#[test]
-fn allows_the_right_key_and_edits_both_directions() {
-    let (mut vm, stream) = guarded();
-    let flow = vm.request_headers(stream, request(&[("X-Api-Key", "the-key"), ("X-Guarded-By", "me")]), true);
-    assert_eq!(flow.unwrap(), Flow::Continue);
-    let flow = vm.response_headers(stream, HeaderMap::from([(":status", "200")]), false);
-    assert_eq!(flow.unwrap(), Flow::Continue);
-    assert_eq!(vm.response_body(stream, b"hello", true).unwrap(), Flow::Continue);
-    let stream = vm.close(stream).unwrap();
-    assert_eq!(*stream.request().headers(), request(&[("x-guarded-by", "postern")]));
-    assert_eq!(stream.response().headers().get("x-content-type-options"), Some(b"nosniff".as_slice()));
-    assert_eq!(stream.response().body(), b"hello");
-    let account = String::from_utf8_lossy(stream.property("postern").unwrap());
-    assert!(account.starts_with("verdict=allow consumer=mobile-app route=users revision="), "{account}");
-}
-
-#[test]
-fn lets_other_routes_pass_and_keeps_a_stream_on_its_plan() {
-    let mut vm = filter().start(Setup::default()).unwrap();
-    let old = vm.configure(&plan(POLICY)).unwrap();
-    let begun = vm.open(old, route("users")).unwrap();
-    let new = vm.configure(&plan(&POLICY.replace("name: users }", "name: orders }"))).unwrap();
-    let other = vm.open(new, route("users")).unwrap();
-    let nameless = vm.open(new, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(begun, request(&[]), true).unwrap(), Flow::Answered);
-    assert_eq!(vm.request_headers(other, request(&[]), true).unwrap(), Flow::Continue);
-    assert_eq!(vm.request_headers(nameless, request(&[]), true).unwrap(), Flow::Continue);
-    assert!(vm.retire(old).unwrap());
-    assert!(matches!(vm.open(old, route("users")), Err(CallError::Unknown { what: "root context", .. })));
-}
-
-#[test]
-fn survives_odd_requests() {
-    let (mut vm, stream) = guarded();
-    let mut headers = request(&[]);
-    headers.add("x-odd", b"\xff\xfe\x00");
-    headers.add("x-api-key", b"\xc3\x28");
-    assert_eq!(vm.request_headers(stream, headers, true).unwrap(), Flow::Answered, "a key that is not UTF-8");
-
-    let (mut vm, stream) = guarded();
-    let mut headers = request(&[]);
-    (0..1000).for_each(|number| headers.add(format!("x-{number}"), vec![0xff; 100]));
-    headers.add("x-api-key", "the-key");
-    assert_eq!(vm.request_headers(stream, headers, true).unwrap(), Flow::Continue);
-    assert_eq!(vm.stream(stream).unwrap().request().headers().len(), 1004);
-}
-
-#[test]
-fn loads_10_000_routes() {
-    let text: String = (0..10_000)
-        .map(|number| format!("{}\n---", policy(number)).replace("x-api-key", &format!("x-key-{}", number % 100)))
-        .collect();
-    let bytes = plan(&format!("{POLICY}\n---{}", text.trim_end_matches("---")));
-    let filter = filter();
-    let begin = Instant::now();
-    let mut vm = filter.start(Setup::default()).unwrap();
-    println!("started a VM in {:?}", begin.elapsed());
-    let begin = Instant::now();
-    vm.configure(&bytes).unwrap();
-    let (took, fuel, memory) = (begin.elapsed(), vm.fuel_used(), vm.memory_size());
-    println!("10,000 routes: {} bytes of plan, {took:?}, {fuel} fuel, {memory} bytes of memory", bytes.len());
-}
-
-fn policy(number: usize) -> String {
-    let (_, policy) = POLICY.split_once("---").unwrap();
-    policy.replace("name: users }", &format!("name: route-{number} }}"))
-}
-
-#[test]
-fn stops_a_real_filter_at_its_limits() {
-    let limits = Limits { fuel: 10_000, ..Limits::default() };
-    let mut vm = filter().start(Setup { limits, ..Setup::default() }).unwrap();
-    let refused = vm.configure(&plan(POLICY)).unwrap_err();
-    assert!(refused.to_string().ends_with("it used up its 10000 units of fuel"), "{refused}");
-    let limits = Limits { memory: 1 << 16, ..Limits::default() };
-    let error = filter().start(Setup { limits, ..Setup::default() }).unwrap_err();
-    assert!(error.to_string().contains("more than its 65536 bytes of memory"), "{error}");
+fn request() -> HeaderMap {
+    HeaderMap::from([(":method", "GET"), (":path", "/users"), (":authority", "example.com")])
 }
 
 // Modules of our own. Each stores what it learns as shared data, under a letter, with `$put`.
@@ -452,7 +280,7 @@ fn asking() -> Filter {
 fn pauses_for_a_callout_and_resumes_with_its_answer() {
     let (mut vm, root) = started(&asking());
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_headers(stream, request(), false).unwrap(), Flow::Pause);
     assert_eq!(vm.request_body(stream, b"early", true).unwrap(), Flow::Pause);
     let (id, callout) = vm.callouts().next().unwrap();
     let Callout::Http(call) = callout else { panic!("{callout:?}") };
@@ -472,7 +300,7 @@ fn pauses_for_a_callout_and_resumes_with_its_answer() {
 fn answers_after_a_callout_that_failed() {
     let (mut vm, root) = started(&asking());
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_headers(stream, request(), true).unwrap(), Flow::Pause);
     vm.reply_http(CallId::Http(1), HttpReply::Reset).unwrap();
     let stream = vm.close(stream).unwrap();
     assert_eq!(stream.local_response().unwrap().headers, HeaderMap::from([("x-why", "no answer")]));
@@ -501,13 +329,15 @@ fn takes_the_first_of_two_answers_and_answers_a_response_directly() {
     );
     let (mut vm, root) = started(&filter);
     let denied = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(denied, request(&[("x-no", "1")]), true).unwrap(), Flow::Answered);
+    let mut headers = request();
+    headers.add("x-no", "1");
+    assert_eq!(vm.request_headers(denied, headers, true).unwrap(), Flow::Answered);
     let denied = vm.close(denied).unwrap();
     assert_eq!(denied.local_response().unwrap().status, 403);
     assert_eq!(*denied.response().headers(), HeaderMap::from([(":status", "403")]));
 
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Continue);
+    assert_eq!(vm.request_headers(stream, request(), true).unwrap(), Flow::Continue);
     let flow = vm.response_headers(stream, HeaderMap::from([(":status", "200"), ("x-secret", "1")]), false);
     assert_eq!(flow.unwrap(), Flow::Answered);
     assert_eq!(*vm.stream(stream).unwrap().response().headers(), HeaderMap::from([(":status", "502")]));
@@ -519,7 +349,7 @@ fn refuses_a_callout_to_an_unknown_cluster() {
     let mut vm = asking().start(Setup { clusters, ..Setup::default() }).unwrap();
     let root = vm.configure(b"").unwrap();
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_headers(stream, request(), true).unwrap(), Flow::Pause);
     assert_eq!((learned(&vm, "c"), vm.callouts().count()), (Some(2), 0));
 }
 
@@ -611,7 +441,7 @@ fn replaces_a_body_that_the_filter_waited_for() {
     let mut vm = rewriting().start(setup).unwrap();
     let root = vm.configure(b"").unwrap();
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_headers(stream, request(), false).unwrap(), Flow::Pause);
     assert_eq!(vm.request_body(stream, b"12345", false).unwrap(), Flow::Pause);
     assert_eq!(vm.stream(stream).unwrap().request().body(), b"");
     assert_eq!(vm.request_body(stream, b"678", true).unwrap(), Flow::Continue);
@@ -623,7 +453,7 @@ fn replaces_a_body_that_the_filter_waited_for() {
 fn shows_no_body_while_the_headers_are_paused() {
     let (mut vm, root) = started(&rewriting());
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Pause);
+    assert_eq!(vm.request_headers(stream, request(), false).unwrap(), Flow::Pause);
     assert_eq!(vm.request_body(stream, b"12345", true).unwrap(), Flow::Pause);
     assert_eq!(learned(&vm, "s"), None, "Envoy would hang here as well");
 }
@@ -648,7 +478,7 @@ fn resets_a_stream_and_lets_the_filter_log_it() {
     );
     let (mut vm, root) = started(&filter);
     let stream = vm.open(root, Properties::new()).unwrap();
-    assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Continue);
+    assert_eq!(vm.request_headers(stream, request(), false).unwrap(), Flow::Continue);
     assert_eq!(vm.request_trailers(stream, HeaderMap::from([("x-sum", "1")])).unwrap(), Flow::Reset);
     assert_eq!(learned(&vm, "t"), Some(2), "headers that went on are out of reach");
     let closed = vm.close(stream).unwrap();
@@ -715,10 +545,4 @@ fn ticks_when_told_and_shows_the_time_that_was_set() {
         vm.tick(root).unwrap();
         assert_eq!(learned(&vm, "t").map(u64::from), Some(seconds));
     }
-}
-
-#[test]
-fn writes_its_compiled_form() {
-    assert!(!filter().serialize().unwrap().is_empty());
-    assert!(matches!(Filter::compile(&[]), Err(HostError::Compile(_))));
 }

@@ -12,7 +12,7 @@ use postern::{
     wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm},
 };
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Response, Run, Turn, Verdict, agent::Health,
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Response, Run, Turn, Verdict, agent::Health,
 };
 use serde_json::{Value, json};
 
@@ -317,7 +317,7 @@ impl Native {
                             inputs.set(*property, value.clone());
                         }
                     }
-                    let too_large = needs.body && inputs.body.len() > run.body_limit();
+                    let too_large = needs.has(Needs::BODY) && inputs.body.len() > run.body_limit();
                     if too_large { Answer::BodyTooLarge } else { Answer::Inputs(inputs) }
                 }
                 Turn::Ask(Ask::Load { key }) => {

@@ -57,6 +57,8 @@ pub enum Ask {
 pub enum Answer {
     /// What was asked for, as far as the host has it.
     Inputs(Inputs),
+    /// The same, put where [`Run::inputs`](crate::Run::inputs) says.
+    InputsInPlace,
     /// The body is larger than [`Run::body_limit`](crate::Run::body_limit).
     BodyTooLarge,
     /// The value, empty if there is none yet.

@@ -12,11 +12,10 @@ use crate::{
 
 /// What a host must provide before an expression can be evaluated.
 pub(crate) fn needs(expression: &Expression) -> Needs {
-    expression.attributes().iter().fold(Needs::default(), |needs, attribute| needs.union(needs_of(*attribute)))
+    expression.attributes().iter().fold(Needs::NONE, |needs, attribute| needs.union(needs_of(*attribute)))
 }
 
 fn needs_of(attribute: Attribute) -> Needs {
-    let mut needs = Needs::default();
     match attribute {
         Attribute::RequestMethod
         | Attribute::RequestPath
@@ -25,17 +24,13 @@ fn needs_of(attribute: Attribute) -> Needs {
         | Attribute::RequestHost
         | Attribute::RequestScheme
         | Attribute::RequestHeaders
-        | Attribute::RequestId => needs.request_headers = true,
-        Attribute::ResponseCode | Attribute::ResponseHeaders => needs.response_headers = true,
-        Attribute::RequestTime => needs.now = true,
-        Attribute::RequestBody => needs.body = true,
-        other => {
-            if let Some(property) = property_of(other) {
-                needs.add(property);
-            }
-        }
+        | Attribute::RequestId => Needs::REQUEST_HEADERS,
+        Attribute::ResponseCode | Attribute::ResponseHeaders => Needs::RESPONSE_HEADERS,
+        Attribute::RequestTime => Needs::NOW,
+        Attribute::RequestBody => Needs::BODY,
+        Attribute::JwtClaims => Needs::CLAIMS,
+        other => property_of(other).map_or(Needs::NONE, Needs::of),
     }
-    needs
 }
 
 fn property_of(attribute: Attribute) -> Option<Property> {

@@ -38,6 +38,8 @@ pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
     /// The policies that nobody supports: with one, nothing runs.
     pub(crate) unsupported: Vec<Arc<str>>,
+    /// What its steps need that costs next to nothing: asked for with whatever is asked for first.
+    pub(crate) cheap: Needs,
 }
 
 /// A policy with its parameters and its place in the chain.
@@ -84,9 +86,14 @@ impl Chain {
         let audits = load_audits(wire, strings)?;
         let later = audits.iter().filter(|audit| audit.waits()).map(AuditLog::needs);
         let later = response.steps.iter().map(|step| step.needs).chain(later);
-        let keep = later.fold(Needs::default(), |keep, needs| keep.union(needs.of_request()));
+        let keep = later.fold(Needs::NONE, |keep, needs| keep.union(needs.of_request()));
+        let mut request = steps(&wire.request, Phase::Request, "request")?;
+        let read = request.steps.iter().chain(&response.steps).map(|step| step.needs);
+        if !read.chain(audits.iter().map(AuditLog::needs)).any(|needs| needs.has(Needs::CLAIMS)) {
+            request.steps.iter_mut().for_each(|step| step.policy.leave_out_claims());
+        }
         Ok(Self {
-            request: steps(&wire.request, Phase::Request, "request")?,
+            request,
             response,
             keep,
             audits,
@@ -156,8 +163,10 @@ impl Steps {
             step.alternatives = following.take_while(|following| following.alternative).count();
             Ok(step)
         };
+        let steps: Vec<Step> = steps.iter().enumerate().map(load).collect::<Result<_, LoadError>>()?;
         Ok(Self {
-            steps: steps.iter().enumerate().map(load).collect::<Result<_, LoadError>>()?,
+            cheap: steps.iter().fold(Needs::NONE, |cheap, step| cheap.union(step.needs.cheap())),
+            steps,
             unsupported: wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?,
         })
     }

@@ -1,9 +1,11 @@
 //! The callers that a plan knows, and the credentials that prove to be one of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use postern_proto::plan::v1 as wire;
 use rustc_hash::FxHashMap;
+use sha2::{Digest, Sha256};
+use siphasher::sip128::SipHasher24;
 
 use crate::{password::Password, plan::LoadError, strings::Strings};
 
@@ -16,6 +18,7 @@ pub const LONGEST_SALT: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
     by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
+    known_keys: KnownKeys,
     by_username: FxHashMap<Arc<str>, (Arc<Consumer>, Password)>,
     by_hmac_key: FxHashMap<Arc<str>, HmacKey>,
     by_name: FxHashMap<Arc<str>, Arc<Consumer>>,
@@ -60,6 +63,7 @@ impl Consumers {
             let place = format!("consumer `{name}`");
             loaded.add(wire, name, strings).map_err(|error| error.within(place))?;
         }
+        loaded.known_keys = KnownKeys::new(consumers.iter().flat_map(|consumer| &consumer.api_key_sha256));
         Ok(loaded)
     }
 
@@ -94,9 +98,16 @@ impl Consumers {
         Ok(())
     }
 
-    /// The consumer whose API key has this SHA-256 digest.
-    pub(crate) fn by_api_key(&self, digest: &[u8; 32]) -> Option<&Arc<Consumer>> {
-        self.by_api_key.get(digest)
+    /// The consumer who has this API key.
+    pub(crate) fn by_api_key(&self, key: &[u8]) -> Option<Arc<Consumer>> {
+        let fingerprint = self.known_keys.fingerprint(key);
+        if let Some(consumer) = self.known_keys.find(fingerprint) {
+            return Some(consumer);
+        }
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        let consumer = self.by_api_key.get(&digest)?;
+        self.known_keys.keep(fingerprint, consumer);
+        Some(Arc::clone(consumer))
     }
 
     /// The consumer of this name.
@@ -120,5 +131,45 @@ impl Consumers {
                 None
             }
         }
+    }
+}
+
+/// The keys that were found good before, by a fingerprint that costs a tenth of a SHA-256.
+///
+/// No key can be read off a fingerprint, and none can be made to have another's without knowing that: to choose one, a
+/// caller would have to know what SipHash makes of a key that it does not have, under a secret that it does not know
+/// either. Only keys of consumers are kept, so there are never more than those.
+#[derive(Default)]
+struct KnownKeys {
+    secret: [u8; 16],
+    consumers: Mutex<FxHashMap<u128, Arc<Consumer>>>,
+}
+
+impl KnownKeys {
+    /// The secret is made of the digests of all keys: who knows those knows the plan.
+    fn new<'a>(digests: impl Iterator<Item = &'a Vec<u8>>) -> Self {
+        let mut all = Sha256::new();
+        digests.for_each(|digest| all.update(digest));
+        let [secret, _] = *<[u8; 32]>::from(all.finalize()).as_chunks().0 else { return Self::default() };
+        Self { secret, consumers: Mutex::default() }
+    }
+
+    fn fingerprint(&self, key: &[u8]) -> u128 {
+        SipHasher24::new_with_key(&self.secret).hash(key).as_u128()
+    }
+
+    fn find(&self, fingerprint: u128) -> Option<Arc<Consumer>> {
+        self.consumers.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned()
+    }
+
+    fn keep(&self, fingerprint: u128, consumer: &Arc<Consumer>) {
+        self.consumers.lock().unwrap_or_else(PoisonError::into_inner).insert(fingerprint, Arc::clone(consumer));
+    }
+}
+
+/// Whose keys came is nobody's business.
+impl std::fmt::Debug for KnownKeys {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("KnownKeys")
     }
 }

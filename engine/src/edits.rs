@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::{
     event::Headers,
     policy::request_size,
@@ -16,10 +18,13 @@ pub struct Edit {
     /// Whether the values that the message came with are dropped.
     pub replace: bool,
     /// The values to add after that.
-    pub values: Vec<Arc<str>>,
+    pub values: SmallVec<[Arc<str>; 1]>,
     /// The step that edited it last, by its place in the chain.
     step: usize,
 }
+
+/// The values of one header.
+pub(crate) type Values<'a> = SmallVec<[&'a [u8]; 1]>;
 
 /// How much of a body may pass. The host counts, since nobody else sees all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,26 +133,29 @@ impl Edits {
     }
 
     /// The values of one header of a message that came with these, in order.
-    pub(crate) fn values<'a>(&'a self, came: &'a Headers, name: &str) -> Vec<&'a [u8]> {
+    pub(crate) fn values<'a>(&'a self, came: &'a Headers, name: &str) -> Values<'a> {
         let edit = self.headers.iter().find(|edit| &*edit.name == name);
-        let mut values = Vec::new();
+        let mut values = Values::new();
+        // One by one: there is mostly one, and to make room for several costs more than to find it.
         if edit.is_none_or(|edit| !edit.replace) {
-            values.extend(came.values(name));
+            came.values(name).for_each(|value| values.push(value));
         }
         if let Some(edit) = edit {
-            values.extend(edit.values.iter().map(|value| value.as_bytes()));
+            edit.values.iter().for_each(|value| values.push(value.as_bytes()));
         }
         values
     }
 
     /// Sets a header in place of all values that it has.
+    #[inline]
     pub(crate) fn set(&mut self, step: usize, name: &Arc<str>, value: &Arc<str>) {
-        self.put(Edit { name: Arc::clone(name), replace: true, values: vec![Arc::clone(value)], step });
+        self.put(Edit { name: Arc::clone(name), replace: true, values: smallvec![Arc::clone(value)], step });
     }
 
     /// Removes a header, and what earlier steps made of it.
+    #[inline]
     pub(crate) fn remove(&mut self, step: usize, name: &Arc<str>) {
-        self.put(Edit { name: Arc::clone(name), replace: true, values: Vec::new(), step });
+        self.put(Edit { name: Arc::clone(name), replace: true, values: SmallVec::new(), step });
     }
 
     /// Adds a value beside the ones that a header has.
@@ -155,7 +163,7 @@ impl Edits {
         let value = Arc::clone(value);
         match self.headers.iter_mut().find(|known| known.name == *name) {
             Some(known) => known.values.push(value),
-            None => self.headers.push(Edit { name: Arc::clone(name), replace: false, values: vec![value], step }),
+            None => self.headers.push(Edit { name: Arc::clone(name), replace: false, values: smallvec![value], step }),
         }
     }
 
@@ -173,6 +181,7 @@ impl Edits {
         self.conflicts = self.conflicts.saturating_add(u32::from(is_one));
     }
 
+    #[inline]
     fn put(&mut self, edit: Edit) {
         match self.headers.iter_mut().find(|known| known.name == edit.name) {
             Some(known) => {

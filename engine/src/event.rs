@@ -139,78 +139,87 @@ impl Property {
             Self::PeerUriSans => ["filter_state", "postern.peer_uri_sans"],
         }
     }
-
-    const fn bit(self) -> u16 {
-        1 << (self as u8)
-    }
 }
 
-/// What a step must be given before it can run, so that a host fetches nothing else, and nothing twice.
+/// What a step must be given before it can run, so that a host fetches nothing else, and nothing twice: a set, as bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// The headers of the request.
-    pub request_headers: bool,
-    /// The headers of the response.
-    pub response_headers: bool,
-    /// The time.
-    pub now: bool,
-    /// The whole body of the request.
-    pub body: bool,
-    /// Random bytes.
-    pub random: bool,
-    /// Whether the request has a body.
-    pub has_body: bool,
-    pub(crate) properties: u16,
-}
+pub struct Needs(u32);
+
+/// The bit of the first property; below are the others.
+const FIRST_PROPERTY: u32 = 8;
 
 impl Needs {
-    /// Adds a property.
-    pub fn add(&mut self, property: Property) {
-        self.properties |= property.bit();
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// The headers of the request.
+    pub const REQUEST_HEADERS: Self = Self(1);
+    /// The headers of the response.
+    pub const RESPONSE_HEADERS: Self = Self(1 << 1);
+    /// The time.
+    pub const NOW: Self = Self(1 << 2);
+    /// The whole body of the request.
+    pub const BODY: Self = Self(1 << 3);
+    /// Random bytes.
+    pub const RANDOM: Self = Self(1 << 4);
+    /// Whether the request has a body.
+    pub const HAS_BODY: Self = Self(1 << 5);
+
+    /// What the caller's token says. No host is asked for it: a step of the chain finds it out.
+    pub(crate) const CLAIMS: Self = Self(1 << 6);
+
+    /// A property.
+    pub const fn of(property: Property) -> Self {
+        Self(1 << FIRST_PROPERTY << (property as u8))
+    }
+
+    /// All of it if so, else nothing.
+    #[must_use]
+    pub const fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
+
+    /// Whether all of these are among them.
+    pub const fn has(self, these: Self) -> bool {
+        these.without(self).is_empty()
     }
 
     /// The properties among them.
     pub fn properties(self) -> impl Iterator<Item = Property> {
-        Property::ALL.into_iter().filter(move |property| self.properties & property.bit() != 0)
+        Property::ALL.into_iter().filter(move |property| self.has(Self::of(*property)))
+    }
+
+    /// Whether a property is among them.
+    pub const fn has_properties(self) -> bool {
+        self.0 >> FIRST_PROPERTY != 0
     }
 
     /// Both together.
     #[must_use]
-    pub fn union(self, other: Self) -> Self {
-        Self {
-            request_headers: self.request_headers || other.request_headers,
-            response_headers: self.response_headers || other.response_headers,
-            now: self.now || other.now,
-            body: self.body || other.body,
-            random: self.random || other.random,
-            has_body: self.has_body || other.has_body,
-            properties: self.properties | other.properties,
-        }
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// What of these is not among `given`.
     #[must_use]
-    pub fn without(self, given: Self) -> Self {
-        Self {
-            request_headers: self.request_headers && !given.request_headers,
-            response_headers: self.response_headers && !given.response_headers,
-            now: self.now && !given.now,
-            body: self.body && !given.body,
-            random: self.random && !given.random,
-            has_body: self.has_body && !given.has_body,
-            properties: self.properties & !given.properties,
-        }
+    pub const fn without(self, given: Self) -> Self {
+        Self(self.0 & !given.0)
     }
 
     /// What of these a host can tell only while it has the request.
     #[must_use]
-    pub(crate) fn of_request(self) -> Self {
-        Self { request_headers: self.request_headers, body: self.body, ..Self::default() }
+    pub(crate) const fn of_request(self) -> Self {
+        Self(self.0 & (Self::REQUEST_HEADERS.0 | Self::BODY.0))
+    }
+
+    /// What of these costs a host next to nothing, so that it is asked for with the rest and not in a turn of its own.
+    #[must_use]
+    pub(crate) const fn cheap(self) -> Self {
+        Self(self.0 & (Self::NOW.0 | Self::HAS_BODY.0))
     }
 
     /// Whether there is nothing among them.
-    pub fn is_empty(self) -> bool {
-        self == Self::default()
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
     }
 }
 
@@ -250,22 +259,22 @@ impl Inputs {
 
     /// Takes over what another has, which must be what this one was missing.
     pub(crate) fn absorb(&mut self, other: Self, given: Needs) {
-        if given.request_headers {
+        if given.has(Needs::REQUEST_HEADERS) {
             self.request_headers = other.request_headers;
         }
-        if given.response_headers {
+        if given.has(Needs::RESPONSE_HEADERS) {
             self.response_headers = other.response_headers;
         }
-        if given.now {
+        if given.has(Needs::NOW) {
             self.now = other.now;
         }
-        if given.body {
+        if given.has(Needs::BODY) {
             self.body = other.body;
         }
-        if given.has_body {
+        if given.has(Needs::HAS_BODY) {
             self.has_body = other.has_body;
         }
-        if given.random {
+        if given.has(Needs::RANDOM) {
             self.random = other.random;
         }
         self.properties.extend(other.properties);
@@ -291,14 +300,11 @@ mod tests {
 
     #[test]
     fn asks_for_what_is_missing_only() {
-        let mut needs = Needs { now: true, ..Needs::default() };
-        needs.add(Property::SourcePort);
-        needs.add(Property::Mtls);
-        let mut given = Needs::default();
-        given.add(Property::Mtls);
+        let given = Needs::of(Property::Mtls);
+        let needs = Needs::NOW.union(Needs::of(Property::SourcePort)).union(given);
         let missing = needs.without(given);
         assert_eq!(missing.properties().collect::<Vec<_>>(), [Property::SourcePort]);
-        assert!(missing.now && missing.without(missing).is_empty());
+        assert!(missing.has(Needs::NOW) && missing.without(missing).is_empty());
         assert_eq!(missing.union(given), needs);
     }
 }

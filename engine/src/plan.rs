@@ -94,6 +94,7 @@ impl Plan {
 
     /// The name and chain of a route. One that the plan does not know has the default chain; without that, its requests
     /// pass.
+    #[inline]
     pub(crate) fn route(&self, name: &str) -> Option<(Arc<str>, usize)> {
         match self.routes.get_key_value(name) {
             Some((name, chain)) => Some((Arc::clone(name), *chain)),

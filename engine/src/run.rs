@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     agent::Health,
     ask::{Answer, Ask, Turn},
-    chain::{Chain, OnFailure, Step},
+    chain::{Chain, OnFailure, Step, Steps},
     consumers::Consumer,
     edits::Edits,
     event::{Headers, Inputs, Needs, Phase},
@@ -88,6 +88,7 @@ pub enum Fate {
 
 impl Run {
     /// The request chain of a route; `None` if the plan has none for it.
+    #[inline]
     pub fn request(plan: &Arc<Plan>, route: &str, health: &Health) -> Option<Self> {
         let (route, chain) = plan.route(route)?;
         Some(Self::new(plan, route, chain, Phase::Request, health, Facts::default()))
@@ -101,7 +102,8 @@ impl Run {
             return None;
         }
         let mut run = Self::new(plan, route, chain, Phase::Response, health, outlook.facts);
-        (run.inputs, run.given, run.request_edits) = (outlook.inputs, outlook.given, outlook.request_edits);
+        (run.inputs, run.request_edits) = (outlook.inputs, outlook.request_edits);
+        run.given = run.given.union(outlook.given);
         run.edits = std::mem::take(&mut run.facts.response);
         run.noted = outlook.noted;
         Some(run)
@@ -125,6 +127,7 @@ impl Run {
         Some(run)
     }
 
+    #[inline]
     fn new(plan: &Arc<Plan>, route: Arc<str>, chain: usize, phase: Phase, health: &Health, facts: Facts) -> Self {
         Self {
             plan: Arc::clone(plan),
@@ -133,15 +136,15 @@ impl Run {
             phase,
             health: health.clone(),
             at: 0,
-            given: Needs::default(),
+            given: Needs::CLAIMS,
             inputs: Inputs::default(),
             edits: Edits::default(),
             request_edits: Edits::default(),
             facts,
             memory: Memory::default(),
             answer: None,
-            asked: Needs::default(),
-            wanted: Needs::default(),
+            asked: Needs::NONE,
+            wanted: Needs::NONE,
             notes: Vec::new(),
             decided: None,
             noted: Vec::new(),
@@ -163,6 +166,7 @@ impl Run {
     }
 
     /// The largest body that the chain takes.
+    #[inline]
     pub fn body_limit(&self) -> usize {
         let limit = self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit);
         let allowed = self.edits.allowance().and_then(|allowance| usize::try_from(allowance.most).ok());
@@ -173,12 +177,13 @@ impl Run {
     pub fn may_want_body(&self) -> bool {
         let left = |chain: &Chain| {
             let mut steps = chain.steps(self.phase).steps.iter().skip(self.at);
-            steps.any(|step| step.needs.body) || chain.keep.body
+            steps.any(|step| step.needs.has(Needs::BODY)) || chain.keep.has(Needs::BODY)
         };
         self.plan.chain(self.chain).is_some_and(left)
     }
 
     /// Whether there is nothing to do about the response, once this run is done.
+    #[inline]
     pub fn is_last(&self) -> bool {
         self.facts.response.is_empty() && self.plan.chain(self.chain).is_none_or(Chain::ends_with_request)
     }
@@ -193,14 +198,26 @@ impl Run {
         outlook
     }
 
+    /// Where a host may put what it was asked for, to move it only once.
+    pub fn inputs(&mut self) -> &mut Inputs {
+        &mut self.inputs
+    }
+
     /// Answers what was asked for last.
+    #[inline]
     pub fn answer(&mut self, answer: Answer) {
         match answer {
             Answer::Inputs(inputs) => {
                 self.inputs.absorb(inputs, self.asked);
                 self.given = self.given.union(self.asked);
             }
-            other => self.answer = Some(other),
+            Answer::InputsInPlace => self.given = self.given.union(self.asked),
+            other => {
+                if matches!(other, Answer::Waited) {
+                    self.given = self.given.without(Needs::NOW);
+                }
+                self.answer = Some(other);
+            }
         }
     }
 
@@ -237,15 +254,15 @@ impl Run {
         let audits = chain.audits.iter().enumerate();
         let mut due: Vec<_> = audits.filter(|(_, audit)| audit.is_due(self.phase, &decision.verdict)).collect();
         let by_chance = due.iter().any(|(_, audit)| audit.is_sampled(&decision.verdict));
-        if by_chance && !self.given.random {
-            return self.ask_for_record(Needs { random: true, ..Needs::default() }, decision);
+        if by_chance && !self.given.has(Needs::RANDOM) {
+            return self.ask_for_record(Needs::RANDOM, decision);
         }
         let ended = matches!(decision.verdict, Verdict::Deny(_) | Verdict::Respond(_));
         let random = |index: usize| policy::random(&self.inputs, usize::MAX.saturating_sub(index));
         due.retain(|(index, audit)| !audit.is_sampled(&decision.verdict) || audit.is_hit(random(*index)));
-        let mut needs = due.iter().fold(Needs::default(), |needs, (_, audit)| needs.union(audit.needs()));
-        needs.response_headers &= self.phase == Phase::Response && !ended && !self.unanswered;
-        let missing = needs.without(self.given);
+        let needs = due.iter().fold(Needs::NONE, |needs, (_, audit)| needs.union(audit.needs()));
+        let answered = self.phase == Phase::Response && !ended && !self.unanswered;
+        let missing = needs.without(Needs::RESPONSE_HEADERS.when(!answered)).without(self.given);
         if !missing.is_empty() {
             return self.ask_for_record(missing, decision);
         }
@@ -317,8 +334,8 @@ impl Run {
                 }
             }
             let flow = match step.shadow {
-                false => self.run_step(plan, step, steps),
-                true => self.run_in_shadow(plan, step, steps),
+                false => self.run_step(plan, step, chain),
+                true => self.run_in_shadow(plan, step, chain),
             };
             match flow {
                 Flow::Continue => self.leave(step),
@@ -349,9 +366,10 @@ impl Run {
     }
 
     /// The end of a chain that nothing ended: what the response will need of the request is fetched while it can be.
+    #[inline]
     fn let_pass(&mut self, chain: &Chain) -> Turn {
-        let missing = if self.phase == Phase::Request { chain.keep.without(self.given) } else { Needs::default() };
-        if missing.body && matches!(self.answer, Some(Answer::BodyTooLarge)) {
+        let missing = if self.phase == Phase::Request { chain.keep.without(self.given) } else { Needs::NONE };
+        if missing.has(Needs::BODY) && matches!(self.answer, Some(Answer::BodyTooLarge)) {
             self.answer = None;
             return self.refuse_body(chain);
         }
@@ -370,18 +388,19 @@ impl Run {
 
     /// The body is too large for a step of the response that reads it. A step in shadow mode does without.
     fn refuse_body(&mut self, chain: &Chain) -> Turn {
-        let readers = || chain.response.steps.iter().filter(|step| step.needs.body);
+        let readers = || chain.response.steps.iter().filter(|step| step.needs.has(Needs::BODY));
         if let Some(step) = readers().find(|step| !step.shadow) {
             return Turn::Done(self.deny_by(step, body_too_large()));
         }
         readers().for_each(|step| self.note(NoteKind::Shadow, step, body_too_large().reason));
-        self.given.body = true;
+        self.given = self.given.union(Needs::BODY);
         self.let_pass(chain)
     }
 
     /// One step, or one more turn of it.
-    fn run_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
-        let flow = self.turn_step(plan, step, steps);
+    #[inline]
+    fn run_step(&mut self, plan: &Plan, step: &Step, chain: &Chain) -> Flow {
+        let flow = self.turn_step(plan, step, chain.steps(self.phase));
         let entered = self.memory.entered;
         match &flow {
             Flow::Ask(_) | Flow::Want(_) => {}
@@ -405,15 +424,17 @@ impl Run {
     fn note_fate(&mut self, _step: &Step, _fate: impl FnOnce() -> Fate) {}
 
     /// Inputs, then `when`, then the policy.
-    fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
+    fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &Steps) -> Flow {
         if matches!(self.answer, Some(Answer::BodyTooLarge)) {
             self.answer = None;
             return Flow::Deny(body_too_large());
         }
         let missing = step.needs.union(self.wanted).without(self.given);
         if !missing.is_empty() {
-            self.asked = missing;
-            return Flow::Ask(Ask::Inputs(missing));
+            // A body may be long in coming: what time it was before is no use after it.
+            let known = self.given.without(Needs::NOW.when(missing.has(Needs::BODY)));
+            self.asked = missing.union(steps.cheap.without(known));
+            return Flow::Ask(Ask::Inputs(self.asked));
         }
         let answer = self.answer.take();
         let mut context = Context {
@@ -423,7 +444,7 @@ impl Run {
             step: self.at,
             inputs: &self.inputs,
             health: &self.health,
-            following: steps.get(self.at..).unwrap_or_default(),
+            following: steps.steps.get(self.at..).unwrap_or_default(),
             edits: &mut self.edits,
             request_edits: &self.request_edits,
             facts: &mut self.facts,
@@ -440,9 +461,9 @@ impl Run {
     }
 
     /// A step that reports and changes nothing: not the message, not what later steps know.
-    fn run_in_shadow(&mut self, plan: &Plan, step: &Step, steps: &[Step]) -> Flow {
+    fn run_in_shadow(&mut self, plan: &Plan, step: &Step, chain: &Chain) -> Flow {
         let before = (self.edits.clone(), self.facts.clone());
-        let flow = self.run_step(plan, step, steps);
+        let flow = self.run_step(plan, step, chain);
         (self.edits, self.facts) = before;
         match flow {
             Flow::Ask(_) | Flow::Want(_) => return flow,
@@ -470,11 +491,12 @@ impl Run {
     }
 
     /// On to the next step, past all that an agent evaluated in one go, and past the step's alternatives.
+    #[inline]
     fn leave(&mut self, step: &Step) {
         let steps = self.memory.group.max(1).saturating_add(step.alternatives);
         self.at = self.at.saturating_add(steps);
         self.memory = Memory::default();
-        self.wanted = Needs::default();
+        self.wanted = Needs::NONE;
     }
 
     fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {

@@ -33,12 +33,7 @@ impl Selector {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
-        needs.add(Property::PeerUriSan);
-        if !self.tags.is_empty() {
-            needs.add(Property::PeerUriSans);
-        }
-        needs
+        Needs::of(Property::PeerUriSan).union(Needs::of(Property::PeerUriSans).when(!self.tags.is_empty()))
     }
 
     /// Whether the source of a message is one of them. A certificate without an identity that we understand is none.

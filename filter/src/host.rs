@@ -167,6 +167,7 @@ pub(crate) fn random() -> Result<[u8; 16], HostError> {
 }
 
 /// A value that all workers share, and its version.
+#[inline]
 pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
     let mut version = 0;
     let value = receive("get_shared_data", |data, size| {
@@ -177,6 +178,7 @@ pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError
 }
 
 /// Stores a value that all workers share; `false` if its version is no longer this one. Version 0 stores it in any case.
+#[inline]
 pub(crate) fn set_shared_data(key: &str, value: &[u8], version: u32) -> Result<bool, HostError> {
     // SAFETY: both slices live through the call.
     let status = unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), version) };
@@ -184,6 +186,7 @@ pub(crate) fn set_shared_data(key: &str, value: &[u8], version: u32) -> Result<b
 }
 
 /// A property of the stream, if it has one. The parts of the path are apart by a NUL.
+#[inline]
 pub(crate) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     receive("get_property", |data, size| {
         // SAFETY: `path` lives through the call, and `receive` hands over two valid places.
@@ -192,6 +195,7 @@ pub(crate) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
 }
 
 /// Leaves a value for others: access logs read it as `%FILTER_STATE(wasm.<name>:PLAIN)%`.
+#[inline]
 pub(crate) fn set_property(name: &str, value: &[u8]) -> Result<(), HostError> {
     // SAFETY: both slices live through the call.
     let status = unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
@@ -199,6 +203,7 @@ pub(crate) fn set_property(name: &str, value: &[u8]) -> Result<(), HostError> {
 }
 
 /// All headers of a message, in one call.
+#[inline]
 pub(crate) fn headers(map: Map) -> Result<Headers, HostError> {
     let call = "get_header_map_pairs";
     let bytes = receive(call, |data, size| {
@@ -217,6 +222,7 @@ pub(crate) fn add_header(map: Map, name: &str, value: &str) -> Result<(), HostEr
 }
 
 /// Sets a header in place of all values that it has.
+#[inline]
 pub(crate) fn replace_header(map: Map, name: &str, value: &str) -> Result<(), HostError> {
     // SAFETY: both slices live through the call.
     let status =
@@ -225,6 +231,7 @@ pub(crate) fn replace_header(map: Map, name: &str, value: &str) -> Result<(), Ho
 }
 
 /// Removes a header with all its values; that it is not there is fine.
+#[inline]
 pub(crate) fn remove_header(map: Map, name: &str) -> Result<(), HostError> {
     // SAFETY: the slice lives through the call.
     let status = unsafe { proxy_remove_header_map_value(map as u32, name.as_ptr(), name.len()) };
@@ -371,6 +378,7 @@ fn done(call: &'static str, status: u32) -> Result<(), HostError> {
 }
 
 /// Makes a call that returns bytes, and takes them over. `None` means that there is nothing of that name.
+#[inline]
 fn receive(
     call: &'static str,
     ask: impl FnOnce(*mut *mut u8, *mut usize) -> u32,

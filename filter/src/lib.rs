@@ -9,9 +9,11 @@
 #[cfg(target_arch = "wasm32")]
 mod callbacks;
 mod host;
+mod memory;
 mod pairs;
 mod plugin;
 mod records;
+mod shared;
 mod signature;
 mod stream;
 mod tokens;

@@ -4,6 +4,7 @@
 use postern_engine::{Headers, event::Field};
 
 /// Reads headers out of a buffer, which they keep. `None` if the buffer is not such a list.
+#[inline]
 pub(crate) fn decode(buffer: Vec<u8>) -> Option<Headers> {
     if buffer.is_empty() {
         return Some(Headers::default());

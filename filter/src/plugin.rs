@@ -1,12 +1,13 @@
 //! The state of one VM: its root contexts, each with the plan that it was configured with, and the streams under way.
 
-use std::{cell::RefCell, mem, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
 
 use postern_engine::{LoadError, Plan};
 use rustc_hash::FxHashMap;
 
 use crate::{
     host::{self, HostError},
+    shared,
     stream::{Action, Stream},
 };
 
@@ -19,9 +20,21 @@ thread_local! {
 struct Plugin {
     /// `None` until configured.
     roots: FxHashMap<u32, Option<Arc<Plan>>>,
+    /// The stream that began last: Envoy shows the headers of a request right after it has announced it.
+    newest: Option<(u32, Stream)>,
+    /// The others that something is still to be done for.
     streams: FxHashMap<u32, Stream>,
     /// The streams that wait for a time, with their roots.
     delayed: Vec<Delayed>,
+}
+
+impl Plugin {
+    fn take(&mut self, stream: u32) -> Option<Stream> {
+        match self.newest.take_if(|(newest, _)| *newest == stream) {
+            Some((_, stream)) => Some(stream),
+            None => self.streams.remove(&stream),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +55,8 @@ pub(crate) fn create(context: u32, parent: u32) {
             plugin.roots.insert(context, None);
         } else {
             let plan = plugin.roots.get(&parent).cloned().flatten();
-            plugin.streams.insert(context, Stream::new(plan, parent));
+            let newest = plugin.newest.replace((context, Stream::new(plan, parent)));
+            plugin.streams.extend(newest);
         }
     });
 }
@@ -67,11 +81,8 @@ fn load(size: usize) -> Result<Plan, Refusal> {
     if let Some(agent) = plan.agent_names().next() {
         return Err(Refusal::Agent(agent.to_owned()));
     }
-    for key in plan.shared_keys() {
-        if host::shared_data(&key)?.is_none() {
-            host::set_shared_data(&key, &[], 0)?;
-        }
-    }
+    shared::forget_old();
+    plan.shared_keys().try_for_each(shared::prepare)?;
     Ok(plan)
 }
 
@@ -135,7 +146,7 @@ fn wake(stream: u32) -> Result<(), HostError> {
 pub(crate) fn delete(context: u32) {
     let stream = PLUGIN.with_borrow_mut(|plugin| {
         plugin.delayed.retain(|delayed| delayed.stream != context);
-        let stream = plugin.streams.remove(&context);
+        let stream = plugin.take(context);
         if stream.is_none() {
             plugin.roots.remove(&context);
         }
@@ -146,20 +157,22 @@ pub(crate) fn delete(context: u32) {
     }
 }
 
-/// Takes the stream out for the time of `act`, so that nothing is borrowed while host calls run. A stream that Envoy
-/// never announced has no plan, and so is refused like any other without one.
+/// Takes the stream out for the time of `act`, so that nothing is borrowed while host calls run, and forgets it when nothing
+/// is left to do for it. A stream that Envoy never announced has no plan, and so its request is refused like any other
+/// without one.
 fn with_stream(id: u32, act: impl FnOnce(&mut Stream) -> Action) -> Action {
-    let unknown = || Stream::new(None, 0);
-    let known = PLUGIN.with_borrow_mut(|plugin| Some(mem::replace(plugin.streams.get_mut(&id)?, unknown())));
-    let mut stream = known.unwrap_or_else(unknown);
+    let known = PLUGIN.with_borrow_mut(|plugin| plugin.take(id));
+    let mut stream = known.unwrap_or_else(|| Stream::new(None, 0));
     let waited = stream.delayed_until();
     let action = act(&mut stream);
     let delayed = stream.delayed_until().filter(|until| waited != Some(*until));
     let delayed = delayed.map(|until| Delayed { root: stream.root(), stream: id, until });
-    PLUGIN.with_borrow_mut(|plugin| {
-        plugin.delayed.extend(delayed);
-        plugin.streams.insert(id, stream);
-    });
+    if !stream.is_over() {
+        PLUGIN.with_borrow_mut(|plugin| {
+            plugin.delayed.extend(delayed);
+            plugin.streams.insert(id, stream);
+        });
+    }
     // Without a timer it would wait for ever: Envoy's time-outs end it, and it never reaches upstream.
     if delayed.is_some()
         && let Err(error) = host::set_tick_period(TICK)

@@ -11,7 +11,7 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    records, signature, tokens,
+    records, shared, signature, tokens,
 };
 
 const MILLISECOND: u64 = 1_000_000;
@@ -55,6 +55,8 @@ enum Progress {
     Admitted(Box<Admitted>),
     /// We answered ourselves: the response that Envoy shows us now is our own.
     Answered,
+    /// Not even an answer could be given. It never goes on; Envoy's time-outs end it.
+    Stuck,
 }
 
 /// A request that waits for a time.
@@ -106,6 +108,10 @@ impl Stream {
                 self.progress = Progress::Delayed(delayed);
                 return Action::Pause;
             }
+            Progress::Stuck => {
+                self.progress = Progress::Stuck;
+                return Action::Pause;
+            }
             other => {
                 self.progress = other;
                 let counted = self.count(size);
@@ -118,8 +124,13 @@ impl Stream {
             self.progress = Progress::Waiting(run);
             return Action::Pause;
         }
-        let decided = self.drive(run, Map::RequestHeaders, Body::Here);
+        let decided = self.go_on(run, Map::RequestHeaders, Body::Here);
         self.conclude(decided)
+    }
+
+    /// Whether nothing is left to do for it, whatever comes.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.progress, Progress::Unguarded | Progress::Answered) && self.counted.is_none()
     }
 
     /// The context of its plan.
@@ -145,7 +156,7 @@ impl Stream {
             }
         };
         run.answer(Answer::Waited);
-        let decided = self.drive(run, Map::RequestHeaders, body);
+        let decided = self.go_on(run, Map::RequestHeaders, body);
         self.conclude(decided)
     }
 
@@ -192,8 +203,8 @@ impl Stream {
                 // Records ask for nothing else.
                 Turn::Ask(_) => return,
             };
-            match inputs(needs, Body::None) {
-                Ok(inputs) => run.answer(Answer::Inputs(inputs)),
+            match fetch(needs, Body::None, run.inputs()) {
+                Ok(()) => run.answer(Answer::InputsInPlace),
                 Err(error) => return log::debug!("a record is lost: {error}"),
             }
         }
@@ -225,12 +236,19 @@ impl Stream {
         };
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
         match Run::response(plan, &route, &Health::default(), outlook) {
-            Some(run) => self.drive(Box::new(run), Map::ResponseHeaders, Body::None),
+            Some(run) => self.go_on(Box::new(run), Map::ResponseHeaders, Body::None),
             None => Ok(Action::Continue),
         }
     }
 
+    /// The same as `drive`, for all but the headers of a request, which come the most often.
+    #[inline(never)]
+    fn go_on(&mut self, run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
+        self.drive(run, map, body)
+    }
+
     /// Answers what the run asks for, as far as that is possible now. A run is large, and boxed so as not to be copied.
+    #[inline]
     fn drive(&mut self, mut run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
         loop {
             let ask = match run.advance() {
@@ -238,21 +256,24 @@ impl Stream {
                 Turn::Ask(ask) => ask,
             };
             let answer = match (ask, body) {
-                (Ask::Inputs(needs), Body::Coming) if needs.body => {
+                (Ask::Inputs(needs), Body::Coming) if needs.has(Needs::BODY) => {
                     self.progress = Progress::Waiting(run);
                     return Ok(Action::Pause);
                 }
-                (Ask::Inputs(needs), body) => match inputs(needs, body)? {
-                    inputs if inputs.body.len() > run.body_limit() => Answer::BodyTooLarge,
-                    inputs => Answer::Inputs(inputs),
-                },
+                (Ask::Inputs(needs), body) => {
+                    fetch(needs, body, run.inputs())?;
+                    if needs.has(Needs::BODY) && run.inputs().body.len() > run.body_limit() {
+                        run.inputs().body = Vec::new();
+                        Answer::BodyTooLarge
+                    } else {
+                        Answer::InputsInPlace
+                    }
+                }
                 (Ask::Load { key }, _) => {
-                    let (value, version) = host::shared_data(&key)?.unwrap_or_default();
+                    let (value, version) = shared::load(&key)?;
                     Answer::Loaded { value, version }
                 }
-                (Ask::Store { key, value, version }, _) => {
-                    Answer::Stored(host::set_shared_data(&key, &value, version)?)
-                }
+                (Ask::Store { key, value, version }, _) => Answer::Stored(shared::store(&key, value, version)?),
                 (Ask::Wait { milliseconds }, body) => {
                     let until = host::now()?.saturating_add(u64::from(milliseconds).saturating_mul(MILLISECOND));
                     let hold = matches!(body, Body::Coming) && !run.may_want_body();
@@ -272,6 +293,7 @@ impl Stream {
         }
     }
 
+    #[inline]
     fn carry_out(&mut self, run: Box<Run>, decision: Decision, map: Map) -> Result<Action, Failure> {
         records::write(&decision.records);
         if let (Map::RequestHeaders, Some(plan)) = (map, &self.plan) {
@@ -300,43 +322,55 @@ impl Stream {
     }
 
     /// Fails closed: what could not be decided, or not carried out whole, is answered with a 500.
+    #[inline]
     fn conclude(&mut self, decided: Result<Action, Failure>) -> Action {
-        decided.unwrap_or_else(|failure| {
-            log::error!("request refused: {failure}");
-            let response = Response::problem(500, "the request could not be checked");
-            // If even this fails, the request stays paused: Envoy's time-outs end it, and it never reaches upstream.
-            self.answer(&response).unwrap_or(Action::Pause)
+        decided.unwrap_or_else(|failure| self.fail(&failure))
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: &Failure) -> Action {
+        log::error!("request refused: {failure}");
+        let response = Response::problem(500, "the request could not be checked");
+        self.answer(&response).unwrap_or_else(|_| {
+            self.progress = Progress::Stuck;
+            Action::Pause
         })
     }
 }
 
 /// Fetches what a step needs, and nothing else.
-fn inputs(needs: Needs, body: Body) -> Result<Inputs, HostError> {
-    let mut inputs = Inputs::default();
-    if needs.request_headers {
+#[inline]
+fn fetch(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError> {
+    if needs.has(Needs::REQUEST_HEADERS) {
         inputs.request_headers = host::headers(Map::RequestHeaders)?;
     }
-    if needs.response_headers {
+    if needs.has(Needs::RESPONSE_HEADERS) {
         inputs.response_headers = host::headers(Map::ResponseHeaders)?;
     }
-    if needs.now {
+    if needs.has(Needs::NOW) {
         inputs.now = host::now()?;
     }
-    inputs.has_body = !matches!(body, Body::None);
-    if needs.random {
+    if needs.has(Needs::HAS_BODY) {
+        inputs.has_body = !matches!(body, Body::None);
+    }
+    if needs.has(Needs::RANDOM) {
         inputs.random = host::random()?;
     }
-    if let (true, Body::Here) = (needs.body, body) {
+    if let (true, Body::Here) = (needs.has(Needs::BODY), body) {
         inputs.body = host::request_body()?;
+    }
+    if !needs.has_properties() {
+        return Ok(());
     }
     for property in needs.properties() {
         if let Some(value) = host::property(&property.path().join("\0"))? {
             inputs.set(property, value);
         }
     }
-    Ok(inputs)
+    Ok(())
 }
 
+#[inline]
 fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
     if edits.body().is_some() {
         return Err(Failure::BodyEdit);
@@ -350,6 +384,7 @@ fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
     Ok(edits.headers().try_for_each(|edit| apply_header(edit, map))?)
 }
 
+#[inline]
 fn apply_header(edit: &Edit, map: Map) -> Result<(), HostError> {
     if !edit.replace {
         return edit.values.iter().try_for_each(|value| host::add_header(map, &edit.name, value));

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Record, Run, Turn, Verdict, agent::Health, edits::Edits,
-    jwt::TokenCache, record::GRPC_METHOD,
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Record, Run, Turn, Verdict, agent::Health,
+    edits::Edits, jwt::TokenCache, record::GRPC_METHOD,
 };
 
 use crate::{
@@ -163,13 +163,13 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
         };
         let body = exchange.request.body.as_ref().map(|body| body.get()).unwrap_or_default();
         let answer = match ask {
-            Ask::Inputs(needs) if needs.body && body.len() > run.body_limit() => Answer::BodyTooLarge,
+            Ask::Inputs(needs) if needs.has(Needs::BODY) && body.len() > run.body_limit() => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
                 inputs.now = exchange.request.time().as_nanos().try_into().unwrap();
                 inputs.random = [7; 16];
                 inputs.has_body = exchange.request.body.is_some();
-                if needs.body {
+                if needs.has(Needs::BODY) {
                     inputs.body = body;
                 }
                 inputs.request_headers = headers(request);

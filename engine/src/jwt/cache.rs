@@ -42,16 +42,18 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// Equality, eight bytes at a time: in wasm32 the one of slices takes one by one.
     fn is(&self, other: &Self) -> bool {
-        let (ours, our_rest) = self.token.as_chunks::<8>();
-        let (others, other_rest) = other.token.as_chunks::<8>();
-        let number = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
-        self.scope == other.scope
-            && our_rest == other_rest
-            && ours.len() == others.len()
-            && ours.iter().zip(others).all(|(ours, others)| number(ours) == number(others))
+        is_equal(&self.scope, &other.scope) && is_equal(&self.token, &other.token)
     }
+}
+
+/// Equality, eight bytes at a time: in wasm32 the one of slices takes one by one.
+pub(super) fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    let ((ones, one_rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
+    let number = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
+    one_rest == other_rest
+        && ones.len() == others.len()
+        && ones.iter().zip(others).all(|(one, other)| number(one) == number(other))
 }
 
 /// It has no more of a token than its size: logs must not carry one.

@@ -41,6 +41,26 @@ impl ClaimPath {
     }
 }
 
+impl ClaimPath {
+    /// The same in claims that nobody has made values of yet.
+    pub(crate) fn find_in<'a, 'b>(&self, claims: &'b Object<'a>) -> Option<&'b json::Value<'a>> {
+        let nested = || {
+            self.rest.iter().try_fold(claims.get(text(&self.first))?, |value, name| match value {
+                json::Value::Object(members) => members.get(text(name)),
+                _ => None,
+            })
+        };
+        claims.get(text(&self.whole)).or_else(nested).filter(|value| !matches!(value, json::Value::Null))
+    }
+}
+
+fn text(key: &Key) -> &str {
+    match key {
+        Key::String(text) => text,
+        _ => "",
+    }
+}
+
 /// JSON as expressions see it.
 pub(super) fn convert(object: Object<'_>) -> Map {
     // Each name is there once, and they come in order: the map is built in one go.
@@ -76,22 +96,25 @@ fn weight_of(value: &Value) -> usize {
 }
 
 /// A NumericDate (RFC 7519, section 2) in nanoseconds since 1970. What lies before is 0, what lies past is the end of time.
-pub(super) fn time(value: &Value) -> Option<u64> {
+pub(super) fn time(value: &json::Value<'_>) -> Option<u64> {
     match value {
-        Value::Int(seconds) => Some(u64::try_from(*seconds).unwrap_or_default().saturating_mul(SECOND)),
-        Value::Uint(seconds) => Some(seconds.saturating_mul(SECOND)),
+        json::Value::Number(Number::Int(seconds)) => {
+            Some(u64::try_from(*seconds).unwrap_or_default().saturating_mul(SECOND))
+        }
+        json::Value::Number(Number::Uint(seconds)) => Some(seconds.saturating_mul(SECOND)),
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-        Value::Double(seconds) => Some((seconds * 1e9) as u64),
+        json::Value::Number(Number::Double(seconds)) => Some((seconds * 1e9) as u64),
         _ => None,
     }
 }
 
 /// Whether `aud` (RFC 7519, section 4.1.3: one or several) names one of these; `None` if it is not of its form.
-pub(super) fn names_one_of(audience: &Value, audiences: &[Arc<str>]) -> Option<bool> {
+pub(super) fn names_one_of(audience: &json::Value<'_>, audiences: &[Arc<str>]) -> Option<bool> {
+    let is_one = |text: &str| audiences.iter().any(|audience| **audience == *text);
     match audience {
-        Value::String(text) => Some(audiences.contains(text)),
-        Value::List(items) => items.iter().try_fold(false, |found, item| match item {
-            Value::String(text) => Some(found || audiences.contains(text)),
+        json::Value::String(text) => Some(is_one(text)),
+        json::Value::Array(items) => items.iter().try_fold(false, |found, item| match item {
+            json::Value::String(text) => Some(found || is_one(text)),
             _ => None,
         }),
         _ => None,
@@ -100,9 +123,9 @@ pub(super) fn names_one_of(audience: &Value, audiences: &[Arc<str>]) -> Option<b
 
 /// A claim as a header's value: text as it is, numbers and truth values as JSON writes them, lists and maps as JSON.
 /// `None` if it has what no header may carry.
-pub(crate) fn header_text(value: &Value) -> Option<String> {
+pub(super) fn header_text(value: &json::Value<'_>) -> Option<String> {
     let text = match value {
-        Value::String(text) => text.to_string(),
+        json::Value::String(text) => text.as_ref().to_owned(),
         other => {
             let mut text = String::new();
             write_json(other, &mut text);
@@ -112,24 +135,23 @@ pub(crate) fn header_text(value: &Value) -> Option<String> {
     text.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control()).then_some(text)
 }
 
-fn write_json(value: &Value, text: &mut String) {
+fn write_json(value: &json::Value<'_>, text: &mut String) {
     match value {
-        Value::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
-        Value::Int(number) => text.push_str(&number.to_string()),
-        Value::Uint(number) => text.push_str(&number.to_string()),
-        Value::Double(number) => text.push_str(&number.to_string()),
-        Value::String(string) => text.push_str(&quote(string)),
-        Value::List(items) => write_members(items.iter().map(|item| (None, item)), ['[', ']'], text),
-        Value::Map(members) => {
+        json::Value::Null => text.push_str("null"),
+        json::Value::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
+        json::Value::Number(Number::Int(number)) => text.push_str(&number.to_string()),
+        json::Value::Number(Number::Uint(number)) => text.push_str(&number.to_string()),
+        json::Value::Number(Number::Double(number)) => text.push_str(&number.to_string()),
+        json::Value::String(string) => text.push_str(&quote(string)),
+        json::Value::Array(items) => write_members(items.iter().map(|item| (None, item)), ['[', ']'], text),
+        json::Value::Object(members) => {
             write_members(members.iter().map(|(name, value)| (Some(name), value)), ['{', '}'], text);
         }
-        // Claims come from JSON, which has nothing else.
-        _ => text.push_str("null"),
     }
 }
 
-fn write_members<'a>(
-    members: impl Iterator<Item = (Option<&'a Key>, &'a Value)>,
+fn write_members<'a, 'b: 'a>(
+    members: impl Iterator<Item = (Option<&'a str>, &'a json::Value<'b>)>,
     [open, close]: [char; 2],
     text: &mut String,
 ) {
@@ -138,7 +160,7 @@ fn write_members<'a>(
         if index > 0 {
             text.push(',');
         }
-        if let Some(Key::String(name)) = name {
+        if let Some(name) = name {
             text.push_str(&quote(name));
             text.push(':');
         }

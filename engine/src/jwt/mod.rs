@@ -17,7 +17,7 @@ pub use self::{
     key::{Hash, SignatureCheck, SignedText},
 };
 pub(crate) use self::{
-    claims::{ClaimPath, header_text},
+    claims::ClaimPath,
     issuer::Issuer,
     verifier::{Pending, Progress, Rules, Trouble, Verifier},
 };

@@ -1,12 +1,12 @@
 //! A token as it is written: three parts in base64url without padding, the first two of them JSON objects.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{algorithm::Algorithm, claims};
-use crate::{
-    cel::Map,
-    json::{self, Limits, Object, Value},
-};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use memchr::memchr;
+
+use super::{algorithm::Algorithm, cache::is_equal, claims};
+use crate::json::{self, Limits, Object, Value};
 
 const HEADER_LIMITS: Limits = Limits { depth: 4, values: 256 };
 
@@ -15,11 +15,36 @@ const HEADER_LIMITS: Limits = Limits { depth: 4, values: 256 };
 pub(super) struct Token {
     pub(super) algorithm: Algorithm,
     /// `kid`.
-    pub(super) key_id: Option<String>,
-    pub(super) claims: Map,
+    pub(super) key_id: Option<Arc<str>>,
+    /// Its claims, as JSON.
+    payload: Vec<u8>,
     /// How many bytes of the token are signed.
     pub(super) signed: usize,
     pub(super) signature: Vec<u8>,
+}
+
+/// What the header of a token says.
+#[derive(Debug, Clone)]
+struct Header {
+    algorithm: Algorithm,
+    key_id: Option<Arc<str>>,
+}
+
+/// The header that was read last, and what it says: an issuer's tokens all have the same one, as long as its key is.
+#[derive(Debug, Default)]
+pub(super) struct LastHeader(Mutex<Option<(Box<[u8]>, Header)>>);
+
+impl LastHeader {
+    fn read(&self, header: &[u8]) -> Result<Header, Unreadable> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, read)) = last.as_ref().filter(|(text, _)| is_equal(text, header)) {
+            return Ok(read.clone());
+        }
+        let text = decode(header)?;
+        let read = read_header(&object(&text, HEADER_LIMITS)?)?;
+        *last = Some((header.into(), read.clone()));
+        Ok(read)
+    }
 }
 
 /// Why a text is not taken as a token.
@@ -30,30 +55,37 @@ pub(super) enum Unreadable {
 }
 
 impl Token {
-    pub(super) fn read(token: &[u8]) -> Result<Self, Unreadable> {
+    pub(super) fn read(token: &[u8], last: &LastHeader) -> Result<Self, Unreadable> {
         let (header, payload, signature) = split(token).ok_or(Unreadable::Malformed)?;
-        let header_text = decode(header)?;
-        let (algorithm, key_id) = read_header(&object(&header_text, HEADER_LIMITS)?)?;
-        let payload_text = decode(payload)?;
-        let claims = claims::convert(object(&payload_text, claims::LIMITS)?);
+        let Header { algorithm, key_id } = last.read(header)?;
         let signed = header.len().saturating_add(1).saturating_add(payload.len());
-        Ok(Self { algorithm, key_id, claims, signed, signature: decode(signature)? })
+        Ok(Self { algorithm, key_id, payload: decode(payload)?, signed, signature: decode(signature)? })
+    }
+
+    /// What it says.
+    pub(super) fn claims(&self) -> Result<Object<'_>, Unreadable> {
+        object(&self.payload, claims::LIMITS)
     }
 }
 
-/// The three parts. As text: the search for a character is a fast one there, and what is not ASCII is no base64url.
-fn split(token: &[u8]) -> Option<(&str, &str, &str)> {
-    let (header, rest) = str::from_utf8(token).ok()?.split_once('.')?;
-    let (payload, signature) = rest.split_once('.')?;
-    (!signature.contains('.')).then_some((header, payload, signature))
+/// The three parts. One dot more would be in the last, which is then no base64url.
+fn split(token: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (header, rest) = split_at_dot(token)?;
+    let (payload, signature) = split_at_dot(rest)?;
+    Some((header, payload, signature))
+}
+
+fn split_at_dot(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (before, dot_and_rest) = text.split_at_checked(memchr(b'.', text)?)?;
+    Some((before, dot_and_rest.get(1..)?))
 }
 
 /// `typ` and `cty` say nothing that matters here. A key inside a token (`jwk`, `jku`, `x5c`, `x5u`) is its sender's own,
 /// so none of them is looked at.
-fn read_header(header: &Object<'_>) -> Result<(Algorithm, Option<String>), Unreadable> {
+fn read_header(header: &Object<'_>) -> Result<Header, Unreadable> {
     let key_id = match header.get("kid") {
         None => None,
-        Some(Value::String(id)) => Some(id.as_ref().to_owned()),
+        Some(Value::String(id)) => Some(id.as_ref().into()),
         Some(_) => return Err(Unreadable::Malformed),
     };
     // RFC 7515, section 4.1.11: who does not know what is critical must refuse. We know none.
@@ -61,11 +93,11 @@ fn read_header(header: &Object<'_>) -> Result<(Algorithm, Option<String>), Unrea
         return Err(Unreadable::Malformed);
     }
     let algorithm = header.get("alg").and_then(Value::as_str).ok_or(Unreadable::Malformed)?;
-    Ok((Algorithm::named(algorithm).ok_or(Unreadable::Algorithm)?, key_id))
+    Ok(Header { algorithm: Algorithm::named(algorithm).ok_or(Unreadable::Algorithm)?, key_id })
 }
 
 /// The alphabet without padding, no white space, and no bits that nothing stands in: one text has one spelling.
-fn decode(part: &str) -> Result<Vec<u8>, Unreadable> {
+fn decode(part: &[u8]) -> Result<Vec<u8>, Unreadable> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| Unreadable::Malformed)
 }
 

@@ -11,10 +11,11 @@ use super::{
     cache::{Entry, TokenKey, Verified},
     claims::{self, ClaimPath, header_text},
     issuer::Issuer,
-    token::{Token, Unreadable},
+    token::{LastHeader, Token, Unreadable},
 };
 use crate::{
-    cel::{Key, Map, Value},
+    cel::Map,
+    json::{Object, Value},
     plan::LoadError,
 };
 
@@ -50,27 +51,11 @@ pub(crate) struct Verifier {
     required: Vec<ClaimPath>,
     headers: Vec<ClaimPath>,
     consumer: Option<ClaimPath>,
-    names: Names,
+    /// Whether somebody asks what a token says, beside these rules.
+    keeps_claims: bool,
+    last_header: LastHeader,
     /// A digest of all rules: what was found under it holds for nothing else.
     scope: [u8; 32],
-}
-
-/// The claims that every token is asked for, as keys that are made once.
-#[derive(Debug)]
-struct Names {
-    issuer: Key,
-    audience: Key,
-    expiry: Key,
-    not_before: Key,
-    issued: Key,
-}
-
-impl Default for Names {
-    /// RFC 7519, section 4.1.
-    fn default() -> Self {
-        let [issuer, audience, expiry, not_before, issued] = ["iss", "aud", "exp", "nbf", "iat"].map(Key::from);
-        Self { issuer, audience, expiry, not_before, issued }
-    }
 }
 
 /// A token of which all but the signature is found good.
@@ -136,8 +121,17 @@ impl Verifier {
             unexpiring: rules.unexpiring,
             leeway: rules.leeway,
             max_age: rules.max_age,
-            names: Names::default(),
+            keeps_claims: true,
+            last_header: LastHeader::default(),
         })
+    }
+
+    /// Tells it that nobody asks what a token says: finding that out is a good part of what a token costs.
+    pub(crate) fn leave_out_claims(&mut self) {
+        self.keeps_claims = false;
+        let mut print = Fingerprint::default();
+        print.add(self.scope);
+        self.scope = print.finish();
     }
 
     /// What a good token of this text would be remembered under.
@@ -147,7 +141,8 @@ impl Verifier {
 
     /// Everything but the signature.
     pub(crate) fn examine(&self, key: TokenKey, now: u64) -> Result<Pending, Trouble> {
-        let Token { algorithm, key_id, claims, signed, signature } = Token::read(&key.token)?;
+        let token = Token::read(&key.token, &self.last_header)?;
+        let claims = token.claims()?;
         let issuer = self.issuer(&claims)?;
         self.check_audience(&claims, issuer)?;
         let (from, until) = self.window(&claims)?;
@@ -157,30 +152,33 @@ impl Verifier {
         if now >= until {
             return Err(Refused("token_expired"));
         }
-        if self.required.iter().any(|path| path.find(&claims).is_none()) {
+        if self.required.iter().any(|path| path.find_in(&claims).is_none()) {
             return Err(Refused("claim_missing"));
         }
         let (headers, consumer) = (self.header_values(&claims)?, self.consumer(&claims)?);
         if issuer.keys_unavailable {
             return Err(Trouble::KeysUnavailable);
         }
-        let candidates = issuer.candidates(algorithm, key_id.as_deref());
+        let candidates = issuer.candidates(token.algorithm, token.key_id.as_deref());
         if candidates.is_empty() {
             return Err(Refused("key_unknown"));
         }
+        let claims = if self.keeps_claims { claims::convert(claims) } else { Map::default() };
         let verified = Arc::new(Verified { claims: Arc::new(claims), headers, consumer, from, until });
+        let Token { algorithm, signed, signature, .. } = token;
         Ok(Pending { key, signed, signature, algorithm, issuer: Arc::clone(issuer), candidates, verified })
     }
 
-    fn issuer(&self, claims: &Map) -> Result<&Arc<Issuer>, Trouble> {
-        let Some(Value::String(name)) = claims.get(&self.names.issuer) else {
+    /// The names of these claims are RFC 7519's, section 4.1.
+    fn issuer(&self, claims: &Object<'_>) -> Result<&Arc<Issuer>, Trouble> {
+        let Some(Value::String(name)) = claims.get("iss") else {
             return Err(Refused("issuer_unknown"));
         };
-        self.issuers.iter().find(|issuer| issuer.issuer == *name).ok_or(Refused("issuer_unknown"))
+        self.issuers.iter().find(|issuer| *issuer.issuer == **name).ok_or(Refused("issuer_unknown"))
     }
 
-    fn check_audience(&self, claims: &Map, issuer: &Issuer) -> Result<(), Trouble> {
-        let audience = claims.get(&self.names.audience);
+    fn check_audience(&self, claims: &Object<'_>, issuer: &Issuer) -> Result<(), Trouble> {
+        let audience = claims.get("aud");
         for wanted in [&self.audiences, &issuer.audiences] {
             let named = match audience {
                 None => false,
@@ -194,13 +192,12 @@ impl Verifier {
     }
 
     /// From when to when the token is good, with the leeway.
-    fn window(&self, claims: &Map) -> Result<(u64, u64), Trouble> {
-        let time = |name: &Key| match claims.get(name) {
+    fn window(&self, claims: &Object<'_>) -> Result<(u64, u64), Trouble> {
+        let time = |name| match claims.get(name) {
             None => Ok(None),
             Some(value) => claims::time(value).map(Some).ok_or(Refused("token_malformed")),
         };
-        let Names { expiry, not_before, issued, .. } = &self.names;
-        let (expiry, not_before, issued) = (time(expiry)?, time(not_before)?, time(issued)?);
+        let (expiry, not_before, issued) = (time("exp")?, time("nbf")?, time("iat")?);
         if expiry.is_none() && !self.unexpiring {
             return Err(Refused("claim_missing"));
         }
@@ -214,18 +211,18 @@ impl Verifier {
         Ok((from, until))
     }
 
-    fn header_values(&self, claims: &Map) -> Result<Vec<Option<Arc<str>>>, Trouble> {
-        let value = |path: &ClaimPath| match path.find(claims) {
+    fn header_values(&self, claims: &Object<'_>) -> Result<Vec<Option<Arc<str>>>, Trouble> {
+        let value = |path: &ClaimPath| match path.find_in(claims) {
             None => Ok(None),
             Some(value) => header_text(value).map(|text| Some(text.into())).ok_or(Refused("claim_unfit")),
         };
         self.headers.iter().map(value).collect()
     }
 
-    fn consumer(&self, claims: &Map) -> Result<Option<Arc<str>>, Trouble> {
-        match self.consumer.as_ref().and_then(|path| path.find(claims)) {
+    fn consumer(&self, claims: &Object<'_>) -> Result<Option<Arc<str>>, Trouble> {
+        match self.consumer.as_ref().and_then(|path| path.find_in(claims)) {
             None => Ok(None),
-            Some(Value::String(name)) => Ok(Some(Arc::clone(name))),
+            Some(Value::String(name)) => Ok(Some(name.as_ref().into())),
             Some(_) => Err(Refused("claim_unfit")),
         }
     }

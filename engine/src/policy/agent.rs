@@ -47,7 +47,7 @@ impl AgentPolicy {
 
 /// An agent is told of the message as it stands.
 pub(crate) fn needs(phase: Phase) -> Needs {
-    Needs { request_headers: true, response_headers: phase == Phase::Response, ..Needs::default() }
+    Needs::REQUEST_HEADERS.union(Needs::RESPONSE_HEADERS.when(phase == Phase::Response))
 }
 
 pub(crate) fn run(context: &mut Context<'_>, answer: Option<Answer>) -> Flow {

@@ -212,23 +212,20 @@ impl AuditLog {
                 collector: wire.collector.as_ref().map(collector).transpose()?,
                 grpc: wire.grpc.as_ref().map(|wire| strings.name(wire.service)).transpose()?,
             },
-            needs: Needs::default(),
+            needs: Needs::NONE,
         };
         loaded.needs = loaded.reads();
         // It would have to wait for what a caller may send slowly, or not at all.
-        if loaded.needs.body { Err(LoadError::AuditedBody) } else { Ok(loaded) }
+        if loaded.needs.has(Needs::BODY) { Err(LoadError::AuditedBody) } else { Ok(loaded) }
     }
 
     fn reads(&self) -> Needs {
-        let base = Needs { request_headers: true, response_headers: true, now: true, ..Needs::default() };
+        let base = Needs::REQUEST_HEADERS.union(Needs::RESPONSE_HEADERS).union(Needs::NOW);
         let mut needs = base.union(needs_of(self.fields.iter().map(|(_, expression)| expression)));
         if let Some(when) = &self.when {
             needs = needs.union(attributes::needs(when));
         }
-        if self.shows("source") {
-            needs.add(Property::SourceAddress);
-        }
-        needs
+        needs.union(Needs::of(Property::SourceAddress).when(self.shows("source")))
     }
 
     /// Hides the places where a step of the same chain looks for credentials.

@@ -93,7 +93,7 @@ impl FaultInjection {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        Needs { random: true, ..Needs::default() }
+        Needs::RANDOM
     }
 
     pub(crate) fn run(&self, context: &Context<'_>, answer: Option<Answer>) -> Flow {

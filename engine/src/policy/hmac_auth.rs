@@ -115,7 +115,7 @@ pub(crate) struct HmacAuth {
 
 impl Message for &Context<'_> {
     fn values(&self, name: &str) -> Vec<&[u8]> {
-        self.request_header(name)
+        self.request_header(name).into_vec()
     }
 }
 
@@ -136,7 +136,7 @@ impl HmacAuth {
     }
 
     pub(crate) fn needs() -> Needs {
-        Needs { request_headers: true, now: true, ..Needs::default() }
+        Needs::REQUEST_HEADERS.union(Needs::NOW)
     }
 
     pub(crate) fn shared_keys(&self) -> Vec<Arc<str>> {
@@ -154,7 +154,7 @@ impl HmacAuth {
                 Err(reason) => deny(reason),
                 Ok(()) if self.require_digest => {
                     context.memory.tries = ASKED;
-                    Flow::Want(Needs { body: true, ..Needs::default() })
+                    Flow::Want(Needs::BODY)
                 }
                 Ok(()) => self.remember(context),
             },

@@ -90,9 +90,7 @@ impl IpFilter {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        let mut needs = Needs { request_headers: self.trusted_hops > 0, ..Needs::default() };
-        needs.add(Property::SourceAddress);
-        needs
+        Needs::of(Property::SourceAddress).union(Needs::REQUEST_HEADERS.when(self.trusted_hops > 0))
     }
 
     pub(crate) fn run(&self, context: &Context<'_>) -> Flow {

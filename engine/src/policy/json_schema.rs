@@ -106,7 +106,7 @@ impl JsonSchema {
     }
 
     pub(crate) fn needs() -> Needs {
-        Needs { request_headers: true, body: true, ..Needs::default() }
+        Needs::REQUEST_HEADERS.union(Needs::BODY)
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {

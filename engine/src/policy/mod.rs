@@ -34,7 +34,7 @@ use crate::{
     cel::{Expression, Map},
     chain::Step,
     consumers::Consumer,
-    edits::Edits,
+    edits::{Edits, Values},
     event::{Inputs, Needs, Phase},
     jwt::{Issuer, Pending},
     plan::{Agent, LoadError, Plan},
@@ -145,7 +145,7 @@ pub(crate) struct Context<'a> {
 
 impl Context<'_> {
     /// The values of a request header, as earlier steps left them.
-    pub(crate) fn request_header(&self, name: &str) -> Vec<&[u8]> {
+    pub(crate) fn request_header(&self, name: &str) -> Values<'_> {
         self.edits.values(&self.inputs.request_headers, name)
     }
 
@@ -258,13 +258,12 @@ impl Policy {
     pub(crate) fn needs(&self, phase: Phase) -> Needs {
         match self {
             Self::Agent(_) => agent::needs(phase),
-            Self::ApiKeyAuth(_) | Self::BasicAuth(_) | Self::Cors(_) | Self::Rewrite(_) => {
-                Needs { request_headers: true, ..Needs::default() }
-            }
-            Self::Headers(_) | Self::RoleCheck(_) => Needs::default(),
+            Self::ApiKeyAuth(_) | Self::BasicAuth(_) | Self::Cors(_) | Self::Rewrite(_) => Needs::REQUEST_HEADERS,
+            Self::Headers(_) => Needs::NONE,
+            Self::RoleCheck(_) => Needs::CLAIMS,
             Self::HmacAuth(_) => hmac_auth::HmacAuth::needs(),
             Self::JsonSchema(_) => json_schema::JsonSchema::needs(),
-            Self::JwtValidation(_) => Needs { request_headers: true, now: true, ..Needs::default() },
+            Self::JwtValidation(_) => Needs::REQUEST_HEADERS.union(Needs::NOW),
             Self::IpFilter(policy) => policy.needs(),
             Self::SecurityHeaders(policy) => policy.needs(),
             Self::RequestId(policy) => policy.needs(),
@@ -283,6 +282,13 @@ impl Policy {
             Self::HmacAuth(policy) => policy.shared_keys(),
             Self::RateLimit(policy) => policy.shared_key().into_iter().collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Tells it that nobody in its chain asks what a token says.
+    pub(crate) fn leave_out_claims(&mut self) {
+        if let Self::JwtValidation(policy) = self {
+            policy.leave_out_claims();
         }
     }
 
@@ -321,5 +327,5 @@ impl Policy {
 
 /// What several expressions read.
 fn needs_of<'a>(expressions: impl IntoIterator<Item = &'a Arc<Expression>>) -> Needs {
-    expressions.into_iter().fold(Needs::default(), |needs, expression| needs.union(attributes::needs(expression)))
+    expressions.into_iter().fold(Needs::NONE, |needs, expression| needs.union(attributes::needs(expression)))
 }

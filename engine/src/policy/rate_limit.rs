@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 use super::{Context, Flow, failure, needs_of};
 use crate::{
@@ -117,7 +118,7 @@ impl RateLimit {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        Needs { now: true, ..needs_of(&self.key) }
+        Needs::NOW.union(needs_of(&self.key))
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
@@ -129,7 +130,7 @@ impl RateLimit {
                 }
                 None => Flow::Fail(failure("key_failed")),
             },
-            Some(Answer::Loaded { value, version }) => self.take(context, &value, version),
+            Some(Answer::Loaded { value, version }) => self.take(context, value, version),
             Some(Answer::Stored(true)) => self.admit(context),
             Some(Answer::Stored(false)) if context.memory.tries < MOST_TRIES => {
                 context.memory.tries = context.memory.tries.saturating_add(1);
@@ -165,10 +166,10 @@ impl RateLimit {
         [&*self.prefix, &set.to_string()].concat().into()
     }
 
-    fn take(&self, context: &mut Context<'_>, value: &[u8], version: u32) -> Flow {
+    fn take(&self, context: &mut Context<'_>, value: Vec<u8>, version: u32) -> Flow {
         let now = context.inputs.now;
         let [hash, _] = context.memory.numbers;
-        let mut set = BucketSet::decode(value);
+        let mut set = BucketSet::decode(&value);
         let full_at = set.full_at(hash).max(now);
         let ahead = full_at.saturating_sub(now);
         if ahead > self.tolerance {
@@ -177,7 +178,7 @@ impl RateLimit {
         let full_at = full_at.saturating_add(self.interval);
         context.memory.numbers = [hash, full_at];
         set.put(hash, full_at, now);
-        Flow::Ask(Ask::Store { key: self.set_key(hash), value: set.encode(), version })
+        Flow::Ask(Ask::Store { key: self.set_key(hash), value: set.encode(value), version })
     }
 
     fn admit(&self, context: &mut Context<'_>) -> Flow {
@@ -218,7 +219,7 @@ fn in_range(what: &'static str, value: u64, least: u64, most: u64) -> Result<u64
 }
 
 /// A few buckets in one shared value: pairs of a key's hash and the time at which its bucket is full.
-struct BucketSet(Vec<(u64, u64)>);
+struct BucketSet(SmallVec<[(u64, u64); 1]>);
 
 impl BucketSet {
     /// What is not a whole pair is dropped: it can only come from another version of this code.
@@ -228,8 +229,10 @@ impl BucketSet {
         Self(pairs.iter().map(|[hash, full_at]| (u64::from_le_bytes(*hash), u64::from_le_bytes(*full_at))).collect())
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(self.0.len().saturating_mul(16));
+    /// In the place of what it was decoded from.
+    fn encode(&self, mut value: Vec<u8>) -> Vec<u8> {
+        value.clear();
+        value.reserve_exact(self.0.len().saturating_mul(16));
         for (hash, full_at) in &self.0 {
             value.extend_from_slice(&hash.to_le_bytes());
             value.extend_from_slice(&full_at.to_le_bytes());
@@ -260,19 +263,19 @@ mod tests {
         let mut set = BucketSet::decode(&[1, 2, 3]);
         set.put(7, 100, 0);
         set.put(8, 200, 0);
-        let read = BucketSet::decode(&set.encode());
+        let read = BucketSet::decode(&set.encode(Vec::new()));
         assert_eq!((read.full_at(7), read.full_at(8), read.full_at(9)), (100, 200, 0));
     }
 
     #[test]
     fn forgets_full_buckets_first_and_then_the_one_closest_to_full() {
-        let mut set = BucketSet(Vec::new());
+        let mut set = BucketSet(SmallVec::new());
         for key in 0..20 {
             set.put(key, 1000 + key, 500);
             assert!(set.0.len() <= SET_SIZE);
         }
         assert_eq!((set.full_at(0), set.full_at(19)), (0, 1019));
         set.put(99, 3000, 2000);
-        assert_eq!(set.0, [(99, 3000)]);
+        assert_eq!(set.0.as_slice(), [(99, 3000)]);
     }
 }

@@ -6,6 +6,7 @@ use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
+    edits::Values,
     event::{Needs, Phase},
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
@@ -64,7 +65,7 @@ impl RequestId {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        Needs { request_headers: self.trust_incoming, random: true, now: self.sortable, ..Needs::default() }
+        Needs::RANDOM.union(Needs::REQUEST_HEADERS.when(self.trust_incoming)).union(Needs::NOW.when(self.sortable))
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
@@ -86,7 +87,7 @@ impl RequestId {
 
     /// The id that the request came with, if it is trusted and fit to stand in headers and logs.
     fn incoming(&self, context: &Context<'_>) -> Option<Arc<str>> {
-        let values = if self.trust_incoming { context.request_header(&self.header) } else { Vec::new() };
+        let values = if self.trust_incoming { context.request_header(&self.header) } else { Values::new() };
         let [id] = values.as_slice() else { return None };
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-:/+=".contains(byte);
         let fits = (1..=LONGEST).contains(&id.len()) && id.iter().all(plain);

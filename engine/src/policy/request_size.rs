@@ -74,7 +74,7 @@ impl RequestSize {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        Needs { request_headers: true, has_body: self.require_length, ..Needs::default() }
+        Needs::REQUEST_HEADERS.union(Needs::HAS_BODY.when(self.require_length))
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {

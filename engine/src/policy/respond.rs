@@ -122,8 +122,8 @@ impl Respond {
 
     pub(crate) fn needs(&self) -> Needs {
         match &self.filling {
-            Filling::Nothing => Needs::default(),
-            Filling::Location(_) => Needs { request_headers: true, ..Needs::default() },
+            Filling::Nothing => Needs::NONE,
+            Filling::Location(_) => Needs::REQUEST_HEADERS,
             Filling::Template(parts) => needs_of(parts.iter().filter_map(|part| match part {
                 Part::Text(_) => None,
                 Part::Value(expression, _) => Some(expression),

@@ -8,7 +8,7 @@ use super::{Context, Flow};
 use crate::{
     cel::{Map, Value},
     event::Phase,
-    jwt::{ClaimPath, header_text},
+    jwt::ClaimPath,
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -147,8 +147,11 @@ impl RoleCheck {
 fn says(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(text) => &**text == wanted,
-        Value::List(_) | Value::Map(_) | Value::Null => false,
-        other => header_text(other).as_deref() == Some(wanted),
+        Value::Bool(truth) => wanted == if *truth { "true" } else { "false" },
+        Value::Int(number) => number.to_string() == wanted,
+        Value::Uint(number) => number.to_string() == wanted,
+        Value::Double(number) => number.to_string() == wanted,
+        _ => false,
     }
 }
 

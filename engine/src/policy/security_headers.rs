@@ -124,7 +124,7 @@ impl SecurityHeaders {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        Needs { response_headers: self.keep_upstream, ..Needs::default() }
+        Needs::RESPONSE_HEADERS.when(self.keep_upstream)
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use smallvec::SmallVec;
+
 use super::Context;
 use crate::text::{cookie, query, split_path};
 
@@ -15,9 +17,13 @@ pub(crate) enum Source {
 
 impl Source {
     /// Every value that the request has there, as earlier steps left it.
-    pub(crate) fn values<'a>(&self, context: &'a Context<'_>) -> Vec<Cow<'a, [u8]>> {
+    pub(crate) fn values<'a>(&self, context: &'a Context<'_>) -> SmallVec<[Cow<'a, [u8]>; 1]> {
         match self {
-            Self::Header(name) => context.request_header(name).into_iter().map(Cow::Borrowed).collect(),
+            Self::Header(name) => {
+                let mut values = SmallVec::new();
+                context.request_header(name).iter().for_each(|value| values.push(Cow::Borrowed(*value)));
+                values
+            }
             Self::Query(name) => {
                 let paths = context.request_header(":path");
                 let query = paths.first().and_then(|path| split_path(path).1).unwrap_or_default();

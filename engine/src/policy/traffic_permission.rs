@@ -88,13 +88,11 @@ impl TrafficPermission {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
-        needs.add(Property::PeerUriSan);
         let selectors = self.rules.iter().filter_map(|rule| match &rule.from {
             Source::Selected(selector) => Some(selector.needs()),
             _ => None,
         });
-        selectors.fold(needs, Needs::union)
+        selectors.fold(Needs::of(Property::PeerUriSan), Needs::union)
     }
 
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {

@@ -11,7 +11,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Plan, Property, Run, Turn,
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn,
     agent::{Call, CallError, Health, Reply},
     jwt::TokenCache,
 };
@@ -144,14 +144,14 @@ impl Driver {
 
     fn answer(&mut self, ask: Ask, body_limit: usize) -> Answer {
         match ask {
-            Ask::Inputs(needs) if needs.body && self.body.len() > body_limit => Answer::BodyTooLarge,
+            Ask::Inputs(needs) if needs.has(Needs::BODY) && self.body.len() > body_limit => Answer::BodyTooLarge,
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
                 let headers = |pairs: &[(String, Vec<u8>)]| pairs.iter().map(|(n, v)| (n, v)).collect::<Headers>();
-                if needs.request_headers {
+                if needs.has(Needs::REQUEST_HEADERS) {
                     inputs.request_headers = headers(&self.headers);
                 }
-                if needs.response_headers {
+                if needs.has(Needs::RESPONSE_HEADERS) {
                     inputs.response_headers = headers(&self.response_headers);
                 }
                 inputs.now = self.now;

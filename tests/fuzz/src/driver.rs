@@ -50,7 +50,7 @@ fn drive(run: &mut Run, body: &[u8], script: &mut Script<'_>) -> Decision {
         assert!(turns < MOST_TURNS, "the run does not end");
         match run.advance() {
             Turn::Done(decision) => return decision,
-            Turn::Ask(Ask::Inputs(needs)) if needs.body && body.len() > run.body_limit() => {
+            Turn::Ask(Ask::Inputs(needs)) if needs.has(Needs::BODY) && body.len() > run.body_limit() => {
                 run.answer(Answer::BodyTooLarge)
             }
             Turn::Ask(ask) => run.answer(answer(ask, body, script)),
@@ -76,21 +76,21 @@ fn answer(ask: Ask, body: &[u8], script: &mut Script<'_>) -> Answer {
 
 fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
     let mut inputs = Inputs::default();
-    if needs.request_headers {
+    if needs.has(Needs::REQUEST_HEADERS) {
         inputs.request_headers = headers(script);
     }
-    if needs.response_headers {
+    if needs.has(Needs::RESPONSE_HEADERS) {
         inputs.response_headers = headers(script);
     }
-    if needs.now {
+    if needs.has(Needs::NOW) {
         inputs.now = script.number();
     }
     inputs.has_body = !body.is_empty();
-    if needs.random {
+    if needs.has(Needs::RANDOM) {
         let bytes = script.bytes(16);
         inputs.random.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
     }
-    if needs.body {
+    if needs.has(Needs::BODY) {
         inputs.body = body.to_vec();
     }
     for property in needs.properties() {

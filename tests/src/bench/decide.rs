@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 use postern::snapshot::FilterCode;
 use postern_engine::{
-    Answer, Ask, Headers, Inputs, Plan, Run, Turn, Verdict,
+    Answer, Ask, Headers, Inputs, Needs, Plan, Run, Turn, Verdict,
     agent::{CallError, Health},
     edits::Edits,
     jwt::TokenCache,
@@ -76,10 +76,10 @@ impl Decider {
         match ask {
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
-                if needs.request_headers {
+                if needs.has(Needs::REQUEST_HEADERS) {
                     inputs.request_headers = headers.take().unwrap_or_default();
                 }
-                if needs.now {
+                if needs.has(Needs::NOW) {
                     inputs.now = now();
                 }
                 Answer::Inputs(inputs)
