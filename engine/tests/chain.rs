@@ -1,14 +1,15 @@
 //! Chains: what steps decide, what later steps see of earlier ones, and what becomes of a step that fails.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod common;
 
 use common::{Driver, Writer};
 use postern_engine::{Verdict, agent::CallError};
 use postern_proto::plan::v1::{
-    Chain, Expression, OnFailure, Step, Steps,
+    Chain, Expression, FaultInjection, InjectedDelay, OnFailure, RateLimit, Step, Steps,
     expression::{Attribute, Node, node::Kind},
+    step::Policy,
 };
 use sha2::{Digest, Sha256};
 
@@ -47,6 +48,41 @@ fn denies_every_other_key() {
         &[("x-api-key", b"secret"), ("x-api-key", b"guess")],
         "verdict=deny step=apiKeyAuth reason=key_repeated",
     );
+}
+
+/// A key that came before is found in another way than one that is new.
+#[test]
+fn knows_a_key_again_and_no_other() {
+    let mut writer = writer();
+    writer.consumer("desktop", Sha256::digest(b"other").to_vec(), &[]);
+    let steps = key(&mut writer);
+    writer.route("users", steps, vec![]);
+    let plan = writer.load();
+    for _ in 0..3 {
+        for (key, consumer) in [("secret", Some("mobile")), ("other", Some("desktop")), ("secre", None), ("s", None)] {
+            let decision = Driver::request(&[("x-api-key", key.as_bytes())]).run(&plan, "users").unwrap();
+            assert_eq!(decision.consumer.as_deref(), consumer, "{key}");
+            assert_eq!(decision.verdict.word(), if consumer.is_some() { "allow" } else { "deny" }, "{key}");
+        }
+    }
+}
+
+/// The time is asked for with whatever is asked for first; a wait makes that old.
+#[test]
+fn tells_a_step_after_a_wait_what_time_it_is() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut writer = writer();
+    let delay = InjectedDelay { milliseconds: 2000, percent: 100 };
+    let delay = writer.step("delay", Policy::FaultInjection(FaultInjection { delay: Some(delay), abort: None }));
+    let limit =
+        RateLimit { id: writer.string("id"), interval_ns: SECOND, burst: 1, most_keys: 1, ..Default::default() };
+    let limit = writer.step("limit", Policy::RateLimit(limit));
+    writer.route("users", vec![delay, limit], vec![]);
+    let mut driver = Driver { now: 100 * SECOND, ..Driver::default() };
+    assert_eq!(driver.run(&writer.load(), "users").unwrap().verdict.word(), "allow");
+    let (bucket, _) = driver.shared.values().next().unwrap();
+    let full_at = u64::from_le_bytes(bucket[8..].try_into().unwrap());
+    assert_eq!(full_at, 103 * SECOND);
 }
 
 #[test]

@@ -68,11 +68,11 @@ impl Token {
     }
 }
 
-/// The three parts. One dot more would be in the last, which is then no base64url.
+/// The three parts. A token of five is an encrypted one (RFC 7516).
 fn split(token: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (header, rest) = split_at_dot(token)?;
     let (payload, signature) = split_at_dot(rest)?;
-    Some((header, payload, signature))
+    memchr(b'.', signature).is_none().then_some((header, payload, signature))
 }
 
 fn split_at_dot(text: &[u8]) -> Option<(&[u8], &[u8])> {

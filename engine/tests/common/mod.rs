@@ -175,7 +175,10 @@ impl Driver {
                 self.shared.insert(key, (value, current + 1));
                 Answer::Stored(true)
             }
-            Ask::Wait { .. } => Answer::Waited,
+            Ask::Wait { milliseconds } => {
+                self.now += u64::from(milliseconds) * 1_000_000;
+                Answer::Waited
+            }
             Ask::Call(call) => {
                 self.calls.push(call);
                 Answer::Called(self.replies.remove(0))
