@@ -75,7 +75,7 @@ impl Attributes for Context<'_> {
                 let groups = |groups: &[Arc<str>]| groups.iter().cloned().map(Value::String).collect();
                 self.consumer().map(|consumer| Value::List(groups(&consumer.groups)))
             }
-            Attribute::Metadata => Ok(map(self.facts.metadata.iter())),
+            Attribute::Metadata => Ok(map(self.facts.metadata())),
             Attribute::JwtClaims => Ok(Value::Map(self.facts.claims.clone().unwrap_or_default())),
             Attribute::SourceTags => {
                 let tags = selector::tags(self.inputs);
@@ -96,7 +96,7 @@ impl Attributes for Context<'_> {
         match attribute {
             Attribute::RequestHeaders => self.header(Phase::Request, &self.inputs.request_headers, key),
             Attribute::ResponseHeaders => self.header(Phase::Response, &self.inputs.response_headers, key),
-            Attribute::Metadata => Ok(self.facts.metadata.get(key).cloned().map(Value::String)),
+            Attribute::Metadata => Ok(self.facts.metadatum(key).cloned().map(Value::String)),
             Attribute::JwtClaims => {
                 Ok(self.facts.claims.as_ref().and_then(|claims| claims.get(&Key::from(key))).cloned())
             }

@@ -110,6 +110,7 @@ impl Chain {
     }
 
     /// Whether nothing is to be done about the response to an admitted request.
+    #[inline]
     pub(crate) fn ends_with_request(&self) -> bool {
         self.response.is_idle() && !self.audits.iter().any(AuditLog::waits)
     }

@@ -141,7 +141,8 @@ impl Consumers {
 /// either. Only keys of consumers are kept, so there are never more than those.
 #[derive(Default)]
 struct KnownKeys {
-    secret: [u8; 16],
+    /// With its secret.
+    hasher: SipHasher24,
     consumers: Mutex<FxHashMap<u128, Arc<Consumer>>>,
 }
 
@@ -151,11 +152,11 @@ impl KnownKeys {
         let mut all = Sha256::new();
         digests.for_each(|digest| all.update(digest));
         let [secret, _] = *<[u8; 32]>::from(all.finalize()).as_chunks().0 else { return Self::default() };
-        Self { secret, consumers: Mutex::default() }
+        Self { hasher: SipHasher24::new_with_key(&secret), consumers: Mutex::default() }
     }
 
     fn fingerprint(&self, key: &[u8]) -> u128 {
-        SipHasher24::new_with_key(&self.secret).hash(key).as_u128()
+        self.hasher.hash(key).as_u128()
     }
 
     fn find(&self, fingerprint: u128) -> Option<Arc<Consumer>> {

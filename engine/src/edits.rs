@@ -123,6 +123,7 @@ impl Edits {
     }
 
     /// Whether there is nothing to change.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty() && self.body().is_none()
     }
@@ -189,7 +190,13 @@ impl Edits {
                 *known = edit;
                 self.count_conflict(other);
             }
-            None => self.headers.push(edit),
+            None => {
+                // Room for a few at once: growing from nothing takes longer than all the rest.
+                if self.headers.capacity() == 0 {
+                    self.headers = Vec::with_capacity(4);
+                }
+                self.headers.push(edit);
+            }
         }
     }
 }

@@ -1,7 +1,11 @@
 //! The loaded plan. Loading checks everything at once and refuses the whole for one bad part, so that nothing that
 //! runs later checks again.
 
-use std::sync::Arc;
+use std::{
+    borrow::Borrow,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use postern_proto::plan::v1::{self as wire, FORMAT};
 use rustc_hash::FxHashMap;
@@ -21,7 +25,7 @@ pub struct Plan {
     revision: Arc<str>,
     /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
     /// will do, here and for [`Consumers`].
-    routes: FxHashMap<Arc<str>, usize>,
+    routes: FxHashMap<RouteName, usize>,
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
@@ -95,10 +99,11 @@ impl Plan {
     /// The name and chain of a route. One that the plan does not know has the default chain; without that, its requests
     /// pass.
     #[inline]
-    pub(crate) fn route(&self, name: &str) -> Option<(Arc<str>, usize)> {
+    pub(crate) fn route(&self, name: &[u8]) -> Option<(Arc<str>, usize)> {
         match self.routes.get_key_value(name) {
-            Some((name, chain)) => Some((Arc::clone(name), *chain)),
-            None => self.default_chain.map(|chain| (name.into(), chain)),
+            Some((RouteName(name), chain)) => Some((Arc::clone(name), *chain)),
+            // One that is no text is none that anybody knows by name.
+            None => self.default_chain.map(|chain| (str::from_utf8(name).unwrap_or_default().into(), chain)),
         }
     }
 
@@ -129,17 +134,34 @@ impl Agent {
     }
 }
 
+/// A route's name, found by its bytes: Envoy's word for it need not be proven to be text first.
+#[derive(Debug, PartialEq, Eq)]
+struct RouteName(Arc<str>);
+
+impl Borrow<[u8]> for RouteName {
+    fn borrow(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// As the bytes that it is found by.
+impl Hash for RouteName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_bytes().hash(state);
+    }
+}
+
 fn load_routes(
     routes: &[wire::Route],
     strings: &Strings,
     chains: &[Chain],
-) -> Result<FxHashMap<Arc<str>, usize>, LoadError> {
+) -> Result<FxHashMap<RouteName, usize>, LoadError> {
     let mut loaded = FxHashMap::with_capacity_and_hasher(routes.len(), Default::default());
     for route in routes {
         let name = strings.get(route.name)?;
         find(chains, "chain", route.chain).map_err(|error| error.within(format!("route `{name}`")))?;
         let chain = usize::try_from(route.chain).unwrap_or(usize::MAX);
-        if loaded.insert(Arc::clone(&name), chain).is_some() {
+        if loaded.insert(RouteName(Arc::clone(&name)), chain).is_some() {
             return Err(LoadError::Repeated { what: "route", name });
         }
     }

@@ -89,22 +89,22 @@ pub enum Fate {
 impl Run {
     /// The request chain of a route; `None` if the plan has none for it.
     #[inline]
-    pub fn request(plan: &Arc<Plan>, route: &str, health: &Health) -> Option<Self> {
-        let (route, chain) = plan.route(route)?;
+    pub fn request(plan: &Arc<Plan>, route: impl AsRef<[u8]>, health: &Health) -> Option<Self> {
+        let (route, chain) = plan.route(route.as_ref())?;
         Some(Self::new(plan, route, chain, Phase::Request, health, Facts::default()))
     }
 
     /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
     pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
-        let (route, chain) = plan.route(route)?;
+        let (route, chain) = plan.route(route.as_bytes())?;
         let idle = plan.chain(chain).is_none_or(Chain::ends_with_request);
-        if idle && outlook.facts.response.is_empty() {
+        if idle && outlook.facts.leaves_response() {
             return None;
         }
         let mut run = Self::new(plan, route, chain, Phase::Response, health, outlook.facts);
         (run.inputs, run.request_edits) = (outlook.inputs, outlook.request_edits);
         run.given = run.given.union(outlook.given);
-        run.edits = std::mem::take(&mut run.facts.response);
+        run.edits = run.facts.take_response_edits();
         run.noted = outlook.noted;
         Some(run)
     }
@@ -118,7 +118,9 @@ impl Run {
         outlook: Outlook,
         decided: Option<Decision>,
     ) -> Option<Self> {
-        plan.route(route).and_then(|(_, chain)| plan.chain(chain)).filter(|chain| !chain.audits.is_empty())?;
+        plan.route(route.as_bytes())
+            .and_then(|(_, chain)| plan.chain(chain))
+            .filter(|chain| !chain.audits.is_empty())?;
         let mut run = Self::response(plan, route, health, outlook)?;
         run.edits = Edits::default();
         run.unanswered = true;
@@ -185,7 +187,7 @@ impl Run {
     /// Whether there is nothing to do about the response, once this run is done.
     #[inline]
     pub fn is_last(&self) -> bool {
-        self.facts.response.is_empty() && self.plan.chain(self.chain).is_none_or(Chain::ends_with_request)
+        self.facts.leaves_response() && self.plan.chain(self.chain).is_none_or(Chain::ends_with_request)
     }
 
     /// What the run taught, once it is done.
@@ -495,7 +497,7 @@ impl Run {
     fn leave(&mut self, step: &Step) {
         let steps = self.memory.group.max(1).saturating_add(step.alternatives);
         self.at = self.at.saturating_add(steps);
-        self.memory = Memory::default();
+        self.memory.clear();
         self.wanted = Needs::NONE;
     }
 
@@ -517,12 +519,13 @@ impl Run {
         self.decide(Verdict::Deny(denial.response), Some((step, denial.reason)))
     }
 
+    #[inline]
     fn decide(&mut self, verdict: Verdict, ended_by: Option<(Arc<str>, &'static str)>) -> Decision {
         let (step, reason) = ended_by.unzip();
         let verdict = match verdict {
             Verdict::Continue(edits) => Verdict::Continue(edits),
-            Verdict::Deny(response) => Verdict::Deny(response.with_missing(&self.facts.answers)),
-            Verdict::Respond(response) => Verdict::Respond(response.with_missing(&self.facts.answers)),
+            Verdict::Deny(response) => Verdict::Deny(response.with_missing(self.facts.answers())),
+            Verdict::Respond(response) => Verdict::Respond(response.with_missing(self.facts.answers())),
         };
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
         let notes = std::mem::take(&mut self.notes);

@@ -32,6 +32,7 @@ impl Plugin {
     fn take(&mut self, stream: u32) -> Option<Stream> {
         match self.newest.take_if(|(newest, _)| *newest == stream) {
             Some((_, stream)) => Some(stream),
+            None if self.streams.is_empty() => None,
             None => self.streams.remove(&stream),
         }
     }
@@ -98,8 +99,10 @@ enum Refusal {
 }
 
 /// A request's headers are there.
-pub(crate) fn on_request_headers(stream: u32, end_of_stream: bool) -> Action {
-    with_stream(stream, |stream| stream.on_request_headers(end_of_stream))
+pub(crate) fn on_request_headers(id: u32, end_of_stream: bool) -> Action {
+    // A stream that Envoy never announced has no plan, and so is refused like any other without one.
+    let stream = take(id).unwrap_or_else(|| Stream::new(None, 0));
+    act(id, stream, |stream| stream.on_request_headers(end_of_stream))
 }
 
 /// More of a request's body is there, and `size` is all of it so far.
@@ -134,9 +137,10 @@ pub(crate) fn on_tick(root: u32) {
     }
 }
 
-fn wake(stream: u32) -> Result<(), HostError> {
-    host::act_for(stream)?;
-    match with_stream(stream, Stream::on_time) {
+fn wake(id: u32) -> Result<(), HostError> {
+    let Some(stream) = take(id) else { return Ok(()) };
+    host::act_for(id)?;
+    match act(id, stream, Stream::on_time) {
         Action::Continue => host::continue_request(),
         Action::Pause | Action::Hold => Ok(()),
     }
@@ -157,12 +161,18 @@ pub(crate) fn delete(context: u32) {
     }
 }
 
-/// Takes the stream out for the time of `act`, so that nothing is borrowed while host calls run, and forgets it when nothing
-/// is left to do for it. A stream that Envoy never announced has no plan, and so its request is refused like any other
-/// without one.
-fn with_stream(id: u32, act: impl FnOnce(&mut Stream) -> Action) -> Action {
-    let known = PLUGIN.with_borrow_mut(|plugin| plugin.take(id));
-    let mut stream = known.unwrap_or_else(|| Stream::new(None, 0));
+/// For a stream under way; one that nothing is left to do for is forgotten, and passes.
+fn with_stream(id: u32, what: impl FnOnce(&mut Stream) -> Action) -> Action {
+    take(id).map_or(Action::Continue, |stream| act(id, stream, what))
+}
+
+/// Takes a stream out for the time of an event, so that nothing is borrowed while host calls run.
+fn take(id: u32) -> Option<Stream> {
+    PLUGIN.with_borrow_mut(|plugin| plugin.take(id))
+}
+
+/// Lets an event happen to a stream, and forgets the stream when nothing is left to do for it.
+fn act(id: u32, mut stream: Stream, act: impl FnOnce(&mut Stream) -> Action) -> Action {
     let waited = stream.delayed_until();
     let action = act(&mut stream);
     let delayed = stream.delayed_until().filter(|until| waited != Some(*until));

@@ -217,9 +217,8 @@ impl Stream {
 
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
-        // A route without a name, or with one that is no text, is none that a plan knows by name.
         let route = host::property("xds\0route_name")?.unwrap_or_default();
-        let run = Run::request(plan, str::from_utf8(&route).unwrap_or_default(), &Health::default());
+        let run = Run::request(plan, &route, &Health::default());
         match run {
             Some(run) => self.drive(Box::new(run), Map::RequestHeaders, body),
             None => Ok(Action::Continue),
@@ -295,7 +294,9 @@ impl Stream {
 
     #[inline]
     fn carry_out(&mut self, run: Box<Run>, decision: Decision, map: Map) -> Result<Action, Failure> {
-        records::write(&decision.records);
+        if !decision.records.is_empty() {
+            records::write(&decision.records);
+        }
         if let (Map::RequestHeaders, Some(plan)) = (map, &self.plan) {
             host::set_property("postern", decision.account(plan.revision(), run.route()).as_bytes())?;
         }

@@ -95,7 +95,7 @@ fn take(context: &mut Context<'_>, reply: Reply) -> Flow {
         }
     }
     for (key, value) in reply.metadata {
-        context.facts.metadata.insert(key.into(), value.into());
+        context.facts.rare().metadata.insert(key.into(), value.into());
     }
     Flow::Continue
 }

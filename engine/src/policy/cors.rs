@@ -214,18 +214,18 @@ impl Cors {
     /// What the response to this request will say, whoever gives it.
     fn mark(&self, context: &mut Context<'_>, from: &From) {
         for name in &self.names.ours {
-            context.facts.response.remove(context.step, name);
+            context.facts.rare().response.remove(context.step, name);
         }
         if !self.any {
             // Also without an origin: a cache must not show this response to a page.
-            context.facts.response.add(context.step, &self.names.vary, &self.names.origin);
-            context.facts.answers.push((Arc::clone(&self.names.vary), Arc::clone(&self.names.origin)));
+            context.facts.rare().response.add(context.step, &self.names.vary, &self.names.origin);
+            context.facts.rare().answers.push((Arc::clone(&self.names.vary), Arc::clone(&self.names.origin)));
         }
         if let From::Allowed(origin) = from {
             let allow = [(Arc::clone(&self.names.allow_origin), Arc::clone(origin))];
             for (name, value) in allow.iter().chain(&self.actual) {
-                context.facts.response.set(context.step, name, value);
-                context.facts.answers.push((Arc::clone(name), Arc::clone(value)));
+                context.facts.rare().response.set(context.step, name, value);
+                context.facts.rare().answers.push((Arc::clone(name), Arc::clone(value)));
             }
         }
     }

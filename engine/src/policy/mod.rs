@@ -40,7 +40,7 @@ use crate::{
     plan::{Agent, LoadError, Plan},
     schema::PolicySchema,
     strings::Strings,
-    verdict::{Denial, Response},
+    verdict::{Denial, HeaderPair, Response},
 };
 
 /// Every built-in policy, as the control plane checks it and documentation shows it.
@@ -96,11 +96,45 @@ pub(crate) struct Facts {
     pub(crate) consumer: Option<Arc<Consumer>>,
     /// What the caller's token says.
     pub(crate) claims: Option<Arc<Map>>,
+    /// What few chains find out.
+    rare: Option<Box<RareFacts>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RareFacts {
     pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
     /// What request steps want changed about the response.
     pub(crate) response: Edits,
     /// Headers that our own answers to this request carry too, unless they have them already.
-    pub(crate) answers: Vec<(Arc<str>, Arc<str>)>,
+    pub(crate) answers: Vec<HeaderPair>,
+}
+
+impl Facts {
+    /// Those that are rare, to be added to.
+    pub(crate) fn rare(&mut self) -> &mut RareFacts {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Whether nothing about the response is to be changed.
+    pub(crate) fn leaves_response(&self) -> bool {
+        self.rare.as_ref().is_none_or(|rare| rare.response.is_empty())
+    }
+
+    pub(crate) fn take_response_edits(&mut self) -> Edits {
+        self.rare.as_mut().map(|rare| std::mem::take(&mut rare.response)).unwrap_or_default()
+    }
+
+    pub(crate) fn answers(&self) -> &[HeaderPair] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.answers)
+    }
+
+    pub(crate) fn metadatum(&self, name: &str) -> Option<&Arc<str>> {
+        self.rare.as_ref()?.metadata.get(name)
+    }
+
+    pub(crate) fn metadata(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.rare.iter().flat_map(|rare| &rare.metadata)
+    }
 }
 
 /// What a step remembers between the turns that it takes.
@@ -122,6 +156,17 @@ pub(crate) struct Memory {
     pub(crate) token_text: Option<Arc<[u8]>>,
     /// The token that is being checked.
     pub(crate) token: Option<Box<Pending>>,
+}
+
+impl Memory {
+    /// Forgets everything, for the next step. What is rarely there is only looked at: to drop it costs a call.
+    pub(crate) fn clear(&mut self) {
+        (self.entered, self.agent, self.group, self.tries) = (false, None, 0, 0);
+        (self.numbers, self.covers_digest) = ([0; 2], false);
+        if self.consumer.is_some() || self.token_text.is_some() || self.token.is_some() {
+            (self.consumer, self.token_text, self.token) = (None, None, None);
+        }
+    }
 }
 
 /// What the steps of a chain share while one message passes: each sees what earlier ones changed.

@@ -158,6 +158,7 @@ impl RateLimit {
         Some(u64::from_le_bytes(*first))
     }
 
+    #[inline]
     fn set_key(&self, hash: u64) -> Arc<str> {
         if self.key.is_none() {
             return Arc::clone(&self.prefix);
@@ -185,7 +186,7 @@ impl RateLimit {
         if self.report == Report::Always {
             let [_, full_at] = context.memory.numbers;
             for (name, value) in self.report_headers(full_at.saturating_sub(context.inputs.now)) {
-                context.facts.response.set(context.step, &name.into(), &value.into());
+                context.facts.rare().response.set(context.step, &name.into(), &value.into());
             }
         }
         Flow::Continue

@@ -79,8 +79,8 @@ impl RequestId {
             }
         };
         if self.echo {
-            context.facts.response.set(context.step, &self.header, &id);
-            context.facts.answers.push((Arc::clone(&self.header), id));
+            context.facts.rare().response.set(context.step, &self.header, &id);
+            context.facts.rare().answers.push((Arc::clone(&self.header), id));
         }
         Flow::Continue
     }
