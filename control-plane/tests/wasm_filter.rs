@@ -239,3 +239,53 @@ fn a_bucket_goes_on_across_an_update_of_the_plan() {
     }
     assert_eq!(admitted, 10);
 }
+
+const SERVED: &str = "
+apiVersion: postern/v1
+kind: Service
+metadata: { name: users }
+spec: { endpoints: [{ address: 127.0.0.1, port: 1 }] }
+---
+apiVersion: postern/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  listeners: [{ name: http, address: 127.0.0.1, port: 2 }]
+  routes: [{ name: users, match: { path: { prefix: / } }, service: users }]
+---
+";
+
+const LOG: &str = "---
+apiVersion: postern/v1
+kind: AccessLog
+metadata: { name: log }
+spec: { targetRef: { kind: Mesh }, to: [{ targetRef: { kind: Mesh }, backends: [] }] }
+";
+
+const OWN: &str = "---
+apiVersion: postern/v1
+kind: EnvoyResource
+metadata: { name: own }
+spec:
+  resource: { '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: own }
+";
+
+/// An account that nobody can read is not written; whoever may log it gets it.
+#[test]
+fn gives_an_account_to_whoever_may_log_it() {
+    let check = |text: &str, expect: bool| {
+        let mut vm = filter().start(Setup::default()).unwrap();
+        let root = vm.configure(&plan(text)).unwrap();
+        for (headers, flow) in [(&[("x-api-key", "the-key")][..], Flow::Continue), (&[], Flow::Answered)] {
+            let stream = vm.open(root, route("users")).unwrap();
+            assert_eq!(vm.request_headers(stream, request(headers), true).unwrap(), flow);
+            assert_eq!(vm.close(stream).unwrap().property("postern").is_some(), expect, "{text}");
+        }
+    };
+    check(POLICY, true);
+    check(&format!("{SERVED}{POLICY}"), true);
+    check(&format!("{SERVED}{POLICY}{LOG}"), false);
+    check(&format!("{SERVED}{POLICY}{}", LOG.replace("[]", "[{ name: stdout }]")), true);
+    check(&format!("{POLICY}{LOG}"), true);
+    check(&format!("{SERVED}{POLICY}{LOG}{OWN}"), true);
+}

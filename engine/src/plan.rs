@@ -29,6 +29,8 @@ pub struct Plan {
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
+    /// Whether nobody reads accounts.
+    silent: bool,
     consumers: Consumers,
     agents: Vec<Agent>,
     policy_not_supported: Response,
@@ -65,6 +67,7 @@ impl Plan {
         Ok(Self {
             revision: wire.revision.into(),
             routes: load_routes(&wire.routes, &strings, &chains)?,
+            silent: wire.silent,
             default_chain: load_default_chain(wire.default_chain, &chains)?,
             consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
@@ -77,6 +80,11 @@ impl Plan {
     /// What the control plane calls the revision that this plan comes from.
     pub fn revision(&self) -> &str {
         &self.revision
+    }
+
+    /// Whether somebody reads the accounts of decisions.
+    pub fn wants_accounts(&self) -> bool {
+        !self.silent
     }
 
     /// How many routes have a chain.

@@ -170,9 +170,7 @@ impl Stream {
         let (allowance, route) = (counted.allowance.clone(), std::mem::take(&mut counted.route));
         self.counted = None;
         let decision = allowance.exceeded();
-        if let Some(plan) = &self.plan {
-            host::set_property("postern", decision.account(plan.revision(), &route).as_bytes())?;
-        }
+        self.give_account(&decision, &route)?;
         self.record_unanswered(Some(allowance.exceeded()));
         match decision.verdict {
             Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
@@ -297,8 +295,8 @@ impl Stream {
         if !decision.records.is_empty() {
             records::write(&decision.records);
         }
-        if let (Map::RequestHeaders, Some(plan)) = (map, &self.plan) {
-            host::set_property("postern", decision.account(plan.revision(), run.route()).as_bytes())?;
+        if let Map::RequestHeaders = map {
+            self.give_account(&decision, run.route())?;
         }
         match decision.verdict {
             Verdict::Continue(edits) => {
@@ -313,6 +311,15 @@ impl Stream {
                 Ok(Action::Continue)
             }
             Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
+        }
+    }
+
+    /// Leaves the account of a decision where access logs find it, if there are any.
+    #[inline]
+    fn give_account(&self, decision: &Decision, route: &str) -> Result<(), HostError> {
+        match self.plan.as_ref().filter(|plan| plan.wants_accounts()) {
+            Some(plan) => host::set_property("postern", decision.account(plan.revision(), route).as_bytes()),
+            None => Ok(()),
         }
     }
 

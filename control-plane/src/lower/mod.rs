@@ -30,7 +30,7 @@ use prost::Message;
 
 use self::interned::Interned;
 use crate::{
-    attach::{Attached, Attachment, EffectiveStep, Rule, Scope, Source},
+    attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
     digest::Digest,
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
@@ -73,7 +73,14 @@ pub fn lower(
     if let Some(settings) = scope.settings {
         lowering.settings(&settings.spec);
     }
+    lowering.plan.silent = logs_nothing(scope);
     lowering.finish(revision, strictness)
+}
+
+/// Whether no access log can show what was decided. Who brings listeners of their own may log there what we do not know of.
+fn logs_nothing(scope: &Scope<'_>) -> bool {
+    let ours = !scope.gateways.is_empty() && scope.envoy_resources.is_empty();
+    ours && attach::access_logs(scope).is_some_and(|logs| logs.iter().all(|log| log.backends.is_empty()))
 }
 
 #[derive(Default)]

@@ -47,7 +47,7 @@ const SPEC: Object = Object {
 const BACKENDS: Field = Field::required(
     "backends",
     Kind::List { item: &Kind::Object(&BACKEND), at_least: 0 },
-    "Where they are logged; nowhere if empty.",
+    "Where they are logged; nowhere if empty. Where nothing is logged at all, the filter gives no account either.",
 );
 
 const TO: Object = Object {

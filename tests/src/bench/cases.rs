@@ -66,6 +66,7 @@ pub(super) fn all() -> Vec<Case> {
         Case::new("wasm-noop", Subject::Noop, Meaning::NONE),
         Case::new("wasm-key", Subject::Policies(Policies::Key), Meaning::KEY),
         three("wasm-three"),
+        Case::new("wasm-three-logged", Subject::Policies(Policies::ThreeLogged), Meaning::KEY_AND_HEADERS),
         Case::new("wasm-when", Subject::Policies(Policies::When), Meaning::KEY),
         Case::new("wasm-no-chain", Subject::Policies(Policies::None), Meaning::NONE),
         Case::reference("no-filter-10-routes", 10),

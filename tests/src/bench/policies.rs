@@ -32,6 +32,8 @@ pub(super) enum Policies {
     Key,
     When,
     Three,
+    /// The same, with an account of every decision for an access log.
+    ThreeLogged,
     Jwt,
     /// Key, token, role, limit and headers.
     Five,
@@ -69,9 +71,12 @@ impl Policies {
     fn resources(self, routes: usize) -> Result<String> {
         let mut text = gateway(routes)?;
         write!(text, "{}{}", consumer(), issuer()?)?;
+        if self != Self::ThreeLogged {
+            text.push_str(NO_LOG);
+        }
         match self {
             Self::None => write!(text, "{}", route_policy(ELSEWHERE, Self::Key.chain()))?,
-            Self::Key | Self::When | Self::Three | Self::Jwt | Self::Five => {
+            Self::Key | Self::When | Self::Three | Self::ThreeLogged | Self::Jwt | Self::Five => {
                 for route in 0..routes {
                     write!(text, "{}", route_policy(&route_name(route), self.chain()))?;
                 }
@@ -93,7 +98,7 @@ impl Policies {
             Self::None => String::new(),
             Self::Key => key,
             Self::When => format!("{key}      when: request.method == 'GET'\n"),
-            Self::Three => format!("{key}{limit_and_headers}"),
+            Self::Three | Self::ThreeLogged => format!("{key}{limit_and_headers}"),
             Self::Jwt => jwt,
             Self::Five => {
                 let (claim, role) = ROLE;
@@ -103,6 +108,10 @@ impl Policies {
         }
     }
 }
+
+/// No case's Envoy writes an access log, and none of the others prepares anything for one.
+const NO_LOG: &str = "---\napiVersion: postern/v1\nkind: AccessLog\nmetadata: { name: none }\n\
+     spec: { targetRef: { kind: Mesh }, to: [{ targetRef: { kind: Mesh }, backends: [] }] }\n";
 
 /// A route that no request takes.
 const ELSEWHERE: &str = "elsewhere";
