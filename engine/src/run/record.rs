@@ -1,0 +1,73 @@
+//! The records of a decision, for auditors.
+
+use super::Run;
+use crate::{
+    ask::{Ask, Turn},
+    chain::Chain,
+    edits::Edits,
+    event::{Headers, Needs, Phase},
+    plan::Plan,
+    policy::{self, Context},
+    verdict::{Decision, Response, Verdict},
+};
+
+impl Run {
+    /// Makes the records of a decision, once what they show is there. A message that chance leaves out costs no more
+    /// than the chance.
+    pub(super) fn record(&mut self, plan: &Plan, chain: &Chain, mut decision: Decision) -> Turn {
+        let audits = chain.audits.iter().enumerate();
+        let mut due: Vec<_> = audits.filter(|(_, audit)| audit.is_due(self.phase, &decision.verdict)).collect();
+        let by_chance = due.iter().any(|(_, audit)| audit.is_sampled(&decision.verdict));
+        if by_chance && !self.given.has(Needs::RANDOM) {
+            return self.ask_for_record(Needs::RANDOM, decision);
+        }
+        let ended = matches!(decision.verdict, Verdict::Deny(_) | Verdict::Respond(_));
+        let random = |index: usize| policy::random(&self.inputs, usize::MAX.saturating_sub(index));
+        due.retain(|(index, audit)| !audit.is_sampled(&decision.verdict) || audit.is_hit(random(*index)));
+        let needs = due.iter().fold(Needs::NONE, |needs, (_, audit)| needs.union(audit.needs()));
+        let answered = self.phase == Phase::Response && !ended && !self.unanswered;
+        let missing = needs.without(Needs::RESPONSE_HEADERS.when(!answered)).without(self.given);
+        if !missing.is_empty() {
+            return self.ask_for_record(missing, decision);
+        }
+        self.noted.extend(decision.notes.iter().cloned());
+        if due.is_empty() {
+            return Turn::Done(decision);
+        }
+        let mut edits = match &decision.verdict {
+            Verdict::Continue(edits) => edits.clone(),
+            Verdict::Deny(response) | Verdict::Respond(response) => {
+                self.inputs.response_headers = own_headers(response);
+                if self.phase == Phase::Request { std::mem::take(&mut self.edits) } else { Edits::default() }
+            }
+        };
+        let context = Context {
+            plan,
+            phase: self.phase,
+            route: &self.route,
+            step: self.at,
+            inputs: &self.inputs,
+            health: &self.health,
+            following: &[],
+            edits: &mut edits,
+            request_edits: &self.request_edits,
+            facts: &mut self.facts,
+            memory: &mut self.memory,
+        };
+        decision.records = due.iter().filter_map(|(_, audit)| audit.record(&context, &decision, &self.noted)).collect();
+        Turn::Done(decision)
+    }
+
+    fn ask_for_record(&mut self, missing: Needs, decision: Decision) -> Turn {
+        self.decided = Some(decision);
+        self.asked = missing;
+        Turn::Ask(Ask::Inputs(missing))
+    }
+}
+
+/// The headers of an answer of our own, as a response's are.
+fn own_headers(response: &Response) -> Headers {
+    let status = (":status".to_owned(), response.status.to_string());
+    let headers = response.headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    [status].into_iter().chain(headers).collect()
+}

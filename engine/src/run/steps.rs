@@ -1,0 +1,222 @@
+//! The steps of a chain, one after the other: what each needs, its condition, its policy, and what becomes of it.
+
+use std::sync::Arc;
+
+use super::{Fate, Run};
+use crate::{
+    ask::{Answer, Ask, Turn},
+    chain::{Chain, OnFailure, Step, Steps},
+    event::{Needs, Phase},
+    plan::Plan,
+    policy::{self, Context, Flow, request_size::body_too_large},
+    verdict::{Decision, Denial, Note, NoteKind, Verdict},
+};
+
+impl Run {
+    /// All or nothing: before the first step, every policy must be supported and every agent healthy.
+    pub(super) fn refusal(&mut self, plan: &Plan, chain: &Chain) -> Option<Decision> {
+        let steps = chain.steps(self.phase);
+        if self.at > 0 || self.memory.entered {
+            return None;
+        }
+        if let Some(policy) = steps.unsupported.first() {
+            let response = plan.policy_not_supported().clone();
+            return Some(self.deny(Arc::clone(policy), Denial { reason: "policy_not_supported", response }));
+        }
+        let unavailable = |step: &&Step| {
+            step.policy.agents().is_some_and(|agents| !agents.iter().any(|agent| self.health.is_healthy(*agent)))
+        };
+        let step = Arc::clone(&steps.steps.iter().find(unavailable)?.name);
+        let response = plan.agent_unavailable().clone();
+        Some(self.deny(step, Denial { reason: "agent_unavailable", response }))
+    }
+
+    pub(super) fn run_steps(&mut self, plan: &Plan, chain: &Chain) -> Turn {
+        let steps = &chain.steps(self.phase).steps;
+        while let Some(step) = steps.get(self.at) {
+            match self.is_for_source(step) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.note_fate(step, || Fate::OtherSource);
+                    self.at = self.at.saturating_add(1);
+                    continue;
+                }
+                Err(missing) => {
+                    self.asked = missing;
+                    return Turn::Ask(Ask::Inputs(missing));
+                }
+            }
+            let flow = match step.shadow {
+                false => self.run_step(plan, step, chain),
+                true => self.run_in_shadow(plan, step, chain),
+            };
+            match flow {
+                Flow::Continue => self.leave(step),
+                // What is not enforced keeps nobody waiting.
+                Flow::Ask(Ask::Wait { .. }) if chain.shadow || step.shadow => self.answer = Some(Answer::Waited),
+                Flow::Ask(ask) => return Turn::Ask(ask),
+                Flow::Want(needs) => self.wanted = self.wanted.union(needs),
+                Flow::Deny(denial) => return Turn::Done(self.deny_by(step, denial)),
+                Flow::Respond(response) => {
+                    return Turn::Done(
+                        self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond"))),
+                    );
+                }
+                Flow::Fail(denial) => match self.on_failure(plan, step) {
+                    OnFailure::Continue => {
+                        self.note(NoteKind::Failed, step, denial.reason);
+                        self.leave(step);
+                    }
+                    OnFailure::SkipRemaining => {
+                        self.note(NoteKind::Skipped, step, denial.reason);
+                        break;
+                    }
+                    _ => return Turn::Done(self.deny_by(step, denial)),
+                },
+            }
+        }
+        self.let_pass(chain)
+    }
+
+    /// The end of a chain that nothing ended: what the response will need of the request is fetched while it can be.
+    #[inline]
+    fn let_pass(&mut self, chain: &Chain) -> Turn {
+        let missing = if self.phase == Phase::Request { chain.keep.without(self.given) } else { Needs::NONE };
+        if missing.has(Needs::BODY) && matches!(self.answer, Some(Answer::BodyTooLarge)) {
+            self.answer = None;
+            return self.refuse_body(chain);
+        }
+        if !missing.is_empty() {
+            self.at = usize::MAX;
+            self.asked = missing;
+            return Turn::Ask(Ask::Inputs(missing));
+        }
+        let mut edits = std::mem::take(&mut self.edits);
+        edits.belong_to(self.facts.consumer.as_ref().map(|consumer| &consumer.name));
+        if !chain.keep.is_empty() {
+            self.request_edits = edits.clone();
+        }
+        Turn::Done(self.decide(Verdict::Continue(edits), None))
+    }
+
+    /// The body is too large for a step of the response that reads it. A step in shadow mode does without.
+    fn refuse_body(&mut self, chain: &Chain) -> Turn {
+        let readers = || chain.response.steps.iter().filter(|step| step.needs.has(Needs::BODY));
+        if let Some(step) = readers().find(|step| !step.shadow) {
+            return Turn::Done(self.deny_by(step, body_too_large()));
+        }
+        readers().for_each(|step| self.note(NoteKind::Shadow, step, body_too_large().reason));
+        self.given = self.given.union(Needs::BODY);
+        self.let_pass(chain)
+    }
+
+    /// One step, or one more turn of it.
+    #[inline]
+    fn run_step(&mut self, plan: &Plan, step: &Step, chain: &Chain) -> Flow {
+        let flow = self.turn_step(plan, step, chain.steps(self.phase));
+        let entered = self.memory.entered;
+        match &flow {
+            Flow::Ask(_) | Flow::Want(_) => {}
+            Flow::Continue if !entered => self.note_fate(step, || Fate::ConditionFalse),
+            Flow::Continue => self.note_fate(step, || Fate::Passed),
+            Flow::Deny(denial) => self.note_fate(step, || Fate::Denied(denial.reason)),
+            Flow::Respond(_) => self.note_fate(step, || Fate::Responded),
+            Flow::Fail(denial) => self.note_fate(step, || Fate::Failed(denial.reason)),
+        }
+        flow
+    }
+
+    /// Inputs, then `when`, then the policy.
+    fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &Steps) -> Flow {
+        if matches!(self.answer, Some(Answer::BodyTooLarge)) {
+            self.answer = None;
+            return Flow::Deny(body_too_large());
+        }
+        let missing = step.needs.union(self.wanted).without(self.given);
+        if !missing.is_empty() {
+            // A body may be long in coming: what time it was before is no use after it.
+            let known = self.given.without(Needs::NOW.when(missing.has(Needs::BODY)));
+            self.asked = missing.union(steps.cheap.without(known));
+            return Flow::Ask(Ask::Inputs(self.asked));
+        }
+        let answer = self.answer.take();
+        let mut context = Context {
+            plan,
+            phase: self.phase,
+            route: &self.route,
+            step: self.at,
+            inputs: &self.inputs,
+            health: &self.health,
+            following: steps.steps.get(self.at..).unwrap_or_default(),
+            edits: &mut self.edits,
+            request_edits: &self.request_edits,
+            facts: &mut self.facts,
+            memory: &mut self.memory,
+        };
+        if !context.memory.entered {
+            match step.when.as_ref().map(|when| when.test(&context)) {
+                None | Some(Ok(true)) => context.memory.entered = true,
+                Some(Ok(false)) => return Flow::Continue,
+                Some(Err(_)) => return Flow::Fail(policy::failure("condition_failed")),
+            }
+        }
+        step.policy.run(&mut context, answer)
+    }
+
+    /// A step that reports and changes nothing: not the message, not what later steps know.
+    fn run_in_shadow(&mut self, plan: &Plan, step: &Step, chain: &Chain) -> Flow {
+        let before = (self.edits.clone(), self.facts.clone());
+        let flow = self.run_step(plan, step, chain);
+        (self.edits, self.facts) = before;
+        match flow {
+            Flow::Ask(_) | Flow::Want(_) => return flow,
+            Flow::Continue => {}
+            Flow::Deny(denial) | Flow::Fail(denial) => self.note(NoteKind::Shadow, step, denial.reason),
+            Flow::Respond(_) => self.note(NoteKind::Shadow, step, "respond"),
+        }
+        Flow::Continue
+    }
+
+    fn on_failure(&self, plan: &Plan, step: &Step) -> OnFailure {
+        let agent = self.memory.agent.and_then(|agent| plan.agent(agent));
+        match step.on_failure {
+            OnFailure::Unspecified if agent.is_some_and(|agent| agent.fail_open) => OnFailure::Continue,
+            OnFailure::Unspecified => OnFailure::Deny,
+            said => said,
+        }
+    }
+
+    /// Whether a step is for the source of the message, or what must be known to tell.
+    fn is_for_source(&self, step: &Step) -> Result<bool, Needs> {
+        let Some(source) = step.source.as_ref().filter(|_| !self.memory.entered) else { return Ok(true) };
+        let missing = source.needs().without(self.given);
+        if missing.is_empty() { Ok(source.selects(&self.inputs)) } else { Err(missing) }
+    }
+
+    /// On to the next step, past all that an agent evaluated in one go, and past the step's alternatives.
+    #[inline]
+    fn leave(&mut self, step: &Step) {
+        let steps = self.memory.group.max(1).saturating_add(step.alternatives);
+        self.at = self.at.saturating_add(steps);
+        self.memory.clear();
+        self.wanted = Needs::NONE;
+    }
+
+    fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {
+        self.notes.push(Note { kind, step: Arc::clone(&step.name), reason });
+    }
+
+    /// A step's denial, in the words that its user wants.
+    fn deny_by(&mut self, step: &Step, denial: Denial) -> Decision {
+        let Denial { reason, response } = denial;
+        let response = match &step.deny_with {
+            Some(deny_with) => deny_with.apply(response),
+            None => response,
+        };
+        self.deny(Arc::clone(&step.name), Denial { reason, response })
+    }
+
+    fn deny(&mut self, step: Arc<str>, denial: Denial) -> Decision {
+        self.decide(Verdict::Deny(denial.response), Some((step, denial.reason)))
+    }
+}
