@@ -223,7 +223,7 @@ fn a_bucket_is_one_bucket_whichever_worker_takes_from_it() {
     }
 }
 
-/// What a worker wrote is nothing to it once another plan has another limit.
+/// An update of the plan gives no token back, and what the worker knew of the bucket is no hindrance.
 #[test]
 fn a_bucket_goes_on_across_an_update_of_the_plan() {
     let mut vm = filter().start(Setup::default()).unwrap();
