@@ -2,13 +2,16 @@
 //! user says of the request. No agent is called, and nothing is remembered.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn, Verdict, agent::Health, run::Traced,
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn, Verdict,
+    agent::{CallError, Health},
+    host::Alone,
+    run::Traced,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,15 +76,15 @@ pub struct Simulated {
 /// Runs the request chain of a route; `None` if the plan has none for it.
 pub fn simulate(plan: &Arc<Plan>, route: &str, request: &Request) -> Option<Simulated> {
     let mut run = Run::request(plan, route, &Health::default())?;
-    let mut shared: HashMap<Arc<str>, (Vec<u8>, u32)> = HashMap::new();
+    let mut host = Alone::default();
     loop {
-        let ask = match run.advance() {
-            Turn::Done(decision) => return Some(Simulated { decision, trace: run.trace().to_vec() }),
+        let ask = match run.advance(&mut host) {
+            Turn::Done => return Some(Simulated { decision: run.take_decision(), trace: run.trace().to_vec() }),
             Turn::Ask(ask) => ask,
         };
-        let body = request.body.clone().unwrap_or_default().into_bytes();
-        let answer = match ask {
-            Ask::Inputs(needs) if needs.has(Needs::BODY) && body.len() > run.body_limit() => Answer::BodyTooLarge,
+        let size = request.body.as_ref().map_or(0, String::len);
+        match ask {
+            Ask::Inputs(needs) if needs.has(Needs::BODY) && size > run.body_limit() => run.answer(Answer::BodyTooLarge),
             Ask::Inputs(needs) => {
                 let mut inputs = inputs(request);
                 for property in needs.properties() {
@@ -89,23 +92,11 @@ pub fn simulate(plan: &Arc<Plan>, route: &str, request: &Request) -> Option<Simu
                         inputs.set(property, value);
                     }
                 }
-                Answer::Inputs(inputs)
+                run.give(inputs);
             }
-            Ask::Load { key } => {
-                let (value, version) = shared.get(&key).cloned().unwrap_or_default();
-                Answer::Loaded { value, version }
-            }
-            Ask::Store { key, value, version } => {
-                shared.insert(key, (value, version.saturating_add(1)));
-                Answer::Stored(true)
-            }
-            Ask::Wait { .. } => Answer::Waited,
-            Ask::Call(_) => Answer::Called(Err(postern_engine::agent::CallError::Unreachable)),
-            Ask::Recall(_) => Answer::Recalled(None),
-            Ask::Remember(_) => Answer::Remembered,
-            Ask::Verify(_) => Answer::Verified(None),
-        };
-        run.answer(answer);
+            Ask::Wait { .. } => run.answer(Answer::Waited),
+            Ask::Call(_) => run.answer(Answer::Called(Err(CallError::Unreachable))),
+        }
     }
 }
 

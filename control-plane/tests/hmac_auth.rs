@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use postern::{model::File, pipeline::compile, snapshot::FilterCode};
-use postern_engine::{Answer, Ask, Inputs, Plan, Run, Turn, Verdict, agent::Health};
+use postern_engine::{Ask, Inputs, Plan, Run, Turn, Verdict, agent::Health, host::Alone};
 
 const RESOURCES: &str = r#"
 apiVersion: postern/v1
@@ -32,7 +32,7 @@ fn decide(host: &str) -> Result<(), &'static str> {
     let plan = Arc::new(Plan::load(snapshot.plan().bytes()).unwrap());
     let mut run = Run::request(&plan, "r", &Health::default()).unwrap();
     loop {
-        match run.advance() {
+        match run.advance(&mut Alone::default()) {
             Turn::Ask(Ask::Inputs(_)) => {
                 let mut inputs = Inputs::default();
                 inputs.now = 1_618_884_480_000_000_000;
@@ -51,10 +51,11 @@ fn decide(host: &str) -> Result<(), &'static str> {
                 ]
                 .into_iter()
                 .collect();
-                run.answer(Answer::Inputs(inputs));
+                run.give(inputs);
             }
             Turn::Ask(other) => panic!("{other:?}"),
-            Turn::Done(decision) => {
+            Turn::Done => {
+                let decision = run.take_decision();
                 return match decision.verdict {
                     Verdict::Continue(_) => Ok(()),
                     _ => Err(decision.reason.unwrap()),

@@ -6,7 +6,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use postern::{model::File, pipeline::compile, snapshot::FilterCode};
-use postern_engine::{Answer, Ask, Inputs, Plan, Run, Turn, Verdict, agent::Health};
+use postern_engine::{Ask, Inputs, Plan, Run, Turn, Verdict, agent::Health, host::Alone};
 use serde_json::{Value, json};
 
 fn plan(schema: &Value) -> Arc<Plan> {
@@ -27,15 +27,16 @@ fn plan(schema: &Value) -> Arc<Plan> {
 fn decide(plan: &Arc<Plan>, body: &str) -> Result<(), &'static str> {
     let mut run = Run::request(plan, "r", &Health::default()).unwrap();
     loop {
-        match run.advance() {
+        match run.advance(&mut Alone::default()) {
             Turn::Ask(Ask::Inputs(_)) => {
                 let mut inputs = Inputs::default();
                 inputs.request_headers = [("content-type", "application/json")].into_iter().collect();
                 inputs.body = body.into();
-                run.answer(Answer::Inputs(inputs));
+                run.give(inputs);
             }
             Turn::Ask(other) => panic!("{other:?}"),
-            Turn::Done(decision) => {
+            Turn::Done => {
+                let decision = run.take_decision();
                 return match decision.verdict {
                     Verdict::Continue(_) => Ok(()),
                     _ => Err(decision.reason.unwrap()),

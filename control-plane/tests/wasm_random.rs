@@ -13,6 +13,7 @@ use postern::{
 };
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Response, Run, Turn, Verdict, agent::Health,
+    host::Alone,
 };
 use serde_json::{Value, json};
 
@@ -281,7 +282,7 @@ impl Outcome {
 /// The engine itself.
 struct Native {
     plan: Arc<Plan>,
-    shared: HashMap<Arc<str>, (Vec<u8>, u32)>,
+    host: Alone,
 }
 
 impl Native {
@@ -293,7 +294,7 @@ impl Native {
         if let Verdict::Deny(answer) | Verdict::Respond(answer) = &decision.verdict {
             return Outcome::new(account, Some(answer));
         }
-        if let Some(mut run) = Run::response(&self.plan, ROUTE, &health, run.into_outlook())
+        if let Some(mut run) = Run::response(&self.plan, ROUTE, &health, run.take_outlook())
             && let Verdict::Deny(answer) | Verdict::Respond(answer) = &self.drive(&mut run, exchange).verdict
         {
             return Outcome::new(account, Some(answer));
@@ -303,8 +304,8 @@ impl Native {
 
     fn drive(&mut self, run: &mut Run, exchange: &Exchange) -> Decision {
         loop {
-            let answer = match run.advance() {
-                Turn::Done(decision) => return decision,
+            match run.advance(&mut self.host) {
+                Turn::Done => return run.take_decision(),
                 Turn::Ask(Ask::Inputs(needs)) => {
                     let headers = |pairs: &Pairs| pairs.iter().map(|(name, value)| (name, value)).collect::<Headers>();
                     let mut inputs = Inputs::default();
@@ -317,24 +318,14 @@ impl Native {
                             inputs.set(*property, value.clone());
                         }
                     }
-                    let too_large = needs.has(Needs::BODY) && inputs.body.len() > run.body_limit();
-                    if too_large { Answer::BodyTooLarge } else { Answer::Inputs(inputs) }
+                    match needs.has(Needs::BODY) && inputs.body.len() > run.body_limit() {
+                        true => run.answer(Answer::BodyTooLarge),
+                        false => run.give(inputs),
+                    }
                 }
-                Turn::Ask(Ask::Load { key }) => {
-                    let (value, version) = self.shared.get(&key).cloned().unwrap_or_default();
-                    Answer::Loaded { value, version }
-                }
-                Turn::Ask(Ask::Store { key, value, version }) => {
-                    self.shared.insert(key, (value, version + 1));
-                    Answer::Stored(true)
-                }
-                Turn::Ask(Ask::Wait { .. }) => Answer::Waited,
+                Turn::Ask(Ask::Wait { .. }) => run.answer(Answer::Waited),
                 Turn::Ask(Ask::Call(call)) => panic!("no agent is there to be asked: {call:?}"),
-                Turn::Ask(ask @ (Ask::Recall(_) | Ask::Remember(_) | Ask::Verify(_))) => {
-                    panic!("no plan here has tokens: {ask:?}")
-                }
-            };
-            run.answer(answer);
+            }
         }
     }
 }
@@ -389,7 +380,7 @@ fn decides_random_requests_as_the_engine_does_and_never_traps() {
         let mut vm = filter.start(setup).unwrap();
         let root = vm.configure(&bytes).unwrap();
         let mut worker = Worker { vm, root };
-        let mut native = Native { plan: Arc::new(Plan::load(&bytes).unwrap()), shared: HashMap::new() };
+        let mut native = Native { plan: Arc::new(Plan::load(&bytes).unwrap()), host: Alone::default() };
         for number in 0..REQUESTS {
             let exchange = exchange(&mut dice, number);
             let (got, expected) = (worker.decide(&exchange), native.decide(&exchange));

@@ -40,6 +40,10 @@ pub(crate) struct Steps {
     pub(crate) unsupported: Vec<Arc<str>>,
     /// What its steps need that costs next to nothing: asked for with whatever is asked for first.
     pub(crate) cheap: Needs,
+    /// What is asked for first, whatever comes, if there is such a thing and nobody has to wait for it.
+    pub(crate) first: Needs,
+    /// Whether there is nothing to refuse before the first step: no policy that nobody supports, and no agent.
+    pub(crate) plain: bool,
 }
 
 /// A policy with its parameters and its place in the chain.
@@ -165,11 +169,13 @@ impl Steps {
             Ok(step)
         };
         let steps: Vec<Step> = steps.iter().enumerate().map(load).collect::<Result<_, LoadError>>()?;
-        Ok(Self {
-            cheap: steps.iter().fold(Needs::NONE, |cheap, step| cheap.union(step.needs.cheap())),
-            steps,
-            unsupported: wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?,
-        })
+        let cheap = steps.iter().fold(Needs::NONE, |cheap, step| cheap.union(step.needs.cheap()));
+        let unsupported: Vec<_> = wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?;
+        let plain = unsupported.is_empty() && steps.iter().all(|step| step.policy.agents().is_none());
+        let certain = |step: &&Step| plain && step.source.is_none() && !step.needs.has(Needs::BODY);
+        let first = steps.first().filter(certain).map_or(Needs::NONE, |step| step.needs.without(Needs::CLAIMS));
+        let first = if first.is_empty() { first } else { first.union(cheap) };
+        Ok(Self { steps, unsupported, cheap, first, plain })
     }
 }
 

@@ -104,6 +104,11 @@ impl Consumers {
         if let Some(consumer) = self.known_keys.find(fingerprint) {
             return Some(consumer);
         }
+        self.by_new_api_key(key, fingerprint)
+    }
+
+    #[inline(never)]
+    fn by_new_api_key(&self, key: &[u8], fingerprint: u128) -> Option<Arc<Consumer>> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let consumer = self.by_api_key.get(&digest)?;
         self.known_keys.keep(fingerprint, consumer);

@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     event::Headers,
     policy::request_size,
+    rare::Rare,
     verdict::{Decision, Verdict},
 };
 
@@ -25,6 +26,14 @@ pub struct Edit {
 
 /// The values of one header.
 pub(crate) type Values<'a> = SmallVec<[&'a [u8]; 1]>;
+
+/// What there is of something that should be there once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only<'a> {
+    None,
+    One(&'a [u8]),
+    Several,
+}
 
 /// How much of a body may pass. The host counts, since nobody else sees all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +65,14 @@ impl Allowance {
 /// Every run has several of these and moves them around, mostly empty: what is rare stands in a box.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edits {
-    headers: Vec<Edit>,
-    rare: Option<Box<Rare>>,
+    headers: SmallVec<[Edit; 2]>,
+    rare: Rare<RareEdits>,
     conflicts: u32,
 }
 
 /// Edits that few chains make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Rare {
+struct RareEdits {
     body: Option<(Vec<u8>, usize)>,
     path: Option<Arc<str>>,
     host: Option<(Arc<str>, usize)>,
@@ -71,24 +80,33 @@ struct Rare {
 }
 
 impl Edits {
+    /// No edits.
+    pub(crate) const fn none() -> Self {
+        Self { headers: SmallVec::new_const(), rare: Rare::none(), conflicts: 0 }
+    }
+
     /// The header edits in the order in which their headers were first touched.
+    #[inline]
     pub fn headers(&self) -> impl Iterator<Item = &Edit> {
         self.headers.iter()
     }
 
     /// The body that the message gets instead of its own.
+    #[inline]
     pub fn body(&self) -> Option<&[u8]> {
-        self.rare.as_ref()?.body.as_ref().map(|(body, _)| body.as_slice())
+        self.rare.get()?.body.as_ref().map(|(body, _)| body.as_slice())
     }
 
     /// The path that the upstream gets instead, without a query.
+    #[inline]
     pub fn path(&self) -> Option<&str> {
-        self.rare.as_ref()?.path.as_deref()
+        self.rare.get()?.path.as_deref()
     }
 
     /// The host that the upstream gets instead.
+    #[inline]
     pub fn host(&self) -> Option<&str> {
-        self.rare.as_ref()?.host.as_ref().map(|(host, _)| &**host)
+        self.rare.get()?.host.as_ref().map(|(host, _)| &**host)
     }
 
     /// Gives the upstream another path. It goes on from the one before, so nothing is in conflict.
@@ -103,8 +121,9 @@ impl Edits {
     }
 
     /// How much of the body may pass; all of it if nobody says.
+    #[inline]
     pub fn allowance(&self) -> Option<&Allowance> {
-        self.rare.as_ref()?.allowance.as_ref()
+        self.rare.get()?.allowance.as_ref()
     }
 
     /// Lets no more than this pass of the body.
@@ -116,8 +135,9 @@ impl Edits {
     }
 
     /// Notes whose request it is.
+    #[inline]
     pub(crate) fn belong_to(&mut self, consumer: Option<&Arc<str>>) {
-        if let Some(allowance) = self.rare.as_mut().and_then(|rare| rare.allowance.as_mut()) {
+        if let Some(allowance) = self.rare.get_mut().and_then(|rare| rare.allowance.as_mut()) {
             allowance.consumer = consumer.cloned();
         }
     }
@@ -147,6 +167,23 @@ impl Edits {
         values
     }
 
+    /// The value of a header that should have one only.
+    #[inline]
+    pub(crate) fn only<'a>(&'a self, came: &'a Headers, name: &str) -> Only<'a> {
+        let edit = self.headers.iter().find(|edit| &*edit.name == name);
+        let (kept, added) = match edit {
+            None => (true, [].iter()),
+            Some(edit) => (!edit.replace, edit.values.iter()),
+        };
+        let came = came.values(name).filter(|_| kept);
+        let mut values = came.chain(added.map(|value| value.as_bytes()));
+        match (values.next(), values.next()) {
+            (None, _) => Only::None,
+            (Some(value), None) => Only::One(value),
+            (Some(_), Some(_)) => Only::Several,
+        }
+    }
+
     /// Sets a header in place of all values that it has.
     #[inline]
     pub(crate) fn set(&mut self, step: usize, name: &Arc<str>, value: &Arc<str>) {
@@ -174,8 +211,8 @@ impl Edits {
         self.count_conflict(before.is_some_and(|(_, other)| other != step));
     }
 
-    fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    fn rare(&mut self) -> &mut RareEdits {
+        self.rare.make()
     }
 
     fn count_conflict(&mut self, is_one: bool) {
@@ -190,13 +227,7 @@ impl Edits {
                 *known = edit;
                 self.count_conflict(other);
             }
-            None => {
-                // Room for a few at once: growing from nothing takes longer than all the rest.
-                if self.headers.capacity() == 0 {
-                    self.headers = Vec::with_capacity(4);
-                }
-                self.headers.push(edit);
-            }
+            None => self.headers.push(edit),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a host tells the engine about a message. Bytes as they came: nothing here assumes UTF-8.
 
-use std::ops::Range;
+use crate::rare::Rare;
 
 /// The two times at which a chain can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,61 +13,99 @@ pub enum Phase {
 
 /// The headers of one message, in order, names in lower case as Envoy has them, pseudo-headers among them.
 ///
-/// They live in the one buffer that the host handed over, so that taking them costs no copy a header.
+/// They stay in the one buffer that the host handed over, written as proxy-wasm writes a list of pairs: a count, the sizes
+/// of every name and value, then each of them with a NUL behind it; all numbers are little-endian `u32`. Nothing is copied
+/// and nothing set up: most chains look at one or two of a dozen headers.
 #[derive(Debug, Clone, Default)]
-pub struct Headers {
-    buffer: Vec<u8>,
-    fields: Vec<Field>,
-}
+pub struct Headers(Vec<u8>);
 
-/// Where a header lies in a buffer.
-#[derive(Debug, Clone)]
-pub struct Field {
-    /// The name's place.
-    pub name: Range<usize>,
-    /// The value's place.
-    pub value: Range<usize>,
-}
+/// The sizes of a name and its value.
+type Sizes = [u8; 8];
 
 impl Headers {
-    /// Headers whose names and values lie in `buffer`. A place outside of it reads as empty.
-    pub fn new(buffer: Vec<u8>, fields: Vec<Field>) -> Self {
-        Self { buffer, fields }
+    /// Takes a buffer over. `None` if it is not such a list.
+    #[inline]
+    pub fn read(buffer: Vec<u8>) -> Option<Self> {
+        if buffer.is_empty() {
+            return Some(Self(buffer));
+        }
+        let (count, rest) = buffer.split_first_chunk()?;
+        let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+        let (sizes, text) = rest.split_at_checked(count.checked_mul(size_of::<Sizes>())?)?;
+        let (sizes, _) = sizes.as_chunks();
+        // Sizes are of 32 bits and far fewer than 2^30, so their sum fits.
+        let total = sizes.iter().fold(0_u64, |total, sizes| {
+            let [name, value] = split(sizes);
+            total.saturating_add(u64::from(name)).saturating_add(u64::from(value)).saturating_add(2)
+        });
+        (total <= u64::try_from(text.len()).ok()?).then_some(Self(buffer))
     }
 
     /// Every header, in order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(|field| (self.slice(&field.name), self.slice(&field.value)))
+        let (sizes, mut text) = self.parts();
+        sizes.iter().map(move |sizes| {
+            let [name, value] = split(sizes);
+            let name = take(&mut text, name);
+            (name, take(&mut text, value))
+        })
     }
 
     /// The values of one header, in order. `name` is in lower case.
+    #[inline]
     pub fn values<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         // Most names differ in length already, which is cheap to see.
-        let is_it = move |field: &&Field| field.name.len() == name.len() && self.slice(&field.name) == name.as_bytes();
-        self.fields.iter().filter(is_it).map(|field| self.slice(&field.value))
+        self.iter()
+            .filter(move |(other, _)| other.len() == name.len() && *other == name.as_bytes())
+            .map(|(_, value)| value)
     }
 
-    fn slice(&self, place: &Range<usize>) -> &[u8] {
-        self.buffer.get(place.clone()).unwrap_or_default()
+    #[inline]
+    fn parts(&self) -> (&[Sizes], &[u8]) {
+        let Some((count, rest)) = self.0.split_first_chunk() else { return (&[], &[]) };
+        let count = usize::try_from(u32::from_le_bytes(*count)).unwrap_or(usize::MAX);
+        let sizes = count.saturating_mul(size_of::<Sizes>());
+        let (sizes, text) = rest.split_at_checked(sizes).unwrap_or_default();
+        (sizes.as_chunks().0, text)
     }
+}
+
+/// Both sizes in one number: this runs for every header of every request.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "it takes the halves of a number apart")]
+fn split(sizes: &Sizes) -> [u32; 2] {
+    let sizes = u64::from_le_bytes(*sizes);
+    [sizes as u32, (sizes >> 32) as u32]
+}
+
+/// The next piece of a text, without the NUL behind it.
+#[inline]
+fn take<'a>(text: &mut &'a [u8], size: u32) -> &'a [u8] {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let (piece, rest) = text.split_at_checked(size).unwrap_or_default();
+    *text = rest.get(1..).unwrap_or_default();
+    piece
 }
 
 impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Headers {
+    /// What is too large for the layout is left out; no host has headers of 4 GiB.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut headers = Self::default();
+        let (mut count, mut sizes, mut text) = (0_u32, Vec::new(), Vec::new());
         for (name, value) in pairs {
-            let name = append(&mut headers.buffer, name.as_ref());
-            let value = append(&mut headers.buffer, value.as_ref());
-            headers.fields.push(Field { name, value });
+            let (name, value) = (name.as_ref(), value.as_ref());
+            let (Ok(name_size), Ok(value_size)) = (u32::try_from(name.len()), u32::try_from(value.len())) else {
+                continue;
+            };
+            count = count.saturating_add(1);
+            sizes.extend([name_size.to_le_bytes(), value_size.to_le_bytes()].as_flattened());
+            for piece in [name, value] {
+                text.extend_from_slice(piece);
+                text.push(0);
+            }
         }
-        headers
+        Self([&count.to_le_bytes()[..], &sizes, &text].concat())
     }
-}
-
-fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
-    let start = buffer.len();
-    buffer.extend_from_slice(bytes);
-    start..buffer.len()
 }
 
 /// A fact about a stream that is not in its headers, read from the host one by one.
@@ -238,7 +276,7 @@ pub struct Inputs {
     pub random: [u8; 16],
     /// Whether the request has a body, or may have one.
     pub has_body: bool,
-    properties: Vec<(Property, Vec<u8>)>,
+    properties: Rare<Vec<(Property, Vec<u8>)>>,
 }
 
 impl Inputs {
@@ -249,16 +287,16 @@ impl Inputs {
 
     /// Takes a property over. One that the host does not have is not set.
     pub fn set(&mut self, property: Property, value: Vec<u8>) {
-        self.properties.push((property, value));
+        self.properties.make().push((property, value));
     }
 
     /// A property's bytes, as the host writes them.
     pub fn property(&self, property: Property) -> Option<&[u8]> {
-        self.properties.iter().find(|(candidate, _)| *candidate == property).map(|(_, value)| value.as_slice())
+        self.properties.get()?.iter().find(|(candidate, _)| *candidate == property).map(|(_, value)| value.as_slice())
     }
 
-    /// Takes over what another has, which must be what this one was missing.
-    pub(crate) fn absorb(&mut self, other: Self, given: Needs) {
+    /// Takes over what another has of these, which must be what this one was missing.
+    pub(crate) fn absorb(&mut self, mut other: Self, given: Needs) {
         if given.has(Needs::REQUEST_HEADERS) {
             self.request_headers = other.request_headers;
         }
@@ -277,7 +315,9 @@ impl Inputs {
         if given.has(Needs::RANDOM) {
             self.random = other.random;
         }
-        self.properties.extend(other.properties);
+        if let Some(properties) = other.properties.get_mut() {
+            self.properties.make().append(properties);
+        }
     }
 }
 
@@ -293,9 +333,26 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_place_outside_the_buffer_as_empty() {
-        let headers = Headers::new(b"name".to_vec(), vec![Field { name: 0..4, value: 4..9 }]);
-        assert_eq!(headers.values("name").collect::<Vec<_>>(), [b""]);
+    fn reads_every_header_of_a_buffer_and_no_cut_of_it() {
+        let pairs: [(&[u8], &[u8]); 3] = [(b"name", b"value"), (b"", b""), (b"\xff", b"\0")];
+        let Headers(whole) = pairs.into_iter().collect();
+        let headers = Headers::read(whole.clone()).unwrap();
+        assert_eq!(headers.iter().collect::<Vec<_>>(), pairs);
+        let read = (1..whole.len()).filter(|end| Headers::read(whole[..*end].to_vec()).is_some());
+        assert_eq!(read.count(), 0);
+    }
+
+    #[test]
+    fn reads_an_empty_buffer_as_no_headers() {
+        assert_eq!(Headers::read(Vec::new()).unwrap().iter().count(), 0);
+        assert_eq!(Headers::default().values("a").count(), 0);
+    }
+
+    #[test]
+    fn refuses_a_count_and_sizes_that_overflow() {
+        assert!(Headers::read(vec![0xff; 4]).is_none());
+        assert!(Headers::read(vec![0xff; 64]).is_none());
+        assert!(Headers::read([&1_u32.to_le_bytes()[..], &[0xff; 8]].concat()).is_none());
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The engine: loads a plan and evaluates policy chains. Values in, values out: no I/O, no clock, no host calls.
+//! The engine: loads a plan and evaluates policy chains. Values in, values out: no I/O, no clock.
 //!
 //! The modules stand in the order in which a request passes through them: [`event`] (what a host says) → [`plan`]
 //! (route → chain) → [`chain`] → [`run`] (a chain under way) → [`policy`] (steps) → [`verdict`].
 //!
 //! Waiting is a value. A [`Run`] goes as far as it can and then either is done or asks for something: headers, a
-//! property, the body, a value that workers share, an agent's answer. Whoever drives it answers, now or later.
+//! property, the body, an agent's answer, some time. Whoever drives it answers, now or later. What answers at once, like a
+//! value that workers share, is called ([`host`]).
 
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]
@@ -18,6 +19,7 @@ pub mod consumers;
 mod deny_with;
 pub mod edits;
 pub mod event;
+pub mod host;
 pub mod json;
 pub mod json_schema;
 pub mod jwt;
@@ -26,6 +28,7 @@ mod password;
 pub mod plan;
 pub mod policy;
 pub mod protobuf;
+mod rare;
 pub mod record;
 mod redaction;
 pub mod run;
@@ -42,6 +45,7 @@ pub mod origin {
 
 pub use ask::{Answer, Ask, Turn};
 pub use event::{Headers, Inputs, Needs, Phase, Property};
+pub use host::Host;
 pub use plan::{LoadError, Plan};
 pub use record::{Collector, GrpcRecord, Record};
 pub use run::Run;

@@ -67,12 +67,12 @@ impl Redaction {
 
 /// A message's attributes without what is not shown.
 #[derive(Debug)]
-pub(crate) struct Redacted<'a> {
-    pub(crate) context: &'a Context<'a>,
+pub(crate) struct Redacted<'a, 'context> {
+    pub(crate) context: &'a Context<'context>,
     pub(crate) redaction: &'a Redaction,
 }
 
-impl Attributes for Redacted<'_> {
+impl Attributes for Redacted<'_, '_> {
     fn attribute(&self, attribute: Attribute) -> Result<Value, AttributeError> {
         let value = self.context.attribute(attribute)?;
         Ok(match (attribute, value) {
@@ -100,7 +100,7 @@ impl Attributes for Redacted<'_> {
     }
 }
 
-impl Redacted<'_> {
+impl Redacted<'_, '_> {
     fn shown(&self, attribute: Attribute, key: &str, value: Value) -> Value {
         match attribute {
             Attribute::RequestHeaders | Attribute::ResponseHeaders => self.redaction.header(key, value),

@@ -80,7 +80,7 @@ fn tells_a_step_after_a_wait_what_time_it_is() {
     writer.route("users", vec![delay, limit], vec![]);
     let mut driver = Driver { now: 100 * SECOND, ..Driver::default() };
     assert_eq!(driver.run(&writer.load(), "users").unwrap().verdict.word(), "allow");
-    let (bucket, _) = driver.shared.values().next().unwrap();
+    let (bucket, _) = driver.shared.values.values().next().unwrap();
     let full_at = u64::from_le_bytes(bucket[8..].try_into().unwrap());
     assert_eq!(full_at, 103 * SECOND);
 }

@@ -10,7 +10,7 @@ use std::{ptr, slice};
 
 use postern_engine::{Headers, Response};
 
-use crate::pairs;
+use crate::{memory, pairs};
 
 /// A list of headers that Envoy keeps for a stream, under proxy-wasm's number.
 #[derive(Debug, Clone, Copy)]
@@ -128,8 +128,9 @@ unsafe extern "C" {
 }
 
 /// Memory that Envoy fills and [`receive`] takes back.
+#[inline]
 pub(crate) fn allocate(size: usize) -> *mut u8 {
-    Box::into_raw(Box::<[u8]>::new_uninit_slice(size)).cast()
+    memory::block(size)
 }
 
 /// The configuration of the root context that is being configured.
@@ -151,6 +152,7 @@ pub(crate) fn request_body() -> Result<Vec<u8>, HostError> {
 }
 
 /// Nanoseconds since 1970.
+#[inline]
 pub(crate) fn now() -> Result<u64, HostError> {
     let mut time = 0;
     // SAFETY: the place is valid for the call.
@@ -210,7 +212,7 @@ pub(crate) fn headers(map: Map) -> Result<Headers, HostError> {
         // SAFETY: `receive` hands over two valid places.
         unsafe { proxy_get_header_map_pairs(map as u32, data, size) }
     })?;
-    pairs::decode(bytes.unwrap_or_default()).ok_or(HostError::Unreadable { call })
+    Headers::read(bytes.unwrap_or_default()).ok_or(HostError::Unreadable { call })
 }
 
 /// Adds a header beside the values that it has.
@@ -373,6 +375,7 @@ impl log::Log for HostLogger {
     fn flush(&self) {}
 }
 
+#[inline]
 fn done(call: &'static str, status: u32) -> Result<(), HostError> {
     if status == OK { Ok(()) } else { Err(HostError::Status { call, status }) }
 }

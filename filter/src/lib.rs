@@ -17,3 +17,4 @@ mod shared;
 mod signature;
 mod stream;
 mod tokens;
+mod worker;

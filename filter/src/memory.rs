@@ -35,6 +35,22 @@ unsafe impl Sync for Lists {}
 #[global_allocator]
 static MEMORY: Lists = Lists::new();
 
+/// A block of bytes that is given back like one of a `Box<[u8]>` of this size. Straight from the lists: on the way there by
+/// `Box` stand three calls.
+#[inline]
+pub(crate) fn block(size: usize) -> *mut u8 {
+    let Ok(layout) = Layout::array::<u8>(size) else { return ptr::null_mut() };
+    if size == 0 {
+        return ptr::dangling_mut();
+    }
+    #[cfg(target_arch = "wasm32")]
+    let allocator = &MEMORY;
+    #[cfg(not(target_arch = "wasm32"))]
+    let allocator = &System;
+    // SAFETY: the size is not 0.
+    unsafe { allocator.alloc(layout) }
+}
+
 impl Lists {
     const fn new() -> Self {
         Self(UnsafeCell::new([ptr::null_mut(); SIZES]))
@@ -59,7 +75,7 @@ unsafe impl GlobalAlloc for Lists {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(list) = self.list(layout) else {
             // SAFETY: the caller's promise is the same as ours.
-            return unsafe { System.alloc(layout) };
+            return unsafe { alloc_new(layout) };
         };
         // SAFETY: only this thread uses the lists, and what is in one is free.
         unsafe {
@@ -71,14 +87,14 @@ unsafe impl GlobalAlloc for Lists {
         }
         let size = layout.size().next_multiple_of(UNIT);
         // SAFETY: the size is not 0, as it has a list.
-        unsafe { System.alloc(Layout::from_size_align_unchecked(size, UNIT)) }
+        unsafe { alloc_new(Layout::from_size_align_unchecked(size, UNIT)) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(list) = self.list(layout) else {
             // SAFETY: it came from there, and the caller gives it up.
-            return unsafe { System.dealloc(block, layout) };
+            return unsafe { dealloc_large(block, layout) };
         };
         let block: *mut Free = block.cast();
         // SAFETY: it is as large as its list says, aligned for it, and nobody else's any more.
@@ -87,6 +103,26 @@ unsafe impl GlobalAlloc for Lists {
             *list = block;
         }
     }
+}
+
+/// Apart, so that the way by the lists is short enough to be everywhere.
+///
+/// # Safety
+/// As of [`GlobalAlloc::alloc`].
+#[cold]
+#[inline(never)]
+unsafe fn alloc_new(layout: Layout) -> *mut u8 {
+    // SAFETY: the caller's promise is the same.
+    unsafe { System.alloc(layout) }
+}
+
+/// # Safety
+/// As of [`GlobalAlloc::dealloc`].
+#[cold]
+#[inline(never)]
+unsafe fn dealloc_large(block: *mut u8, layout: Layout) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { System.dealloc(block, layout) }
 }
 
 #[cfg(test)]

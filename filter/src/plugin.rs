@@ -3,7 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use postern_engine::{LoadError, Plan};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     host::{self, HostError},
@@ -12,14 +12,14 @@ use crate::{
 };
 
 thread_local! {
-    static PLUGIN: RefCell<Plugin> = RefCell::default();
+    static PLUGIN: RefCell<Plugin> = const { RefCell::new(Plugin::new()) };
 }
 
 /// A VM has one thread, and no host call made by us calls back into this state: the borrow is never contended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Plugin {
-    /// `None` until configured.
-    roots: FxHashMap<u32, Option<Arc<Plan>>>,
+    /// One or two: the one in force, and while that is exchanged the one before.
+    roots: Vec<Root>,
     /// The stream that began last: Envoy shows the headers of a request right after it has announced it.
     newest: Option<(u32, Stream)>,
     /// The others that something is still to be done for.
@@ -28,7 +28,25 @@ struct Plugin {
     delayed: Vec<Delayed>,
 }
 
+#[derive(Debug)]
+struct Root {
+    id: u32,
+    /// `None` until configured.
+    plan: Option<Arc<Plan>>,
+}
+
 impl Plugin {
+    const fn new() -> Self {
+        let streams = FxHashMap::with_hasher(FxBuildHasher);
+        Self { roots: Vec::new(), newest: None, streams, delayed: Vec::new() }
+    }
+
+    #[inline]
+    fn root(&mut self, id: u32) -> Option<&mut Root> {
+        self.roots.iter_mut().find(|root| root.id == id)
+    }
+
+    #[inline]
     fn take(&mut self, stream: u32) -> Option<Stream> {
         match self.newest.take_if(|(newest, _)| *newest == stream) {
             Some((_, stream)) => Some(stream),
@@ -53,11 +71,13 @@ pub(crate) fn create(context: u32, parent: u32) {
     PLUGIN.with_borrow_mut(|plugin| {
         if parent == 0 {
             host::install_logger();
-            plugin.roots.insert(context, None);
+            plugin.roots.push(Root { id: context, plan: None });
         } else {
-            let plan = plugin.roots.get(&parent).cloned().flatten();
+            let plan = plugin.root(parent).and_then(|root| root.plan.clone());
             let newest = plugin.newest.replace((context, Stream::new(plan, parent)));
-            plugin.streams.extend(newest);
+            if let Some((id, stream)) = newest {
+                plugin.streams.insert(id, stream);
+            }
         }
     });
 }
@@ -67,7 +87,11 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
     match load(size) {
         Ok(plan) => {
             log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
-            PLUGIN.with_borrow_mut(|plugin| plugin.roots.insert(root, Some(Arc::new(plan))));
+            let plan = Some(Arc::new(plan));
+            PLUGIN.with_borrow_mut(|plugin| match plugin.root(root) {
+                Some(known) => known.plan = plan,
+                None => plugin.roots.push(Root { id: root, plan }),
+            });
             true
         }
         Err(reason) => {
@@ -149,10 +173,14 @@ fn wake(id: u32) -> Result<(), HostError> {
 /// A context ends.
 pub(crate) fn delete(context: u32) {
     let stream = PLUGIN.with_borrow_mut(|plugin| {
-        plugin.delayed.retain(|delayed| delayed.stream != context);
+        if !plugin.delayed.is_empty() {
+            plugin.delayed.retain(|delayed| delayed.stream != context);
+        }
         let stream = plugin.take(context);
-        if stream.is_none() {
-            plugin.roots.remove(&context);
+        if stream.is_none()
+            && let Some(place) = plugin.roots.iter().position(|root| root.id == context)
+        {
+            plugin.roots.swap_remove(place);
         }
         stream
     });
@@ -162,26 +190,34 @@ pub(crate) fn delete(context: u32) {
 }
 
 /// For a stream under way; one that nothing is left to do for is forgotten, and passes.
+#[inline]
 fn with_stream(id: u32, what: impl FnOnce(&mut Stream) -> Action) -> Action {
     take(id).map_or(Action::Continue, |stream| act(id, stream, what))
 }
 
 /// Takes a stream out for the time of an event, so that nothing is borrowed while host calls run.
+#[inline]
 fn take(id: u32) -> Option<Stream> {
     PLUGIN.with_borrow_mut(|plugin| plugin.take(id))
 }
 
+#[inline(never)]
+fn keep(id: u32, stream: Stream, delayed: Option<Delayed>) {
+    PLUGIN.with_borrow_mut(|plugin| {
+        plugin.delayed.extend(delayed);
+        plugin.streams.insert(id, stream);
+    });
+}
+
 /// Lets an event happen to a stream, and forgets the stream when nothing is left to do for it.
+#[inline]
 fn act(id: u32, mut stream: Stream, act: impl FnOnce(&mut Stream) -> Action) -> Action {
     let waited = stream.delayed_until();
     let action = act(&mut stream);
     let delayed = stream.delayed_until().filter(|until| waited != Some(*until));
     let delayed = delayed.map(|until| Delayed { root: stream.root(), stream: id, until });
-    if !stream.is_over() {
-        PLUGIN.with_borrow_mut(|plugin| {
-            plugin.delayed.extend(delayed);
-            plugin.streams.insert(id, stream);
-        });
+    if let Some(stream) = stream.unless_over() {
+        keep(id, stream, delayed);
     }
     // Without a timer it would wait for ever: Envoy's time-outs end it, and it never reaches upstream.
     if delayed.is_some()

@@ -12,12 +12,13 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use rustc_hash::FxHashMap;
+use postern_engine::host::SharedValue;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::host::{self, HostError};
 
 thread_local! {
-    static KNOWN: RefCell<FxHashMap<usize, Known>> = RefCell::default();
+    static KNOWN: RefCell<FxHashMap<usize, Known>> = const { RefCell::new(FxHashMap::with_hasher(FxBuildHasher)) };
 }
 
 /// What this worker knows of a value.
@@ -25,7 +26,7 @@ thread_local! {
 struct Known {
     key: Arc<str>,
     /// What was written last, …
-    value: Vec<u8>,
+    value: SharedValue,
     /// … and the version that it got, if nobody else wrote anything.
     version: Option<u32>,
     /// Whether nobody had written in between when that was last looked at.
@@ -43,7 +44,7 @@ pub(crate) fn prepare(key: Arc<str>) -> Result<(), HostError> {
         return Ok(());
     }
     KNOWN.with_borrow_mut(|known| {
-        let entry = Known { key: Arc::clone(&key), value: Vec::new(), version: None, alone: false };
+        let entry = Known { key: Arc::clone(&key), value: SharedValue::new(), version: None, alone: false };
         known.insert(place(&key), entry);
     });
     Ok(())
@@ -55,21 +56,25 @@ pub(crate) fn forget_old() {
 }
 
 /// A value and its version; nothing and 0 if there is none.
-pub(crate) fn load(key: &Arc<str>) -> Result<(Vec<u8>, u32), HostError> {
+#[inline]
+pub(crate) fn load(key: &Arc<str>) -> Result<(SharedValue, u32), HostError> {
     let remembered = KNOWN.with_borrow(|known| {
         let known = known.get(&place(key)).filter(|known| known.alone)?;
-        Some((known.value.clone(), known.version?))
+        // One bucket is a plain copy.
+        let bucket = <[u8; 16]>::try_from(known.value.as_slice());
+        Some((bucket.map_or_else(|_| known.value.clone(), SharedValue::from_buf), known.version?))
     });
     if let Some(remembered) = remembered {
         return Ok(remembered);
     }
     let (value, version) = host::shared_data(key)?.unwrap_or_default();
     with(key, |known| known.alone = known.version == Some(version));
-    Ok((value, version))
+    Ok((SharedValue::from_slice(&value), version))
 }
 
 /// Stores a value; `false` if its version is no longer this one, and it must be loaded again.
-pub(crate) fn store(key: &Arc<str>, value: Vec<u8>, version: u32) -> Result<bool, HostError> {
+#[inline]
+pub(crate) fn store(key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, HostError> {
     let stored = host::set_shared_data(key, &value, version)?;
     with(key, |known| match stored {
         true => {
@@ -82,6 +87,7 @@ pub(crate) fn store(key: &Arc<str>, value: Vec<u8>, version: u32) -> Result<bool
     Ok(stored)
 }
 
+#[inline]
 fn with(key: &Arc<str>, act: impl FnOnce(&mut Known)) {
     KNOWN.with_borrow_mut(|known| known.get_mut(&place(key)).map(act));
 }

@@ -11,7 +11,8 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    records, shared, signature, tokens,
+    records,
+    worker::Worker,
 };
 
 const MILLISECOND: u64 = 1_000_000;
@@ -75,6 +76,17 @@ struct Admitted {
     outlook: Outlook,
 }
 
+/// How far a run came in one callback.
+#[derive(Debug, Clone, Copy)]
+enum Reached {
+    /// Its end, and what Envoy is to do.
+    End(Action),
+    /// A step that needs the body.
+    Body,
+    /// A step that wants to wait until this time, in nanoseconds since 1970.
+    Time { until: u64 },
+}
+
 /// What is known of a request's body.
 #[derive(Debug, Clone, Copy)]
 enum Body {
@@ -91,6 +103,7 @@ impl Stream {
         Self { plan, root, progress: Progress::Unguarded, counted: None }
     }
 
+    #[inline]
     pub(crate) fn on_request_headers(&mut self, end_of_stream: bool) -> Action {
         let body = if end_of_stream { Body::None } else { Body::Coming };
         let decided = self.begin(body);
@@ -129,8 +142,21 @@ impl Stream {
     }
 
     /// Whether nothing is left to do for it, whatever comes.
-    pub(crate) fn is_over(&self) -> bool {
+    #[inline]
+    fn is_over(&self) -> bool {
         matches!(self.progress, Progress::Unguarded | Progress::Answered) && self.counted.is_none()
+    }
+
+    /// The stream, if something is left to do for it.
+    #[inline]
+    pub(crate) fn unless_over(self) -> Option<Self> {
+        if !self.is_over() {
+            return Some(self);
+        }
+        let Self { progress, counted, .. } = self;
+        // There is nothing in them, but to find that out when they are dropped is two calls.
+        std::mem::forget((progress, counted));
+        None
     }
 
     /// The context of its plan.
@@ -195,14 +221,14 @@ impl Stream {
         let Some(plan) = &self.plan else { return };
         let Some(mut run) = Run::unanswered(plan, &route, &Health::default(), outlook, decided) else { return };
         loop {
-            let needs = match run.advance() {
-                Turn::Done(decision) => return records::write(&decision.records),
+            let needs = match run.advance(&mut Worker) {
+                Turn::Done => return records::write(&run.take_decision().records),
                 Turn::Ask(Ask::Inputs(needs)) => needs,
                 // Records ask for nothing else.
                 Turn::Ask(_) => return,
             };
-            match fetch(needs, Body::None, run.inputs()) {
-                Ok(()) => run.answer(Answer::InputsInPlace),
+            match fetch_more(needs, Body::None, run.inputs()) {
+                Ok(()) => run.inputs_given(),
                 Err(error) => return log::debug!("a record is lost: {error}"),
             }
         }
@@ -213,13 +239,19 @@ impl Stream {
         self.conclude(decided)
     }
 
+    #[inline]
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
         let route = host::property("xds\0route_name")?.unwrap_or_default();
-        let run = Run::request(plan, &route, &Health::default());
-        match run {
-            Some(run) => self.drive(Box::new(run), Map::RequestHeaders, body),
-            None => Ok(Action::Continue),
+        let Some(mut run) = Run::request(plan, &route, &Health::default()) else { return Ok(Action::Continue) };
+        let first = run.foresee();
+        if !first.is_empty() {
+            fetch(first, body, run.inputs())?;
+            run.inputs_given();
+        }
+        match self.drive(&mut run, Map::RequestHeaders, body)? {
+            Reached::End(action) => Ok(action),
+            reached => Ok(self.put_aside(Box::new(run), body, reached)),
         }
     }
 
@@ -238,60 +270,82 @@ impl Stream {
         }
     }
 
-    /// The same as `drive`, for all but the headers of a request, which come the most often.
+    /// For all but the headers of a request, which come the most often.
     #[inline(never)]
-    fn go_on(&mut self, run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
-        self.drive(run, map, body)
+    fn go_on(&mut self, mut run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
+        let reached = self.drive(&mut run, map, body)?;
+        Ok(self.put_aside(run, body, reached))
     }
 
-    /// Answers what the run asks for, as far as that is possible now. A run is large, and boxed so as not to be copied.
-    #[inline]
-    fn drive(&mut self, mut run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
-        loop {
-            let ask = match run.advance() {
-                Turn::Done(decision) => return self.carry_out(run, decision, map),
-                Turn::Ask(ask) => ask,
-            };
-            let answer = match (ask, body) {
-                (Ask::Inputs(needs), Body::Coming) if needs.has(Needs::BODY) => {
-                    self.progress = Progress::Waiting(run);
-                    return Ok(Action::Pause);
-                }
-                (Ask::Inputs(needs), body) => {
-                    fetch(needs, body, run.inputs())?;
-                    if needs.has(Needs::BODY) && run.inputs().body.len() > run.body_limit() {
-                        run.inputs().body = Vec::new();
-                        Answer::BodyTooLarge
-                    } else {
-                        Answer::InputsInPlace
-                    }
-                }
-                (Ask::Load { key }, _) => {
-                    let (value, version) = shared::load(&key)?;
-                    Answer::Loaded { value, version }
-                }
-                (Ask::Store { key, value, version }, _) => Answer::Stored(shared::store(&key, value, version)?),
-                (Ask::Wait { milliseconds }, body) => {
-                    let until = host::now()?.saturating_add(u64::from(milliseconds).saturating_mul(MILLISECOND));
-                    let hold = matches!(body, Body::Coming) && !run.may_want_body();
-                    self.progress = Progress::Delayed(Box::new(Delayed { run, body, until }));
-                    return Ok(if hold { Action::Hold } else { Action::Pause });
-                }
-                // The plan was refused at load if it needs one; if not, nobody is there to ask.
-                (Ask::Call(_), _) => Answer::Called(Err(CallError::Unreachable)),
-                (Ask::Recall(key), _) => Answer::Recalled(tokens::recall(&key)),
-                (Ask::Remember(entry), _) => {
-                    tokens::remember(entry);
-                    Answer::Remembered
-                }
-                (Ask::Verify(check), _) => Answer::Verified(signature::verify(&check)),
-            };
-            run.answer(answer);
+    /// Keeps a run that cannot go on now.
+    #[cold]
+    fn put_aside(&mut self, run: Box<Run>, body: Body, reached: Reached) -> Action {
+        match reached {
+            Reached::End(action) => action,
+            Reached::Body => {
+                self.progress = Progress::Waiting(run);
+                Action::Pause
+            }
+            Reached::Time { until } => {
+                let hold = matches!(body, Body::Coming) && !run.may_want_body();
+                self.progress = Progress::Delayed(Box::new(Delayed { run, body, until }));
+                if hold { Action::Hold } else { Action::Pause }
+            }
         }
     }
 
-    #[inline]
-    fn carry_out(&mut self, run: Box<Run>, decision: Decision, map: Map) -> Result<Action, Failure> {
+    /// Answers what the run asks for, as far as that is possible now.
+    #[inline(always)]
+    fn drive(&mut self, run: &mut Run, map: Map, body: Body) -> Result<Reached, Failure> {
+        loop {
+            let ask = match run.advance(&mut Worker) {
+                Turn::Done => return Ok(Reached::End(self.carry_out(run, map)?)),
+                Turn::Ask(ask) => ask,
+            };
+            match (ask, body) {
+                (Ask::Inputs(needs), Body::Coming) if needs.has(Needs::BODY) => return Ok(Reached::Body),
+                (Ask::Inputs(needs), body) => {
+                    fetch_more(needs, body, run.inputs())?;
+                    if needs.has(Needs::BODY) && run.inputs().body.len() > run.body_limit() {
+                        run.inputs().body = Vec::new();
+                        run.answer(Answer::BodyTooLarge);
+                    } else {
+                        run.inputs_given();
+                    }
+                }
+                (Ask::Wait { milliseconds }, _) => {
+                    let until = host::now()?.saturating_add(u64::from(milliseconds).saturating_mul(MILLISECOND));
+                    return Ok(Reached::Time { until });
+                }
+                // The plan was refused at load if it needs one; if not, nobody is there to ask.
+                (Ask::Call(_), _) => run.answer(Answer::Called(Err(CallError::Unreachable))),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn carry_out(&mut self, run: &mut Run, map: Map) -> Result<Action, Failure> {
+        let is_request = matches!(map, Map::RequestHeaders);
+        let silent = !is_request || self.plan.as_ref().is_none_or(|plan| !plan.wants_accounts());
+        match run.passed() {
+            Some(edits) if silent => self.let_pass(edits, run.route(), map)?,
+            _ => {
+                if let Some(action) = self.settle(run, map)? {
+                    return Ok(action);
+                }
+            }
+        }
+        if is_request && !run.is_last() {
+            let route = run.route().to_owned();
+            self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.take_outlook() }));
+        }
+        Ok(Action::Continue)
+    }
+
+    /// Carries out a decision that there is something to say about; `None` if the message goes on.
+    #[inline(never)]
+    fn settle(&mut self, run: &mut Run, map: Map) -> Result<Option<Action>, Failure> {
+        let decision = run.take_decision();
         if !decision.records.is_empty() {
             records::write(&decision.records);
         }
@@ -299,19 +353,18 @@ impl Stream {
             self.give_account(&decision, run.route())?;
         }
         match decision.verdict {
-            Verdict::Continue(edits) => {
-                apply(&edits, map)?;
-                if let Some(allowance) = edits.allowance().cloned() {
-                    self.counted = Some(Box::new(Counted { allowance, route: run.route().to_owned(), passed: 0 }));
-                }
-                if matches!(map, Map::RequestHeaders) && !run.is_last() {
-                    let route = run.route().to_owned();
-                    self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.into_outlook() }));
-                }
-                Ok(Action::Continue)
-            }
-            Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
+            Verdict::Continue(edits) => self.let_pass(&edits, run.route(), map).map(|()| None),
+            Verdict::Deny(response) | Verdict::Respond(response) => Ok(Some(self.answer(&response)?)),
         }
+    }
+
+    #[inline(always)]
+    fn let_pass(&mut self, edits: &Edits, route: &str, map: Map) -> Result<(), Failure> {
+        apply(edits, map)?;
+        if let Some(allowance) = edits.allowance().cloned() {
+            self.counted = Some(Box::new(Counted { allowance, route: route.to_owned(), passed: 0 }));
+        }
+        Ok(())
     }
 
     /// Leaves the account of a decision where access logs find it, if there are any.
@@ -346,8 +399,14 @@ impl Stream {
     }
 }
 
+/// What was not foreseen.
+#[inline(never)]
+fn fetch_more(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError> {
+    fetch(needs, body, inputs)
+}
+
 /// Fetches what a step needs, and nothing else.
-#[inline]
+#[inline(always)]
 fn fetch(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError> {
     if needs.has(Needs::REQUEST_HEADERS) {
         inputs.request_headers = host::headers(Map::RequestHeaders)?;
@@ -367,9 +426,11 @@ fn fetch(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError>
     if let (true, Body::Here) = (needs.has(Needs::BODY), body) {
         inputs.body = host::request_body()?;
     }
-    if !needs.has_properties() {
-        return Ok(());
-    }
+    if needs.has_properties() { fetch_properties(needs, inputs) } else { Ok(()) }
+}
+
+#[inline(never)]
+fn fetch_properties(needs: Needs, inputs: &mut Inputs) -> Result<(), HostError> {
     for property in needs.properties() {
         if let Some(value) = host::property(&property.path().join("\0"))? {
             inputs.set(property, value);
@@ -378,7 +439,7 @@ fn fetch(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError>
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
     if edits.body().is_some() {
         return Err(Failure::BodyEdit);

@@ -1,10 +1,10 @@
 //! The engine itself, natively: the runner that the others are compared with.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Record, Run, Turn, Verdict, agent::Health,
-    edits::Edits, jwt::TokenCache, record::GRPC_METHOD,
+    edits::Edits, host::Alone, record::GRPC_METHOD,
 };
 
 use crate::{
@@ -15,15 +15,8 @@ use crate::{
 /// Runs one case with a shared store of its own.
 pub fn run(file: &CaseFile, case: &Case) -> Vec<Outcome> {
     let plan = file.plan();
-    let mut shared = Shared::default();
-    case.exchanges().iter().map(|exchange| exchange_once(&plan, case, exchange, &mut shared)).collect()
-}
-
-/// What outlives an exchange.
-#[derive(Default)]
-struct Shared {
-    values: HashMap<Arc<str>, (Vec<u8>, u32)>,
-    tokens: TokenCache,
+    let mut host = Alone::default();
+    case.exchanges().iter().map(|exchange| exchange_once(&plan, case, exchange, &mut host)).collect()
 }
 
 /// The caller, as Envoy sees it, and the address of Envoy's own node.
@@ -60,19 +53,19 @@ pub fn response_headers(exchange: &Exchange) -> Pairs {
     [status].into_iter().chain(own).collect()
 }
 
-fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mut Shared) -> Outcome {
+fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut Alone) -> Outcome {
     let mut request = request_headers(case, exchange);
     let mut response = response_headers(exchange);
     let status = exchange.upstream.status;
     let Some(mut run) = Run::request(plan, &case.route, &Health::default()) else {
         return Outcome::new(exchange, "", status, &response, Some(&request), b"");
     };
-    let mut decision = drive(&mut run, exchange, &request, &response, shared);
+    let mut decision = drive(&mut run, exchange, &request, &response, host);
     let mut records = std::mem::take(&mut decision.records);
     if let Some(exceeded) = exceeded(&decision, exchange) {
-        let recording = Run::unanswered(plan, &case.route, &Health::default(), run.into_outlook(), Some(exceeded()));
+        let recording = Run::unanswered(plan, &case.route, &Health::default(), run.take_outlook(), Some(exceeded()));
         if let Some(mut run) = recording {
-            records.extend(drive(&mut run, exchange, &request, &response, shared).records);
+            records.extend(drive(&mut run, exchange, &request, &response, host).records);
         }
         let decision = exceeded();
         let account = decision.account("r", &case.route);
@@ -83,8 +76,8 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, shared: &mu
     if let Some(answer) = answered(decision, &mut request) {
         return recorded(own_answer(exchange, &account, answer), exchange, &records);
     }
-    if let Some(mut run) = Run::response(plan, &case.route, &Health::default(), run.into_outlook()) {
-        let decision = drive(&mut run, exchange, &request, &response, shared);
+    if let Some(mut run) = Run::response(plan, &case.route, &Health::default(), run.take_outlook()) {
+        let decision = drive(&mut run, exchange, &request, &response, host);
         records.extend(decision.records.iter().cloned());
         if let Some(answer) = answered(decision, &mut response) {
             return recorded(own_answer(exchange, &account, answer), exchange, &records);
@@ -155,15 +148,17 @@ fn apply(edits: &Edits, headers: &mut Pairs) {
     }
 }
 
-fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, shared: &mut Shared) -> Decision {
+fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, host: &mut Alone) -> Decision {
     loop {
-        let ask = match run.advance() {
-            Turn::Done(decision) => return decision,
+        let ask = match run.advance(host) {
+            Turn::Done => return run.take_decision(),
             Turn::Ask(ask) => ask,
         };
         let body = exchange.request.body.as_ref().map(|body| body.get()).unwrap_or_default();
-        let answer = match ask {
-            Ask::Inputs(needs) if needs.has(Needs::BODY) && body.len() > run.body_limit() => Answer::BodyTooLarge,
+        match ask {
+            Ask::Inputs(needs) if needs.has(Needs::BODY) && body.len() > run.body_limit() => {
+                run.answer(Answer::BodyTooLarge)
+            }
             Ask::Inputs(needs) => {
                 let mut inputs = Inputs::default();
                 inputs.now = exchange.request.time().as_nanos().try_into().unwrap();
@@ -184,26 +179,11 @@ fn drive(run: &mut Run, exchange: &Exchange, request: &Pairs, response: &Pairs, 
                         _ => {}
                     }
                 }
-                Answer::Inputs(inputs)
+                run.give(inputs);
             }
-            Ask::Load { key } => {
-                let (value, version) = shared.values.get(&key).cloned().unwrap_or_default();
-                Answer::Loaded { value, version }
-            }
-            Ask::Store { key, value, version } => {
-                shared.values.insert(key, (value, version + 1));
-                Answer::Stored(true)
-            }
-            Ask::Wait { .. } => Answer::Waited,
+            Ask::Wait { .. } => run.answer(Answer::Waited),
             Ask::Call(call) => panic!("no agent is there to be asked: {call:?}"),
-            Ask::Recall(key) => Answer::Recalled(shared.tokens.recall(&key)),
-            Ask::Remember(entry) => {
-                shared.tokens.remember(entry);
-                Answer::Remembered
-            }
-            Ask::Verify(_) => Answer::Verified(None),
-        };
-        run.answer(answer);
+        }
     }
 }
 

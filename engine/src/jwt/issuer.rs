@@ -1,6 +1,6 @@
 //! Issuers: who signs tokens, for whom, and with which keys.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
@@ -43,7 +43,7 @@ impl Issuer {
     }
 
     /// The places of the keys that a token may be checked with: those of the name that it gives, if it gives one.
-    pub(super) fn candidates(&self, algorithm: Algorithm, key_id: Option<&str>) -> VecDeque<usize> {
+    pub(super) fn candidates(&self, algorithm: Algorithm, key_id: Option<&str>) -> Vec<usize> {
         let fitting = self.keys.iter().enumerate().filter(|(_, key)| key.fits(algorithm, key_id));
         fitting.map(|(place, _)| place).take(MOST_CANDIDATES).collect()
     }

@@ -19,5 +19,5 @@ pub use self::{
 pub(crate) use self::{
     claims::ClaimPath,
     issuer::Issuer,
-    verifier::{Pending, Progress, Rules, Trouble, Verifier},
+    verifier::{Rules, Trouble, Verifier},
 };

@@ -1,12 +1,12 @@
 //! What makes a token good for a step: whose it is, for whom, when, what it must say, and its signature last, which
-//! costs the most. Signatures that a host may check faster are handed out, and taken back answered or not.
+//! costs the most.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::{
-    SignatureCheck, SignedText,
+    SignedText,
     algorithm::Algorithm,
     cache::{Entry, TokenKey, Verified},
     claims::{self, ClaimPath, header_text},
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     cel::Map,
+    host::Host,
     json::{Object, Value},
     plan::LoadError,
 };
@@ -66,18 +67,9 @@ pub(crate) struct Pending {
     signature: Vec<u8>,
     algorithm: Algorithm,
     issuer: Arc<Issuer>,
-    /// The places of the keys that are left to try.
-    candidates: VecDeque<usize>,
+    /// The places of the keys that may have made its signature.
+    candidates: Vec<usize>,
     verified: Arc<Verified>,
-}
-
-/// How far the check of a signature came.
-#[derive(Debug)]
-pub(crate) enum Progress {
-    Good,
-    Bad,
-    /// The host may check this faster.
-    Ask(SignatureCheck),
 }
 
 /// Why a token is not admitted.
@@ -229,26 +221,14 @@ impl Verifier {
 }
 
 impl Pending {
-    /// Checks the signature as far as possible. `answer` is the host's word on what was asked last; `Some(None)` if it
-    /// could not say.
-    pub(crate) fn advance(&mut self, mut answer: Option<Option<bool>>) -> Progress {
-        while let Some(place) = self.candidates.front() {
-            let Some(key) = self.issuer.key(*place) else { return Progress::Bad };
-            let text = SignedText::new(&self.key.token, self.signed);
-            let good = match answer.take() {
-                Some(Some(good)) => good,
-                Some(None) => key.verify(self.algorithm, &text, &self.signature),
-                None => match key.check(self.algorithm, &text, &self.signature) {
-                    Some(check) => return Progress::Ask(check),
-                    None => key.verify(self.algorithm, &text, &self.signature),
-                },
-            };
-            if good {
-                return Progress::Good;
-            }
-            self.candidates.pop_front();
-        }
-        Progress::Bad
+    /// Whether one of the keys that it may be signed with made its signature. The host is asked first: it is faster.
+    pub(crate) fn is_signed(&self, host: &mut dyn Host) -> bool {
+        let text = SignedText::new(&self.key.token, self.signed);
+        self.candidates.iter().filter_map(|place| self.issuer.key(*place)).any(|key| {
+            let check = key.check(self.algorithm, &text, &self.signature);
+            let word = check.and_then(|check| host.verify(&check));
+            word.unwrap_or_else(|| key.verify(self.algorithm, &text, &self.signature))
+        })
     }
 
     /// What is to be remembered once the signature is good.

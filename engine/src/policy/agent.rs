@@ -50,8 +50,9 @@ pub(crate) fn needs(phase: Phase) -> Needs {
     Needs::REQUEST_HEADERS.union(Needs::RESPONSE_HEADERS.when(phase == Phase::Response))
 }
 
-pub(crate) fn run(context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
-    match answer {
+#[inline(never)]
+pub(crate) fn run(context: &mut Context<'_>) -> Flow {
+    match context.answer.take() {
         None => ask(context),
         Some(Answer::Called(Ok(reply))) => take(context, reply),
         Some(Answer::Called(Err(error))) => Flow::Fail(unanswered(context, error)),

@@ -3,10 +3,14 @@
 //! A plan has only SHA-256 digests of keys. Looking a digest up leaks nothing through timing that an attacker could
 //! use: choosing digests means inverting SHA-256.
 
+use std::sync::Arc;
+
 use postern_proto::plan::v1::{self as wire, api_key_auth::Source as Wire};
 
 use super::{Context, Flow, source::Source};
 use crate::{
+    consumers::Consumer,
+    edits::Only,
     event::Phase,
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
@@ -54,22 +58,43 @@ impl ApiKeyAuth {
         Ok(Self { source })
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let consumer = match self.source.values(context).as_slice() {
-            [] => return Flow::Deny(unauthorized("key_missing")),
-            [key] if key.is_empty() => return Flow::Deny(unauthorized("key_missing")),
-            [key] => context.plan.consumers().by_api_key(key),
-            [_, ..] => return Flow::Deny(unauthorized("key_repeated")),
-        };
-        if consumer.is_none() {
-            return Flow::Deny(unauthorized("key_unknown"));
+        match self.consumer(context) {
+            Ok(consumer) => {
+                context.facts.consumer = Some(consumer);
+                Flow::Continue
+            }
+            Err(reason) => Flow::Deny(unauthorized(reason)),
         }
-        context.facts.consumer = consumer;
-        Flow::Continue
+    }
+
+    /// Whose key the request carries, or why it is nobody's.
+    fn consumer(&self, context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
+        let values;
+        let key = match &self.source {
+            // The usual place, without a list to put the values in.
+            Source::Header(name) => context.edits.only(&context.inputs.request_headers, name),
+            elsewhere => {
+                values = elsewhere.values(context);
+                match values.as_slice() {
+                    [] => Only::None,
+                    [key] => Only::One(key),
+                    [_, ..] => Only::Several,
+                }
+            }
+        };
+        match key {
+            Only::None | Only::One([]) => Err("key_missing"),
+            Only::One(key) => context.plan.consumers().by_api_key(key).ok_or("key_unknown"),
+            Only::Several => Err("key_repeated"),
+        }
     }
 }
 
 /// One answer for every cause: a caller must not learn from it whether a key exists.
+#[cold]
+#[inline(never)]
 fn unauthorized(reason: &'static str) -> Denial {
     let response = Response::problem(401, "a valid API key is required").with_header("www-authenticate", "ApiKey");
     Denial { reason, response }

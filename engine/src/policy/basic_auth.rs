@@ -71,6 +71,7 @@ impl BasicAuth {
         Ok(Self { challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""), remove: wire.remove })
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         match caller(context) {
             Ok(consumer) => {

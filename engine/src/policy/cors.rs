@@ -158,6 +158,7 @@ impl Cors {
         Ok(Self { rules, patterns, any, preflight, actual, private_network, enforce, names })
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let from = self.from(context);
         if matches!(from, From::Other) && self.enforce {

@@ -96,9 +96,10 @@ impl FaultInjection {
         Needs::RANDOM
     }
 
-    pub(crate) fn run(&self, context: &Context<'_>, answer: Option<Answer>) -> Flow {
+    #[inline(never)]
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let [a, b, c, d, e, f, g, h, ..] = context.random();
-        match (&self.delay, answer) {
+        match (&self.delay, context.answer.take()) {
             (Some((milliseconds, percent)), None) if is_hit([a, b, c, d], *percent) => {
                 Flow::Ask(Ask::Wait { milliseconds: *milliseconds })
             }

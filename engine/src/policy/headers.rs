@@ -63,6 +63,7 @@ impl Headers {
         })
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         for name in &self.remove {
             context.edits.remove(context.step, name);

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Context, Flow, failure};
 use crate::{
-    ask::{Answer, Ask},
     event::{Needs, Phase},
+    host::{Host, SharedValue},
     message_signature::{Message, NOBODY, Problem, Signature, is_digest_of},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
@@ -148,27 +148,19 @@ impl HmacAuth {
         self.replays.as_ref().map(|prefix| [prefix.as_str(), &set.to_string()].concat().into())
     }
 
-    pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
-        match answer {
-            None if context.memory.tries < ASKED => match self.check(context) {
-                Err(reason) => deny(reason),
-                Ok(()) if self.require_digest => {
-                    context.memory.tries = ASKED;
-                    Flow::Want(Needs::BODY)
-                }
-                Ok(()) => self.remember(context),
-            },
-            None => match self.check_digest(context) {
-                Err(reason) => deny(reason),
-                Ok(()) => self.remember(context),
-            },
-            Some(Answer::Loaded { value, version }) => self.admit_once(context, &value, version),
-            Some(Answer::Stored(true)) => admit(context),
-            Some(Answer::Stored(false)) if context.memory.tries < ASKED.saturating_add(MOST_TRIES) => {
-                context.memory.tries = context.memory.tries.saturating_add(1);
-                self.remember(context)
+    #[inline(never)]
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        let checked = match context.memory.tries {
+            ASKED => self.check_digest(context),
+            _ => self.check(context),
+        };
+        match checked {
+            Err(reason) => deny(reason),
+            Ok(()) if self.require_digest && context.memory.tries != ASKED => {
+                context.memory.tries = ASKED;
+                Flow::Want(Needs::BODY)
             }
-            Some(_) => Flow::Fail(failure("replays_contended")),
+            Ok(()) => self.admit(context),
         }
     }
 
@@ -233,31 +225,36 @@ impl HmacAuth {
         }
     }
 
-    fn remember(&self, context: &mut Context<'_>) -> Flow {
-        let [hash, _] = context.memory.numbers;
-        match self.set_key(hash) {
-            None => admit(context),
-            Some(key) => Flow::Ask(Ask::Load { key }),
-        }
-    }
-
-    fn admit_once(&self, context: &Context<'_>, value: &[u8], version: u32) -> Flow {
+    /// Admits the signature, once if signatures are remembered.
+    fn admit(&self, context: &mut Context<'_>) -> Flow {
         let [hash, until] = context.memory.numbers;
-        let mut seen = Seen::decode(value, context.inputs.now);
-        if seen.0.iter().any(|(other, _)| *other == hash) {
-            return deny("signature_replayed");
+        if let Some(key) = self.set_key(hash) {
+            let now = context.inputs.now;
+            match remember(context.host, &key, hash, until, now) {
+                None => return Flow::Fail(failure("replays_contended")),
+                Some(false) => return deny("signature_replayed"),
+                Some(true) => {}
+            }
         }
-        seen.put(hash, until);
-        match self.set_key(hash) {
-            Some(key) => Flow::Ask(Ask::Store { key, value: seen.encode(), version }),
-            None => Flow::Fail(failure("replays_contended")),
-        }
+        context.facts.consumer = context.memory.consumer.take();
+        Flow::Continue
     }
 }
 
-fn admit(context: &mut Context<'_>) -> Flow {
-    context.facts.consumer = context.memory.consumer.take();
-    Flow::Continue
+/// Remembers a signature; `false` if it was remembered before, `None` if it cannot be remembered.
+fn remember(host: &mut dyn Host, key: &Arc<str>, hash: u64, until: u64, now: u64) -> Option<bool> {
+    for _ in 0..MOST_TRIES {
+        let (value, version) = host.load(key).ok()?;
+        let mut seen = Seen::decode(&value, now);
+        if seen.0.iter().any(|(other, _)| *other == hash) {
+            return Some(false);
+        }
+        seen.put(hash, until);
+        if host.store(key, seen.encode(), version).ok()? {
+            return Some(true);
+        }
+    }
+    None
 }
 
 /// Signatures that were admitted, and until when they are remembered.
@@ -272,7 +269,7 @@ impl Seen {
         Self(pairs.iter().map(pair).filter(|(_, until)| *until > now).collect())
     }
 
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self) -> SharedValue {
         self.0.iter().flat_map(|(hash, until)| [hash.to_le_bytes(), until.to_le_bytes()]).flatten().collect()
     }
 

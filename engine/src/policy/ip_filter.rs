@@ -93,6 +93,7 @@ impl IpFilter {
         Needs::of(Property::SourceAddress).union(Needs::REQUEST_HEADERS.when(self.trusted_hops > 0))
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &Context<'_>) -> Flow {
         let Some(peer) = context.inputs.property(Property::SourceAddress).and_then(ip::address) else {
             return Flow::Fail(failure("address_unknown"));

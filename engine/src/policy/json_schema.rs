@@ -109,6 +109,7 @@ impl JsonSchema {
         Needs::REQUEST_HEADERS.union(Needs::BODY)
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let body = context.edits.body().unwrap_or(&context.inputs.body);
         if body.is_empty() {

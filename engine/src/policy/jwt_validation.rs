@@ -6,11 +6,10 @@ use std::{borrow::Cow, sync::Arc};
 use memchr::memchr;
 use postern_proto::plan::v1::{self as wire, jwt_validation::Source as Wire};
 
-use super::{Context, Flow, failure, source::Source};
+use super::{Context, Flow, source::Source};
 use crate::{
-    ask::{Answer, Ask},
     event::Phase,
-    jwt::{Issuer, Progress, Rules, Trouble, Verified, Verifier},
+    jwt::{Issuer, Rules, Trouble, Verified, Verifier},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::{Strings, find},
@@ -168,39 +167,41 @@ impl JwtValidation {
         })
     }
 
-    pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
-        match answer {
-            None => self.begin(context),
-            Some(Answer::Recalled(known)) => match known.filter(|known| known.is_good_at(context.inputs.now)) {
-                Some(known) => self.admit(context, &known),
-                None => self.examine(context),
-            },
-            Some(Answer::Verified(word)) => self.check_signature(context, Some(word)),
-            Some(Answer::Remembered) => match context.memory.token.take() {
-                Some(pending) => self.admit(context, &pending.into_verified()),
-                None => Flow::Fail(failure("token_lost")),
-            },
-            Some(_) => Flow::Fail(failure("token_lost")),
-        }
-    }
-
-    /// Asks whether the token is known. Whatever becomes of it, no caller says by itself what only a token may say.
-    fn begin(&self, context: &mut Context<'_>) -> Flow {
+    /// Whatever becomes of the token, no caller says by itself what only a token may say.
+    #[inline(never)]
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let found: Result<Option<Arc<[u8]>>, _> =
             self.token(context).map(|token| token.map(|token| token.as_ref().into()));
         for header in &self.headers {
             context.edits.remove(context.step, header);
         }
         match found {
-            Ok(Some(token)) => {
-                context.memory.token_text = Some(Arc::clone(&token));
-                Flow::Ask(Ask::Recall(self.verifier.key(token)))
-            }
+            Ok(Some(token)) => match self.find(context, token) {
+                Ok(token) => self.admit(context, &token),
+                Err(flow) => flow,
+            },
             Ok(None) if self.optional => Flow::Continue,
             Ok(None) => Flow::Deny(self.unauthorized("token_missing", "")),
             Err("token_repeated") => Flow::Deny(self.repeated()),
             Err(reason) => Flow::Deny(self.refused(reason)),
         }
+    }
+
+    /// What the token says, if it is good: from memory, or by checking it.
+    fn find(&self, context: &mut Context<'_>, token: Arc<[u8]>) -> Result<Arc<Verified>, Flow> {
+        let (now, key) = (context.inputs.now, self.verifier.key(token));
+        if let Some(known) = context.host.recall(&key).filter(|known| known.is_good_at(now)) {
+            return Ok(known);
+        }
+        let pending = self.verifier.examine(key, now).map_err(|trouble| match trouble {
+            Trouble::Refused(reason) => Flow::Deny(self.refused(reason)),
+            Trouble::KeysUnavailable => Flow::Fail(keys_unavailable()),
+        })?;
+        if !pending.is_signed(context.host) {
+            return Err(Flow::Deny(self.refused("signature_wrong")));
+        }
+        context.host.remember(pending.entry());
+        Ok(pending.into_verified())
     }
 
     /// Tells it that nobody in its chain asks what a token says.
@@ -227,27 +228,6 @@ impl JwtValidation {
             Some(token) if memchr(b',', &token).is_some() => Err("token_repeated"),
             Some(token) if token.len() > self.max_size => Err("token_too_large"),
             token => Ok(token),
-        }
-    }
-
-    fn examine(&self, context: &mut Context<'_>) -> Flow {
-        let Some(token) = context.memory.token_text.take() else { return Flow::Fail(failure("token_lost")) };
-        match self.verifier.examine(self.verifier.key(token), context.inputs.now) {
-            Ok(pending) => {
-                context.memory.token = Some(Box::new(pending));
-                self.check_signature(context, None)
-            }
-            Err(Trouble::Refused(reason)) => Flow::Deny(self.refused(reason)),
-            Err(Trouble::KeysUnavailable) => Flow::Fail(keys_unavailable()),
-        }
-    }
-
-    fn check_signature(&self, context: &mut Context<'_>, word: Option<Option<bool>>) -> Flow {
-        let Some(pending) = &mut context.memory.token else { return Flow::Fail(failure("token_lost")) };
-        match pending.advance(word) {
-            Progress::Good => Flow::Ask(Ask::Remember(pending.entry())),
-            Progress::Bad => Flow::Deny(self.refused("signature_wrong")),
-            Progress::Ask(check) => Flow::Ask(Ask::Verify(check)),
         }
     }
 

@@ -36,8 +36,10 @@ use crate::{
     consumers::Consumer,
     edits::{Edits, Values},
     event::{Inputs, Needs, Phase},
-    jwt::{Issuer, Pending},
+    host::Host,
+    jwt::Issuer,
     plan::{Agent, LoadError, Plan},
+    rare::Rare,
     schema::PolicySchema,
     strings::Strings,
     verdict::{Denial, HeaderPair, Response},
@@ -97,7 +99,7 @@ pub(crate) struct Facts {
     /// What the caller's token says.
     pub(crate) claims: Option<Arc<Map>>,
     /// What few chains find out.
-    rare: Option<Box<RareFacts>>,
+    rare: Rare<RareFacts>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -112,28 +114,29 @@ pub(crate) struct RareFacts {
 impl Facts {
     /// Those that are rare, to be added to.
     pub(crate) fn rare(&mut self) -> &mut RareFacts {
-        self.rare.get_or_insert_default()
+        self.rare.make()
     }
 
     /// Whether nothing about the response is to be changed.
+    #[inline]
     pub(crate) fn leaves_response(&self) -> bool {
-        self.rare.as_ref().is_none_or(|rare| rare.response.is_empty())
+        self.rare.get().is_none_or(|rare| rare.response.is_empty())
     }
 
     pub(crate) fn take_response_edits(&mut self) -> Edits {
-        self.rare.as_mut().map(|rare| std::mem::take(&mut rare.response)).unwrap_or_default()
+        self.rare.get_mut().map(|rare| std::mem::take(&mut rare.response)).unwrap_or_default()
     }
 
     pub(crate) fn answers(&self) -> &[HeaderPair] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.answers)
+        self.rare.get().map_or(&[], |rare| &rare.answers)
     }
 
     pub(crate) fn metadatum(&self, name: &str) -> Option<&Arc<str>> {
-        self.rare.as_ref()?.metadata.get(name)
+        self.rare.get()?.metadata.get(name)
     }
 
     pub(crate) fn metadata(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.rare.iter().flat_map(|rare| &rare.metadata)
+        self.rare.get().into_iter().flat_map(|rare| &rare.metadata)
     }
 }
 
@@ -152,19 +155,16 @@ pub(crate) struct Memory {
     pub(crate) consumer: Option<Arc<Consumer>>,
     /// Whether the signature is one of the body too.
     pub(crate) covers_digest: bool,
-    /// The text of the token, while it is looked for among those that are known.
-    pub(crate) token_text: Option<Arc<[u8]>>,
-    /// The token that is being checked.
-    pub(crate) token: Option<Box<Pending>>,
 }
 
 impl Memory {
     /// Forgets everything, for the next step. What is rarely there is only looked at: to drop it costs a call.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         (self.entered, self.agent, self.group, self.tries) = (false, None, 0, 0);
         (self.numbers, self.covers_digest) = ([0; 2], false);
-        if self.consumer.is_some() || self.token_text.is_some() || self.token.is_some() {
-            (self.consumer, self.token_text, self.token) = (None, None, None);
+        if self.consumer.is_some() {
+            self.consumer = None;
         }
     }
 }
@@ -186,6 +186,9 @@ pub(crate) struct Context<'a> {
     pub(crate) request_edits: &'a Edits,
     pub(crate) facts: &'a mut Facts,
     pub(crate) memory: &'a mut Memory,
+    /// What came in answer to what the step asked for.
+    pub(crate) answer: &'a mut Option<Answer>,
+    pub(crate) host: &'a mut dyn Host,
 }
 
 impl Context<'_> {
@@ -345,23 +348,25 @@ impl Policy {
         }
     }
 
-    pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
+    /// Only looks up whose turn it is: what each policy does is a function of its own, so that none pays for the others.
+    #[inline(always)]
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         match self {
-            Self::Agent(_) => agent::run(context, answer),
+            Self::Agent(_) => agent::run(context),
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::BasicAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),
-            Self::HmacAuth(policy) => policy.run(context, answer),
+            Self::HmacAuth(policy) => policy.run(context),
             Self::JsonSchema(policy) => policy.run(context),
-            Self::JwtValidation(policy) => policy.run(context, answer),
+            Self::JwtValidation(policy) => policy.run(context),
             Self::IpFilter(policy) => policy.run(context),
             Self::Cors(policy) => policy.run(context),
             Self::SecurityHeaders(policy) => policy.run(context),
             Self::RequestId(policy) => policy.run(context),
             Self::RequestSize(policy) => policy.run(context),
             Self::Rewrite(policy) => policy.run(context),
-            Self::FaultInjection(policy) => policy.run(context, answer),
-            Self::RateLimit(policy) => policy.run(context, answer),
+            Self::FaultInjection(policy) => policy.run(context),
+            Self::RateLimit(policy) => policy.run(context),
             Self::Respond(policy) => policy.run(context),
             Self::RoleCheck(policy) => policy.run(context),
             Self::TrafficPermission(policy) => policy.run(context),

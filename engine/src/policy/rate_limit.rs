@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 use super::{Context, Flow, failure, needs_of};
 use crate::{
-    ask::{Answer, Ask},
     cel::{Expression, Value},
     event::{Needs, Phase},
+    host::{SharedValue, Unavailable},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -114,84 +114,92 @@ impl RateLimit {
 
     /// The value of a limit that has one bucket for all.
     pub(crate) fn shared_key(&self) -> Option<Arc<str>> {
-        self.key.is_none().then(|| self.set_key(0))
+        self.key.is_none().then(|| Arc::clone(&self.prefix))
     }
 
     pub(crate) fn needs(&self) -> Needs {
         Needs::NOW.union(needs_of(&self.key))
     }
 
-    pub(crate) fn run(&self, context: &mut Context<'_>, answer: Option<Answer>) -> Flow {
-        match answer {
-            None => match self.hash(context) {
-                Some(hash) => {
-                    context.memory.numbers = [hash, 0];
-                    Flow::Ask(Ask::Load { key: self.set_key(hash) })
-                }
-                None => Flow::Fail(failure("key_failed")),
-            },
-            Some(Answer::Loaded { value, version }) => self.take(context, value, version),
-            Some(Answer::Stored(true)) => self.admit(context),
-            Some(Answer::Stored(false)) if context.memory.tries < MOST_TRIES => {
-                context.memory.tries = context.memory.tries.saturating_add(1);
-                let [hash, _] = context.memory.numbers;
-                Flow::Ask(Ask::Load { key: self.set_key(hash) })
+    /// Takes a token, and tries again when another worker was faster.
+    #[inline(never)]
+    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+        let made;
+        let (hash, key) = match &self.key {
+            None => (0, &self.prefix),
+            Some(key) => {
+                let Some(hash) = hash(key, context) else { return Flow::Fail(failure("key_failed")) };
+                made = self.set_key(hash);
+                (hash, &made)
             }
-            Some(_) => Flow::Fail(failure("bucket_contended")),
+        };
+        for _ in 0..MOST_TRIES {
+            let Ok((value, version)) = context.host.load(key) else { break };
+            let (value, full_at) = match self.take(context.inputs.now, hash, &value) {
+                Ok(taken) => taken,
+                Err(denial) => return Flow::Deny(denial),
+            };
+            match context.host.store(key, value, version) {
+                Ok(true) => return self.admit(context, full_at),
+                Ok(false) => {}
+                Err(Unavailable) => break,
+            }
         }
+        Flow::Fail(failure("bucket_contended"))
     }
 
-    /// Which bucket the request takes from. The digest keeps a caller from choosing another's bucket.
-    fn hash(&self, context: &Context<'_>) -> Option<u64> {
-        let Some(key) = &self.key else {
-            return Some(0);
-        };
-        let digest = match key.evaluate(context).ok()? {
-            Value::String(text) => Sha256::digest(text.as_bytes()),
-            Value::Int(number) => Sha256::digest(number.to_le_bytes()),
-            Value::Uint(number) => Sha256::digest(number.to_le_bytes()),
-            Value::Bool(truth) => Sha256::digest([u8::from(truth)]),
-            Value::Bytes(bytes) => Sha256::digest(&bytes),
-            _ => return None,
-        };
-        let (first, _) = digest.split_first_chunk::<8>()?;
-        Some(u64::from_le_bytes(*first))
-    }
-
-    #[inline]
+    /// The name of the value that has a bucket, of a limit with a key.
+    #[inline(never)]
     fn set_key(&self, hash: u64) -> Arc<str> {
-        if self.key.is_none() {
-            return Arc::clone(&self.prefix);
-        }
         let set = hash.checked_rem(self.sets).unwrap_or_default();
         [&*self.prefix, &set.to_string()].concat().into()
     }
 
-    fn take(&self, context: &mut Context<'_>, value: Vec<u8>, version: u32) -> Flow {
-        let now = context.inputs.now;
-        let [hash, _] = context.memory.numbers;
-        let mut set = BucketSet::decode(&value);
-        let full_at = set.full_at(hash).max(now);
-        let ahead = full_at.saturating_sub(now);
-        if ahead > self.tolerance {
-            return Flow::Deny(self.too_many(ahead));
+    /// The value with a token less in one bucket, and when that will be full again.
+    #[inline]
+    fn take(&self, now: u64, hash: u64, value: &SharedValue) -> Result<(SharedValue, u64), Denial> {
+        // The only bucket of a limit without a key, in place.
+        if let (None, Ok(bucket)) = (&self.key, <[u8; 16]>::try_from(value.as_slice())) {
+            let [number, full_at] = decode(bucket);
+            let full_at = self.fill(now, if number == hash { full_at } else { 0 })?;
+            return Ok((SharedValue::from_buf(encode([hash, full_at])), full_at));
         }
-        let full_at = full_at.saturating_add(self.interval);
-        context.memory.numbers = [hash, full_at];
-        set.put(hash, full_at, now);
-        Flow::Ask(Ask::Store { key: self.set_key(hash), value: set.encode(value), version })
+        self.take_from_set(now, hash, value)
     }
 
-    fn admit(&self, context: &mut Context<'_>) -> Flow {
+    #[inline(never)]
+    fn take_from_set(&self, now: u64, hash: u64, value: &SharedValue) -> Result<(SharedValue, u64), Denial> {
+        let mut set = BucketSet::decode(value);
+        let full_at = self.fill(now, set.full_at(hash))?;
+        set.put(hash, full_at, now);
+        Ok((set.encode(), full_at))
+    }
+
+    /// When a bucket will be full again with a token less.
+    #[inline]
+    fn fill(&self, now: u64, full_at: u64) -> Result<u64, Denial> {
+        let full_at = full_at.max(now);
+        let ahead = full_at.saturating_sub(now);
+        if ahead > self.tolerance { Err(self.too_many(ahead)) } else { Ok(full_at.saturating_add(self.interval)) }
+    }
+
+    #[inline]
+    fn admit(&self, context: &mut Context<'_>, full_at: u64) -> Flow {
         if self.report == Report::Always {
-            let [_, full_at] = context.memory.numbers;
-            for (name, value) in self.report_headers(full_at.saturating_sub(context.inputs.now)) {
-                context.facts.rare().response.set(context.step, &name.into(), &value.into());
-            }
+            self.report(context, full_at);
         }
         Flow::Continue
     }
 
+    #[inline(never)]
+    fn report(&self, context: &mut Context<'_>, full_at: u64) {
+        for (name, value) in self.report_headers(full_at.saturating_sub(context.inputs.now)) {
+            context.facts.rare().response.set(context.step, &name.into(), &value.into());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     fn too_many(&self, ahead: u64) -> Denial {
         let wait = ahead.saturating_sub(self.tolerance).div_ceil(SECOND).max(1);
         let mut response = Response::problem(429, "too many requests").with_header("retry-after", &wait.to_string());
@@ -215,8 +223,35 @@ impl RateLimit {
     }
 }
 
+/// Which bucket the request takes from. The digest keeps a caller from choosing another's bucket.
+#[inline(never)]
+fn hash(key: &Expression, context: &Context<'_>) -> Option<u64> {
+    let digest = match key.evaluate(context).ok()? {
+        Value::String(text) => Sha256::digest(text.as_bytes()),
+        Value::Int(number) => Sha256::digest(number.to_le_bytes()),
+        Value::Uint(number) => Sha256::digest(number.to_le_bytes()),
+        Value::Bool(truth) => Sha256::digest([u8::from(truth)]),
+        Value::Bytes(bytes) => Sha256::digest(&bytes),
+        _ => return None,
+    };
+    let (first, _) = digest.split_first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*first))
+}
+
 fn in_range(what: &'static str, value: u64, least: u64, most: u64) -> Result<u64, LoadError> {
     if (least..=most).contains(&value) { Ok(value) } else { Err(LoadError::Range { what, least, most, value }) }
+}
+
+/// A bucket in a shared value: its key's hash, and when it will be full.
+#[inline]
+fn decode(bucket: [u8; 16]) -> [u64; 2] {
+    let number = u128::from_le_bytes(bucket);
+    [number as u64, (number >> 64) as u64]
+}
+
+#[inline]
+fn encode([hash, full_at]: [u64; 2]) -> [u8; 16] {
+    (u128::from(full_at) << 64 | u128::from(hash)).to_le_bytes()
 }
 
 /// A few buckets in one shared value: pairs of a key's hash and the time at which its bucket is full.
@@ -225,20 +260,12 @@ struct BucketSet(SmallVec<[(u64, u64); 1]>);
 impl BucketSet {
     /// What is not a whole pair is dropped: it can only come from another version of this code.
     fn decode(value: &[u8]) -> Self {
-        let (numbers, _) = value.as_chunks::<8>();
-        let (pairs, _) = numbers.as_chunks::<2>();
-        Self(pairs.iter().map(|[hash, full_at]| (u64::from_le_bytes(*hash), u64::from_le_bytes(*full_at))).collect())
+        let (pairs, _) = value.as_chunks();
+        Self(pairs.iter().map(|pair| decode(*pair).into()).collect())
     }
 
-    /// In the place of what it was decoded from.
-    fn encode(&self, mut value: Vec<u8>) -> Vec<u8> {
-        value.clear();
-        value.reserve_exact(self.0.len().saturating_mul(16));
-        for (hash, full_at) in &self.0 {
-            value.extend_from_slice(&hash.to_le_bytes());
-            value.extend_from_slice(&full_at.to_le_bytes());
-        }
-        value
+    fn encode(&self) -> SharedValue {
+        self.0.iter().flat_map(|(hash, full_at)| encode([*hash, *full_at])).collect()
     }
 
     fn full_at(&self, hash: u64) -> u64 {
@@ -264,7 +291,7 @@ mod tests {
         let mut set = BucketSet::decode(&[1, 2, 3]);
         set.put(7, 100, 0);
         set.put(8, 200, 0);
-        let read = BucketSet::decode(&set.encode(Vec::new()));
+        let read = BucketSet::decode(&set.encode());
         assert_eq!((read.full_at(7), read.full_at(8), read.full_at(9)), (100, 200, 0));
     }
 

@@ -68,6 +68,7 @@ impl RequestId {
         Needs::RANDOM.union(Needs::REQUEST_HEADERS.when(self.trust_incoming)).union(Needs::NOW.when(self.sortable))
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let id = match self.incoming(context) {
             Some(id) => id,

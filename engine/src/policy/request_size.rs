@@ -77,6 +77,7 @@ impl RequestSize {
         Needs::REQUEST_HEADERS.union(Needs::HAS_BODY.when(self.require_length))
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         match self.head(context).and_then(|()| self.length(context)) {
             Err(denial) => Flow::Deny(denial),

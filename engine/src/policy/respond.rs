@@ -131,6 +131,7 @@ impl Respond {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &Context<'_>) -> Flow {
         let mut answer = self.answer.clone();
         match &self.filling {

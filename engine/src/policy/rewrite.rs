@@ -131,6 +131,7 @@ impl Rewrite {
         Ok(Self { path, host: load_parts(&wire.host, captures, strings)? })
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let came = context.inputs.request_headers.values(":path").next().map(|path| split_path(path).0);
         let Some(came) = came.and_then(|path| str::from_utf8(path).ok()) else {

@@ -106,6 +106,7 @@ impl RoleCheck {
         Ok(Self { groups: all(&wire.groups)?, all: wire.all, rules })
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let (consumer, claims) = (&context.facts.consumer, &context.facts.claims);
         if consumer.is_none() && claims.is_none() {

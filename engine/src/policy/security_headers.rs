@@ -127,6 +127,7 @@ impl SecurityHeaders {
         Needs::RESPONSE_HEADERS.when(self.keep_upstream)
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         for name in &self.remove {
             context.edits.remove(context.step, name);

@@ -95,6 +95,7 @@ impl TrafficPermission {
         selectors.fold(Needs::of(Property::PeerUriSan), Needs::union)
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         // A certificate without an identity that we understand is no identity.
         let service = context.principal().ok().and_then(spiffe).map(|(_, service)| service);

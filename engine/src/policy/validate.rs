@@ -74,6 +74,7 @@ impl Validate {
         needs_of(self.rules.iter().map(|rule| &rule.expression))
     }
 
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let mut broken = Vec::new();
         for rule in &self.rules {

@@ -1,5 +1,8 @@
 //! A chain under way on one message. It goes as far as it can, then is done or asks for something: waiting is a value,
 //! so whoever drives it may answer at once or after a call to the other end of the world.
+//!
+//! Nearly every message passes, and there is nothing to say about it but its edits. So a run that is done has a
+//! [`Decision`] of its own only where there is more to say, and what few runs need stands in a box.
 
 mod record;
 mod steps;
@@ -10,13 +13,15 @@ use std::sync::Arc;
 pub use self::trace::{Fate, Traced};
 use crate::{
     agent::Health,
-    ask::{Answer, Turn},
+    ask::{Answer, Ask, Turn},
     chain::Chain,
     consumers::Consumer,
     edits::Edits,
     event::{Inputs, Needs, Phase},
+    host::Host,
     plan::Plan,
     policy::{Facts, Memory},
+    rare::Rare,
     verdict::{Decision, Note, NoteKind, Verdict},
 };
 
@@ -43,25 +48,34 @@ pub struct Run {
     given: Needs,
     inputs: Inputs,
     edits: Edits,
-    /// What became of the request, while its response is under way.
-    request_edits: Edits,
     facts: Facts,
     memory: Memory,
     answer: Option<Answer>,
     asked: Needs,
     /// What the step under way needs beyond what every run of it does.
     wanted: Needs,
+    rare: Rare<RareState>,
+    /// What became of each step.
+    #[cfg(feature = "trace")]
+    trace: Vec<Traced>,
+}
+
+/// What few runs have.
+#[derive(Debug, Default)]
+struct RareState {
+    /// What became of the request, while its response is under way.
+    request_edits: Edits,
     notes: Vec<Note>,
-    /// What was decided, while it is being recorded.
+    /// What was decided, unless the message passes and nothing else is to be said.
     decided: Option<Decision>,
     /// The notes on the message so far, for its record.
     noted: Vec<Note>,
     /// Whether there is no response to ask about.
     unanswered: bool,
-    /// What became of each step.
-    #[cfg(feature = "trace")]
-    trace: Vec<Traced>,
 }
+
+/// What became of a request that nothing was kept of.
+static NO_EDITS: Edits = Edits::none();
 
 impl Run {
     /// The request chain of a route; `None` if the plan has none for it.
@@ -79,10 +93,13 @@ impl Run {
             return None;
         }
         let mut run = Self::new(plan, route, chain, Phase::Response, health, outlook.facts);
-        (run.inputs, run.request_edits) = (outlook.inputs, outlook.request_edits);
+        run.inputs = outlook.inputs;
         run.given = run.given.union(outlook.given);
         run.edits = run.facts.take_response_edits();
-        run.noted = outlook.noted;
+        if !outlook.given.is_empty() || !outlook.noted.is_empty() {
+            let rare = run.rare.make();
+            (rare.request_edits, rare.noted) = (outlook.request_edits, outlook.noted);
+        }
         Some(run)
     }
 
@@ -100,9 +117,9 @@ impl Run {
             .filter(|chain| !chain.audits.is_empty())?;
         let mut run = Self::response(plan, route, health, outlook)?;
         run.edits = Edits::default();
-        run.unanswered = true;
         let decided = decided.unwrap_or_else(|| run.decide(Verdict::Continue(Edits::default()), None));
-        run.decided = Some(decided);
+        run.rare.make().unanswered = true;
+        run.end(decided);
         Some(run)
     }
 
@@ -118,16 +135,12 @@ impl Run {
             given: Needs::CLAIMS,
             inputs: Inputs::default(),
             edits: Edits::default(),
-            request_edits: Edits::default(),
             facts,
             memory: Memory::default(),
             answer: None,
             asked: Needs::NONE,
             wanted: Needs::NONE,
-            notes: Vec::new(),
-            decided: None,
-            noted: Vec::new(),
-            unanswered: false,
+            rare: Rare::default(),
             #[cfg(feature = "trace")]
             trace: Vec::new(),
         }
@@ -162,66 +175,112 @@ impl Run {
     }
 
     /// What the run taught, once it is done.
-    pub fn into_outlook(self) -> Outlook {
+    pub fn take_outlook(&mut self) -> Outlook {
         let keep = self.plan.chain(self.chain).map(|chain| chain.keep).unwrap_or_default();
-        let mut outlook = Outlook { facts: self.facts, noted: self.noted, ..Outlook::default() };
+        let mut outlook = Outlook { facts: std::mem::take(&mut self.facts), ..Outlook::default() };
         if !keep.is_empty() {
-            (outlook.inputs, outlook.given, outlook.request_edits) = (self.inputs, keep, self.request_edits);
+            (outlook.inputs, outlook.given) = (std::mem::take(&mut self.inputs), keep);
+        }
+        if let Some(rare) = self.rare.get_mut() {
+            outlook.noted = std::mem::take(&mut rare.noted);
+            outlook.request_edits = std::mem::take(&mut rare.request_edits);
         }
         outlook
     }
 
-    /// Where a host may put what it was asked for, to move it only once.
+    /// Where a host puts what it was asked for.
     pub fn inputs(&mut self) -> &mut Inputs {
         &mut self.inputs
     }
 
-    /// Answers what was asked for last.
+    /// What it will ask for first, if that is certain. A host that has it at hand and answers at once saves a turn.
     #[inline]
+    pub fn foresee(&mut self) -> Needs {
+        self.asked = self.plan.chain(self.chain).map_or(Needs::NONE, |chain| chain.steps(self.phase).first);
+        self.asked
+    }
+
+    /// Answers that the inputs that were asked for last are there.
+    #[inline]
+    pub fn inputs_given(&mut self) {
+        self.given = self.given.union(self.asked);
+    }
+
+    /// Gives it the inputs that were asked for last, from a host that makes them apart.
+    pub fn give(&mut self, inputs: Inputs) {
+        self.inputs.absorb(inputs, self.asked);
+        self.inputs_given();
+    }
+
+    /// Answers what else was asked for last.
     pub fn answer(&mut self, answer: Answer) {
-        match answer {
-            Answer::Inputs(inputs) => {
-                self.inputs.absorb(inputs, self.asked);
-                self.given = self.given.union(self.asked);
-            }
-            Answer::InputsInPlace => self.given = self.given.union(self.asked),
-            other => {
-                if matches!(other, Answer::Waited) {
-                    self.given = self.given.without(Needs::NOW);
-                }
-                self.answer = Some(other);
-            }
+        if matches!(answer, Answer::Waited) {
+            self.given = self.given.without(Needs::NOW);
         }
+        self.answer = Some(answer);
     }
 
     /// Goes as far as it can.
-    pub fn advance(&mut self) -> Turn {
+    pub fn advance(&mut self, host: &mut dyn Host) -> Turn {
         let plan = Arc::clone(&self.plan);
-        let Some(chain) = plan.chain(self.chain) else {
-            return Turn::Done(self.decide(Verdict::Continue(Edits::default()), None));
-        };
-        let decision = match self.decided.take() {
-            Some(decision) => decision,
-            None => match self.run_chain(&plan, chain) {
-                Turn::Done(decision) => decision,
-                turn => return turn,
-            },
-        };
-        if chain.audits.is_empty() { Turn::Done(decision) } else { self.record(&plan, chain, decision) }
+        let Some(chain) = plan.chain(self.chain) else { return Turn::Done };
+        if !self.is_decided()
+            && let Some(ask) = self.run_chain(&plan, chain, host)
+        {
+            return Turn::Ask(ask);
+        }
+        if chain.audits.is_empty() { Turn::Done } else { self.record(&plan, chain, host) }
     }
 
-    fn run_chain(&mut self, plan: &Plan, chain: &Chain) -> Turn {
-        let turn = match self.refusal(plan, chain) {
-            Some(decision) => Turn::Done(decision),
-            None => self.run_steps(plan, chain),
-        };
-        match turn {
-            Turn::Done(decision) if chain.shadow => Turn::Done(in_shadow(decision)),
-            turn => turn,
+    /// The edits of a message that passes, once the run is done, if there is nothing else to say about it.
+    #[inline]
+    pub fn passed(&self) -> Option<&Edits> {
+        match self.rare.get() {
+            Some(rare) if rare.decided.is_some() || !rare.notes.is_empty() => None,
+            _ => Some(&self.edits),
         }
     }
 
+    /// What was decided, once the run is done. It is said once.
+    pub fn take_decision(&mut self) -> Decision {
+        match self.rare.get_mut().and_then(|rare| rare.decided.take()) {
+            Some(decision) => decision,
+            None => {
+                let edits = std::mem::take(&mut self.edits);
+                self.decide(Verdict::Continue(edits), None)
+            }
+        }
+    }
+
+    /// Runs the steps; what comes of it is in `decided`, or in `edits` if the message passes.
     #[inline]
+    fn run_chain(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Option<Ask> {
+        let steps = chain.steps(self.phase);
+        let refusal = if steps.plain { None } else { self.refusal(plan, steps) };
+        match refusal {
+            Some(decision) => self.end(decision),
+            None => {
+                if let Some(ask) = self.run_steps(plan, chain, host) {
+                    return Some(ask);
+                }
+            }
+        }
+        if chain.shadow {
+            let decision = in_shadow(self.take_decision());
+            self.end(decision);
+        }
+        None
+    }
+
+    fn is_decided(&self) -> bool {
+        self.rare.get().is_some_and(|rare| rare.decided.is_some())
+    }
+
+    #[cold]
+    fn end(&mut self, decision: Decision) {
+        self.rare.make().decided = Some(decision);
+    }
+
     fn decide(&mut self, verdict: Verdict, ended_by: Option<(Arc<str>, &'static str)>) -> Decision {
         let (step, reason) = ended_by.unzip();
         let verdict = match verdict {
@@ -230,7 +289,7 @@ impl Run {
             Verdict::Respond(response) => Verdict::Respond(response.with_missing(self.facts.answers())),
         };
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
-        let notes = std::mem::take(&mut self.notes);
+        let notes = self.rare.get_mut().map(|rare| std::mem::take(&mut rare.notes)).unwrap_or_default();
         Decision { verdict, step, reason, consumer, notes, records: Vec::new() }
     }
 }

@@ -1,11 +1,12 @@
 //! The records of a decision, for auditors.
 
-use super::Run;
+use super::{NO_EDITS, Run};
 use crate::{
     ask::{Ask, Turn},
     chain::Chain,
     edits::Edits,
     event::{Headers, Needs, Phase},
+    host::Host,
     plan::Plan,
     policy::{self, Context},
     verdict::{Decision, Response, Verdict},
@@ -14,7 +15,9 @@ use crate::{
 impl Run {
     /// Makes the records of a decision, once what they show is there. A message that chance leaves out costs no more
     /// than the chance.
-    pub(super) fn record(&mut self, plan: &Plan, chain: &Chain, mut decision: Decision) -> Turn {
+    #[inline(never)]
+    pub(super) fn record(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Turn {
+        let mut decision = self.take_decision();
         let audits = chain.audits.iter().enumerate();
         let mut due: Vec<_> = audits.filter(|(_, audit)| audit.is_due(self.phase, &decision.verdict)).collect();
         let by_chance = due.iter().any(|(_, audit)| audit.is_sampled(&decision.verdict));
@@ -25,14 +28,15 @@ impl Run {
         let random = |index: usize| policy::random(&self.inputs, usize::MAX.saturating_sub(index));
         due.retain(|(index, audit)| !audit.is_sampled(&decision.verdict) || audit.is_hit(random(*index)));
         let needs = due.iter().fold(Needs::NONE, |needs, (_, audit)| needs.union(audit.needs()));
-        let answered = self.phase == Phase::Response && !ended && !self.unanswered;
+        let answered = self.phase == Phase::Response && !ended && !self.rare.make().unanswered;
         let missing = needs.without(Needs::RESPONSE_HEADERS.when(!answered)).without(self.given);
         if !missing.is_empty() {
             return self.ask_for_record(missing, decision);
         }
-        self.noted.extend(decision.notes.iter().cloned());
+        self.rare.make().noted.extend(decision.notes.iter().cloned());
         if due.is_empty() {
-            return Turn::Done(decision);
+            self.end(decision);
+            return Turn::Done;
         }
         let mut edits = match &decision.verdict {
             Verdict::Continue(edits) => edits.clone(),
@@ -41,6 +45,7 @@ impl Run {
                 if self.phase == Phase::Request { std::mem::take(&mut self.edits) } else { Edits::default() }
             }
         };
+        let noted = self.rare.get().map_or(&[][..], |rare| &rare.noted);
         let context = Context {
             plan,
             phase: self.phase,
@@ -50,16 +55,19 @@ impl Run {
             health: &self.health,
             following: &[],
             edits: &mut edits,
-            request_edits: &self.request_edits,
+            request_edits: self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits),
             facts: &mut self.facts,
             memory: &mut self.memory,
+            answer: &mut self.answer,
+            host,
         };
-        decision.records = due.iter().filter_map(|(_, audit)| audit.record(&context, &decision, &self.noted)).collect();
-        Turn::Done(decision)
+        decision.records = due.iter().filter_map(|(_, audit)| audit.record(&context, &decision, noted)).collect();
+        self.end(decision);
+        Turn::Done
     }
 
     fn ask_for_record(&mut self, missing: Needs, decision: Decision) -> Turn {
-        self.decided = Some(decision);
+        self.end(decision);
         self.asked = missing;
         Turn::Ask(Ask::Inputs(missing))
     }

@@ -2,20 +2,30 @@
 
 use std::sync::Arc;
 
-use super::{Fate, Run};
+use super::{Fate, NO_EDITS, Run};
 use crate::{
-    ask::{Answer, Ask, Turn},
+    ask::{Answer, Ask},
     chain::{Chain, OnFailure, Step, Steps},
     event::{Needs, Phase},
+    host::Host,
     plan::Plan,
     policy::{self, Context, Flow, request_size::body_too_large},
     verdict::{Decision, Denial, Note, NoteKind, Verdict},
 };
 
+/// What becomes of a chain after a step that did not let the message pass.
+enum AfterEnding {
+    /// It is decided.
+    Over,
+    /// The chain goes on.
+    GoOn,
+    /// The rest of the chain is left out.
+    Skip,
+}
+
 impl Run {
     /// All or nothing: before the first step, every policy must be supported and every agent healthy.
-    pub(super) fn refusal(&mut self, plan: &Plan, chain: &Chain) -> Option<Decision> {
-        let steps = chain.steps(self.phase);
+    pub(super) fn refusal(&mut self, plan: &Plan, steps: &Steps) -> Option<Decision> {
         if self.at > 0 || self.memory.entered {
             return None;
         }
@@ -31,7 +41,8 @@ impl Run {
         Some(self.deny(step, Denial { reason: "agent_unavailable", response }))
     }
 
-    pub(super) fn run_steps(&mut self, plan: &Plan, chain: &Chain) -> Turn {
+    #[inline]
+    pub(super) fn run_steps(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Option<Ask> {
         let steps = &chain.steps(self.phase).steps;
         while let Some(step) = steps.get(self.at) {
             match self.is_for_source(step) {
@@ -43,67 +54,87 @@ impl Run {
                 }
                 Err(missing) => {
                     self.asked = missing;
-                    return Turn::Ask(Ask::Inputs(missing));
+                    return Some(Ask::Inputs(missing));
                 }
             }
             let flow = match step.shadow {
-                false => self.run_step(plan, step, chain),
-                true => self.run_in_shadow(plan, step, chain),
+                false => self.run_step(plan, step, chain, host),
+                true => self.run_in_shadow(plan, step, chain, host),
             };
             match flow {
-                Flow::Continue => self.leave(step),
+                Flow::Continue => {
+                    self.leave(step);
+                    // There is nothing in it, but to find that out when it is dropped is a call.
+                    std::mem::forget(flow);
+                }
                 // What is not enforced keeps nobody waiting.
                 Flow::Ask(Ask::Wait { .. }) if chain.shadow || step.shadow => self.answer = Some(Answer::Waited),
-                Flow::Ask(ask) => return Turn::Ask(ask),
+                Flow::Ask(ask) => return Some(ask),
                 Flow::Want(needs) => self.wanted = self.wanted.union(needs),
-                Flow::Deny(denial) => return Turn::Done(self.deny_by(step, denial)),
-                Flow::Respond(response) => {
-                    return Turn::Done(
-                        self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond"))),
-                    );
-                }
-                Flow::Fail(denial) => match self.on_failure(plan, step) {
-                    OnFailure::Continue => {
-                        self.note(NoteKind::Failed, step, denial.reason);
-                        self.leave(step);
-                    }
-                    OnFailure::SkipRemaining => {
-                        self.note(NoteKind::Skipped, step, denial.reason);
-                        break;
-                    }
-                    _ => return Turn::Done(self.deny_by(step, denial)),
+                ending => match self.end_by(plan, step, ending) {
+                    AfterEnding::Over => return None,
+                    AfterEnding::GoOn => {}
+                    AfterEnding::Skip => break,
                 },
             }
         }
         self.let_pass(chain)
     }
 
+    /// What a step that does not let the message pass makes of its chain.
+    #[cold]
+    #[inline(never)]
+    fn end_by(&mut self, plan: &Plan, step: &Step, ending: Flow) -> AfterEnding {
+        let decision = match ending {
+            Flow::Respond(response) => {
+                self.decide(Verdict::Respond(response), Some((Arc::clone(&step.name), "respond")))
+            }
+            Flow::Deny(denial) => self.deny_by(step, denial),
+            Flow::Fail(denial) => match self.on_failure(plan, step) {
+                OnFailure::Continue => {
+                    self.note(NoteKind::Failed, step, denial.reason);
+                    self.leave(step);
+                    return AfterEnding::GoOn;
+                }
+                OnFailure::SkipRemaining => {
+                    self.note(NoteKind::Skipped, step, denial.reason);
+                    return AfterEnding::Skip;
+                }
+                _ => self.deny_by(step, denial),
+            },
+            Flow::Continue | Flow::Ask(_) | Flow::Want(_) => return AfterEnding::GoOn,
+        };
+        self.end(decision);
+        AfterEnding::Over
+    }
+
     /// The end of a chain that nothing ended: what the response will need of the request is fetched while it can be.
-    #[inline]
-    fn let_pass(&mut self, chain: &Chain) -> Turn {
-        let missing = if self.phase == Phase::Request { chain.keep.without(self.given) } else { Needs::NONE };
-        if missing.has(Needs::BODY) && matches!(self.answer, Some(Answer::BodyTooLarge)) {
-            self.answer = None;
-            return self.refuse_body(chain);
+    #[inline(always)]
+    fn let_pass(&mut self, chain: &Chain) -> Option<Ask> {
+        if !chain.keep.is_empty() && self.phase == Phase::Request {
+            let missing = chain.keep.without(self.given);
+            if missing.has(Needs::BODY) && matches!(self.answer, Some(Answer::BodyTooLarge)) {
+                self.answer = None;
+                return self.refuse_body(chain);
+            }
+            if !missing.is_empty() {
+                self.at = usize::MAX;
+                self.asked = missing;
+                return Some(Ask::Inputs(missing));
+            }
+            self.rare.make().request_edits = self.edits.clone();
         }
-        if !missing.is_empty() {
-            self.at = usize::MAX;
-            self.asked = missing;
-            return Turn::Ask(Ask::Inputs(missing));
-        }
-        let mut edits = std::mem::take(&mut self.edits);
-        edits.belong_to(self.facts.consumer.as_ref().map(|consumer| &consumer.name));
-        if !chain.keep.is_empty() {
-            self.request_edits = edits.clone();
-        }
-        Turn::Done(self.decide(Verdict::Continue(edits), None))
+        self.edits.belong_to(self.facts.consumer.as_ref().map(|consumer| &consumer.name));
+        None
     }
 
     /// The body is too large for a step of the response that reads it. A step in shadow mode does without.
-    fn refuse_body(&mut self, chain: &Chain) -> Turn {
+    fn refuse_body(&mut self, chain: &Chain) -> Option<Ask> {
         let readers = || chain.response.steps.iter().filter(|step| step.needs.has(Needs::BODY));
         if let Some(step) = readers().find(|step| !step.shadow) {
-            return Turn::Done(self.deny_by(step, body_too_large()));
+            let decision = self.deny_by(step, body_too_large());
+            self.end(decision);
+            return None;
         }
         readers().for_each(|step| self.note(NoteKind::Shadow, step, body_too_large().reason));
         self.given = self.given.union(Needs::BODY);
@@ -111,9 +142,9 @@ impl Run {
     }
 
     /// One step, or one more turn of it.
-    #[inline]
-    fn run_step(&mut self, plan: &Plan, step: &Step, chain: &Chain) -> Flow {
-        let flow = self.turn_step(plan, step, chain.steps(self.phase));
+    #[inline(always)]
+    fn run_step(&mut self, plan: &Plan, step: &Step, chain: &Chain, host: &mut dyn Host) -> Flow {
+        let flow = self.turn_step(plan, step, chain.steps(self.phase), host);
         let entered = self.memory.entered;
         match &flow {
             Flow::Ask(_) | Flow::Want(_) => {}
@@ -127,7 +158,8 @@ impl Run {
     }
 
     /// Inputs, then `when`, then the policy.
-    fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &Steps) -> Flow {
+    #[inline(always)]
+    fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &Steps, host: &mut dyn Host) -> Flow {
         if matches!(self.answer, Some(Answer::BodyTooLarge)) {
             self.answer = None;
             return Flow::Deny(body_too_large());
@@ -139,7 +171,7 @@ impl Run {
             self.asked = missing.union(steps.cheap.without(known));
             return Flow::Ask(Ask::Inputs(self.asked));
         }
-        let answer = self.answer.take();
+        let request_edits = self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits);
         let mut context = Context {
             plan,
             phase: self.phase,
@@ -149,9 +181,11 @@ impl Run {
             health: &self.health,
             following: steps.steps.get(self.at..).unwrap_or_default(),
             edits: &mut self.edits,
-            request_edits: &self.request_edits,
+            request_edits,
             facts: &mut self.facts,
             memory: &mut self.memory,
+            answer: &mut self.answer,
+            host,
         };
         if !context.memory.entered {
             match step.when.as_ref().map(|when| when.test(&context)) {
@@ -160,13 +194,14 @@ impl Run {
                 Some(Err(_)) => return Flow::Fail(policy::failure("condition_failed")),
             }
         }
-        step.policy.run(&mut context, answer)
+        step.policy.run(&mut context)
     }
 
     /// A step that reports and changes nothing: not the message, not what later steps know.
-    fn run_in_shadow(&mut self, plan: &Plan, step: &Step, chain: &Chain) -> Flow {
+    #[inline(never)]
+    fn run_in_shadow(&mut self, plan: &Plan, step: &Step, chain: &Chain, host: &mut dyn Host) -> Flow {
         let before = (self.edits.clone(), self.facts.clone());
-        let flow = self.run_step(plan, step, chain);
+        let flow = self.run_step(plan, step, chain, host);
         (self.edits, self.facts) = before;
         match flow {
             Flow::Ask(_) | Flow::Want(_) => return flow,
@@ -187,6 +222,7 @@ impl Run {
     }
 
     /// Whether a step is for the source of the message, or what must be known to tell.
+    #[inline]
     fn is_for_source(&self, step: &Step) -> Result<bool, Needs> {
         let Some(source) = step.source.as_ref().filter(|_| !self.memory.entered) else { return Ok(true) };
         let missing = source.needs().without(self.given);
@@ -203,7 +239,7 @@ impl Run {
     }
 
     fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {
-        self.notes.push(Note { kind, step: Arc::clone(&step.name), reason });
+        self.rare.make().notes.push(Note { kind, step: Arc::clone(&step.name), reason });
     }
 
     /// A step's denial, in the words that its user wants.

@@ -11,9 +11,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn,
+    Answer, Ask, Decision, Headers, Host, Inputs, Needs, Plan, Property, Run, Turn,
     agent::{Call, CallError, Health, Reply},
-    jwt::TokenCache,
+    host::{Alone, SharedValue, Unavailable},
+    jwt::{Entry, SignatureCheck, TokenKey, Verified},
 };
 use postern_proto::plan::v1::{self as wire, step};
 use prost::Message;
@@ -88,19 +89,18 @@ impl Writer {
 }
 
 /// Answers a run: from a request, a shared store, a clock, and a script of agents' answers.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Driver {
     pub headers: Vec<(String, Vec<u8>)>,
     pub response_headers: Vec<(String, Vec<u8>)>,
     pub body: Vec<u8>,
     pub now: u64,
     pub properties: HashMap<&'static str, Vec<u8>>,
-    pub shared: HashMap<Arc<str>, (Vec<u8>, u32)>,
+    pub shared: Alone,
     pub healthy: Vec<bool>,
     pub replies: Vec<Result<Reply, CallError>>,
     /// What agents were asked, in order.
     pub calls: Vec<Call>,
-    pub tokens: TokenCache,
     /// What the host says of signatures, in order; once there is nothing left, it cannot say.
     pub words: Vec<Option<bool>>,
     /// How often it was asked about one.
@@ -126,77 +126,72 @@ impl Driver {
         let health = Health::new(self.healthy.clone());
         let mut run = Run::request(plan, route, &health).unwrap();
         let request = self.drive(&mut run);
-        let response = Run::response(plan, route, &health, run.into_outlook());
+        let response = Run::response(plan, route, &health, run.take_outlook());
         (request, response.map(|mut run| self.drive(&mut run)))
     }
 
     fn drive(&mut self, run: &mut Run) -> Decision {
         loop {
-            match run.advance() {
-                Turn::Done(decision) => return decision,
-                Turn::Ask(ask) => {
-                    let answer = self.answer(ask, run.body_limit());
-                    run.answer(answer);
+            match run.advance(self) {
+                Turn::Done => return run.take_decision(),
+                Turn::Ask(Ask::Inputs(needs)) if needs.has(Needs::BODY) && self.body.len() > run.body_limit() => {
+                    run.answer(Answer::BodyTooLarge)
+                }
+                Turn::Ask(Ask::Inputs(needs)) => run.give(self.inputs(needs)),
+                Turn::Ask(Ask::Wait { milliseconds }) => {
+                    self.now += u64::from(milliseconds) * 1_000_000;
+                    run.answer(Answer::Waited);
+                }
+                Turn::Ask(Ask::Call(call)) => {
+                    self.calls.push(call);
+                    run.answer(Answer::Called(self.replies.remove(0)));
                 }
             }
         }
     }
 
-    fn answer(&mut self, ask: Ask, body_limit: usize) -> Answer {
-        match ask {
-            Ask::Inputs(needs) if needs.has(Needs::BODY) && self.body.len() > body_limit => Answer::BodyTooLarge,
-            Ask::Inputs(needs) => {
-                let mut inputs = Inputs::default();
-                let headers = |pairs: &[(String, Vec<u8>)]| pairs.iter().map(|(n, v)| (n, v)).collect::<Headers>();
-                if needs.has(Needs::REQUEST_HEADERS) {
-                    inputs.request_headers = headers(&self.headers);
-                }
-                if needs.has(Needs::RESPONSE_HEADERS) {
-                    inputs.response_headers = headers(&self.response_headers);
-                }
-                inputs.now = self.now;
-                inputs.body = self.body.clone();
-                for property in needs.properties() {
-                    if let Some(value) = self.properties.get(property_name(property).as_str()) {
-                        inputs.set(property, value.clone());
-                    }
-                }
-                Answer::Inputs(inputs)
-            }
-            Ask::Load { key } => {
-                let (value, version) = self.shared.get(&key).cloned().unwrap_or_default();
-                Answer::Loaded { value, version }
-            }
-            Ask::Store { key, value, version } => {
-                let current = self.shared.get(&key).map_or(0, |(_, version)| *version);
-                if version != 0 && version != current {
-                    return Answer::Stored(false);
-                }
-                self.shared.insert(key, (value, current + 1));
-                Answer::Stored(true)
-            }
-            Ask::Wait { milliseconds } => {
-                self.now += u64::from(milliseconds) * 1_000_000;
-                Answer::Waited
-            }
-            Ask::Call(call) => {
-                self.calls.push(call);
-                Answer::Called(self.replies.remove(0))
-            }
-            Ask::Recall(key) => {
-                let known = self.tokens.recall(&key);
-                self.hits += usize::from(known.is_some());
-                Answer::Recalled(known)
-            }
-            Ask::Remember(entry) => {
-                self.tokens.remember(entry);
-                Answer::Remembered
-            }
-            Ask::Verify(_) => {
-                self.signatures += 1;
-                Answer::Verified(if self.words.is_empty() { None } else { self.words.remove(0) })
+    fn inputs(&self, needs: Needs) -> Inputs {
+        let mut inputs = Inputs::default();
+        let headers = |pairs: &[(String, Vec<u8>)]| pairs.iter().map(|(n, v)| (n, v)).collect::<Headers>();
+        if needs.has(Needs::REQUEST_HEADERS) {
+            inputs.request_headers = headers(&self.headers);
+        }
+        if needs.has(Needs::RESPONSE_HEADERS) {
+            inputs.response_headers = headers(&self.response_headers);
+        }
+        inputs.now = self.now;
+        inputs.body = self.body.clone();
+        for property in needs.properties() {
+            if let Some(value) = self.properties.get(property_name(property).as_str()) {
+                inputs.set(property, value.clone());
             }
         }
+        inputs
+    }
+}
+
+impl Host for Driver {
+    fn load(&mut self, key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable> {
+        self.shared.load(key)
+    }
+
+    fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable> {
+        self.shared.store(key, value, version)
+    }
+
+    fn recall(&mut self, key: &TokenKey) -> Option<Arc<Verified>> {
+        let known = self.shared.recall(key);
+        self.hits += usize::from(known.is_some());
+        known
+    }
+
+    fn remember(&mut self, entry: Entry) {
+        self.shared.remember(entry);
+    }
+
+    fn verify(&mut self, _check: &SignatureCheck) -> Option<bool> {
+        self.signatures += 1;
+        if self.words.is_empty() { None } else { self.words.remove(0) }
     }
 }
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
+    Answer, Ask, Decision, Headers, Host, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health, Instruction, Outcome, Reply},
+    host::{SharedValue, Unavailable},
+    jwt::{Entry, SignatureCheck, TokenKey, Verified},
 };
 
 use crate::{Script, decision};
@@ -38,7 +40,7 @@ pub fn exchange(plan: &Arc<Plan>, route: &str, script: &mut Script<'_>) {
     if !matches!(request.verdict, Verdict::Continue(_)) {
         return;
     }
-    if let Some(mut run) = Run::response(plan, route, &health, run.into_outlook()) {
+    if let Some(mut run) = Run::response(plan, route, &health, run.take_outlook()) {
         decision::check(&drive(&mut run, body, script));
     }
 }
@@ -48,33 +50,50 @@ fn drive(run: &mut Run, body: &[u8], script: &mut Script<'_>) -> Decision {
     loop {
         turns += 1;
         assert!(turns < MOST_TURNS, "the run does not end");
-        match run.advance() {
-            Turn::Done(decision) => return decision,
+        match run.advance(&mut Worker(script)) {
+            Turn::Done => return run.take_decision(),
             Turn::Ask(Ask::Inputs(needs)) if needs.has(Needs::BODY) && body.len() > run.body_limit() => {
                 run.answer(Answer::BodyTooLarge)
             }
-            Turn::Ask(ask) => run.answer(answer(ask, body, script)),
+            Turn::Ask(Ask::Inputs(needs)) => run.give(inputs(needs, body, script)),
+            Turn::Ask(Ask::Wait { .. }) => run.answer(Answer::Waited),
+            Turn::Ask(Ask::Call(_)) => run.answer(Answer::Called(reply(script))),
         }
     }
 }
 
-fn answer(ask: Ask, body: &[u8], script: &mut Script<'_>) -> Answer {
-    match ask {
-        Ask::Inputs(needs) => inputs(needs, body, script),
-        Ask::Load { .. } => {
-            let size = script.below(200);
-            Answer::Loaded { value: script.bytes(size).to_vec(), version: script.byte().into() }
+/// A worker whose shared values, and whose words on signatures, are anything.
+#[derive(Debug)]
+struct Worker<'a, 'script>(&'a mut Script<'script>);
+
+impl Host for Worker<'_, '_> {
+    fn load(&mut self, _key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable> {
+        let Self(script) = self;
+        let size = script.below(200);
+        let value = script.bytes(size).into();
+        if script.byte() == 1 { Err(Unavailable) } else { Ok((value, script.byte().into())) }
+    }
+
+    fn store(&mut self, _key: &Arc<str>, _value: SharedValue, _version: u32) -> Result<bool, Unavailable> {
+        match self.0.byte() % 8 {
+            1 | 2 => Ok(false),
+            3 => Err(Unavailable),
+            _ => Ok(true),
         }
-        Ask::Store { .. } => Answer::Stored(script.byte() % 4 != 1),
-        Ask::Wait { .. } => Answer::Waited,
-        Ask::Call(_) => Answer::Called(reply(script)),
-        Ask::Recall(_) => Answer::Recalled(None),
-        Ask::Remember(_) => Answer::Remembered,
-        Ask::Verify(_) => Answer::Verified([None, Some(false), Some(true)].get(script.below(3)).copied().flatten()),
+    }
+
+    fn recall(&mut self, _key: &TokenKey) -> Option<Arc<Verified>> {
+        None
+    }
+
+    fn remember(&mut self, _entry: Entry) {}
+
+    fn verify(&mut self, _check: &SignatureCheck) -> Option<bool> {
+        [None, Some(false), Some(true)].get(self.0.below(3)).copied().flatten()
     }
 }
 
-fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
+fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Inputs {
     let mut inputs = Inputs::default();
     if needs.has(Needs::REQUEST_HEADERS) {
         inputs.request_headers = headers(script);
@@ -98,7 +117,7 @@ fn inputs(needs: Needs, body: &[u8], script: &mut Script<'_>) -> Answer {
             inputs.set(property, script.chunk().to_vec());
         }
     }
-    Answer::Inputs(inputs)
+    inputs
 }
 
 /// Headers with likely names, repeated ones among them, and any values.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postern_engine::{Answer, Ask, Inputs, Plan, Run, Turn, Verdict, agent::Health};
+use postern_engine::{Ask, Inputs, Plan, Run, Turn, Verdict, agent::Health, host::Alone};
 use postern_fuzz::{Script, common::Writer};
 use postern_proto::plan::v1::{
     self as wire, ArrayRules, JsonSchema, NumberRules, ObjectRules, Schema, TextRules,
@@ -68,15 +68,16 @@ fn run(input: &[u8]) {
 fn decide(plan: &Arc<Plan>, body: &[u8]) -> Option<&'static str> {
     let mut run = Run::request(plan, "r", &Health::default())?;
     loop {
-        match run.advance() {
+        match run.advance(&mut Alone::default()) {
             Turn::Ask(Ask::Inputs(_)) => {
                 let mut inputs = Inputs::default();
                 inputs.request_headers = [("content-type", "application/json")].into_iter().collect();
                 inputs.body = body.to_vec();
-                run.answer(Answer::Inputs(inputs));
+                run.give(inputs);
             }
             Turn::Ask(other) => return Some(Box::leak(format!("{other:?}").into_boxed_str())),
-            Turn::Done(decision) => {
+            Turn::Done => {
+                let decision = run.take_decision();
                 assert!(matches!(decision.verdict, Verdict::Continue(_)) == decision.reason.is_none());
                 return decision.reason;
             }

@@ -2,18 +2,17 @@
 //! the Wasm filter. What is shared among workers in Envoy is shared among requests here.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Result;
 use postern::snapshot::FilterCode;
 use postern_engine::{
-    Answer, Ask, Headers, Inputs, Needs, Plan, Run, Turn, Verdict,
+    Answer, Ask, Headers, Needs, Plan, Run, Turn, Verdict,
     agent::{CallError, Health},
     edits::Edits,
-    jwt::TokenCache,
+    host::Alone,
 };
 
 use super::policies::{Policies, route_name};
@@ -27,27 +26,18 @@ pub(super) enum Decision {
     Deny { status: u16, body: String },
 }
 
-/// Values and their versions, by name.
-type Shared = HashMap<Arc<str>, (Vec<u8>, u32)>;
-
 /// The state of a server, shared by its requests.
 #[derive(Debug)]
 pub(super) struct Decider {
     plan: Arc<Plan>,
     route: String,
-    shared: Mutex<Shared>,
-    tokens: Mutex<TokenCache>,
+    host: Mutex<Alone>,
 }
 
 impl Decider {
     pub(super) fn new(policies: Policies) -> Result<Self> {
         let plan = policies.plan(1, &FilterCode::new(Vec::new(), None))?;
-        Ok(Self {
-            plan: Arc::new(Plan::load(&plan)?),
-            route: route_name(0),
-            shared: Mutex::default(),
-            tokens: Mutex::default(),
-        })
+        Ok(Self { plan: Arc::new(Plan::load(&plan)?), route: route_name(0), host: Mutex::default() })
     }
 
     /// Decides on a request by its headers, names in lower case.
@@ -56,54 +46,24 @@ impl Decider {
             return Decision::Continue { set: Vec::new(), remove: Vec::new() };
         };
         let mut headers = Some(headers.collect::<Headers>());
+        let mut needs = run.foresee();
         loop {
-            match run.advance() {
-                Turn::Ask(ask) => {
-                    let answer = self.answer(ask, &mut headers);
-                    run.answer(answer);
-                }
-                Turn::Done(decision) => return carry_out(decision.verdict),
+            if needs.has(Needs::REQUEST_HEADERS) {
+                run.inputs().request_headers = headers.take().unwrap_or_default();
             }
-        }
-    }
-
-    fn tokens(&self) -> MutexGuard<'_, TokenCache> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn answer(&self, ask: Ask, headers: &mut Option<Headers>) -> Answer {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        match ask {
-            Ask::Inputs(needs) => {
-                let mut inputs = Inputs::default();
-                if needs.has(Needs::REQUEST_HEADERS) {
-                    inputs.request_headers = headers.take().unwrap_or_default();
-                }
-                if needs.has(Needs::NOW) {
-                    inputs.now = now();
-                }
-                Answer::Inputs(inputs)
+            if needs.has(Needs::NOW) {
+                run.inputs().now = now();
             }
-            Ask::Load { key } => {
-                let (value, version) = shared.get(&key).cloned().unwrap_or_default();
-                Answer::Loaded { value, version }
+            run.inputs_given();
+            // A step locks what it changes; the lock of all of it is held for one turn.
+            let turn = run.advance(&mut *self.host.lock().unwrap_or_else(PoisonError::into_inner));
+            needs = Needs::NONE;
+            match turn {
+                Turn::Done => return carry_out(run.take_decision().verdict),
+                Turn::Ask(Ask::Inputs(asked)) => needs = asked,
+                Turn::Ask(Ask::Wait { .. }) => run.answer(Answer::Waited),
+                Turn::Ask(Ask::Call(_)) => run.answer(Answer::Called(Err(CallError::Unreachable))),
             }
-            Ask::Store { key, value, version } => {
-                let entry = shared.entry(key).or_default();
-                let current = version == 0 || version == entry.1;
-                if current {
-                    *entry = (value, entry.1.wrapping_add(1).max(1));
-                }
-                Answer::Stored(current)
-            }
-            Ask::Wait { .. } => Answer::Waited,
-            Ask::Call(_) => Answer::Called(Err(CallError::Unreachable)),
-            Ask::Recall(key) => Answer::Recalled(self.tokens().recall(&key)),
-            Ask::Remember(entry) => {
-                self.tokens().remember(entry);
-                Answer::Remembered
-            }
-            Ask::Verify(_) => Answer::Verified(None),
         }
     }
 }

@@ -1,0 +1,45 @@
+//! The worker that runs run on: what its steps may call on, by the modules that know how.
+
+use std::sync::Arc;
+
+use postern_engine::{
+    Host,
+    host::{SharedValue, Unavailable},
+    jwt::{Entry, SignatureCheck, TokenKey, Verified},
+};
+
+use crate::{host::HostError, shared, signature, tokens};
+
+/// This worker of Envoy's. A VM has one, so there is nothing to tell it from another by.
+#[derive(Debug)]
+pub(crate) struct Worker;
+
+impl Host for Worker {
+    #[inline]
+    fn load(&mut self, key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable> {
+        shared::load(key).map_err(|error| unavailable(&error))
+    }
+
+    #[inline]
+    fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable> {
+        shared::store(key, value, version).map_err(|error| unavailable(&error))
+    }
+
+    fn recall(&mut self, key: &TokenKey) -> Option<Arc<Verified>> {
+        tokens::recall(key)
+    }
+
+    fn remember(&mut self, entry: Entry) {
+        tokens::remember(entry);
+    }
+
+    fn verify(&mut self, check: &SignatureCheck) -> Option<bool> {
+        signature::verify(check)
+    }
+}
+
+#[cold]
+fn unavailable(error: &HostError) -> Unavailable {
+    log::error!("a shared value is out of reach: {error}");
+    Unavailable
+}
