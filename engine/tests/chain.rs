@@ -13,6 +13,8 @@ use postern_proto::plan::v1::{
 };
 use sha2::{Digest, Sha256};
 
+const SECOND: u64 = 1_000_000_000;
+
 fn writer() -> Writer {
     let mut writer = Writer::new();
     writer.consumer("mobile", Sha256::digest(b"secret").to_vec(), &[]);
@@ -70,7 +72,6 @@ fn knows_a_key_again_and_no_other() {
 /// The time is asked for with whatever is asked for first; a wait makes that old.
 #[test]
 fn tells_a_step_after_a_wait_what_time_it_is() {
-    const SECOND: u64 = 1_000_000_000;
     let mut writer = writer();
     let delay = InjectedDelay { milliseconds: 2000, percent: 100 };
     let delay = writer.step("delay", Policy::FaultInjection(FaultInjection { delay: Some(delay), abort: None }));
@@ -83,6 +84,27 @@ fn tells_a_step_after_a_wait_what_time_it_is() {
     let (bucket, _) = driver.shared.values.values().next().unwrap();
     let full_at = u64::from_le_bytes(bucket[8..].try_into().unwrap());
     assert_eq!(full_at, 103 * SECOND);
+}
+
+#[test]
+fn tries_a_bucket_again_when_another_worker_was_faster_but_not_for_ever() {
+    let decide = |on_failure: OnFailure, driver: Driver| {
+        let mut writer = writer();
+        let limit =
+            RateLimit { id: writer.string("id"), interval_ns: SECOND, burst: 1, most_keys: 1, ..Default::default() };
+        let mut limit = writer.step("limit", Policy::RateLimit(limit));
+        limit.on_failure = on_failure.into();
+        writer.route("users", vec![limit], vec![]);
+        let mut driver = Driver { now: 100 * SECOND, ..driver };
+        let decision = driver.run(&writer.load(), "users").unwrap();
+        (decision.verdict.word(), decision.reason.unwrap_or_default(), driver.shared.values.len())
+    };
+    let rivals = |rivals| Driver { rivals, ..Driver::default() };
+    let down = || Driver { down: true, ..Driver::default() };
+    assert_eq!(decide(OnFailure::Unspecified, rivals(3)), ("allow", "", 1));
+    assert_eq!(decide(OnFailure::Unspecified, rivals(1000)), ("deny", "bucket_contended", 0));
+    assert_eq!(decide(OnFailure::Unspecified, down()), ("deny", "bucket_contended", 0));
+    assert_eq!(decide(OnFailure::Continue, down()), ("allow", "", 0));
 }
 
 #[test]

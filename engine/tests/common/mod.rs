@@ -97,6 +97,10 @@ pub struct Driver {
     pub now: u64,
     pub properties: HashMap<&'static str, Vec<u8>>,
     pub shared: Alone,
+    /// So often, another worker is faster.
+    pub rivals: usize,
+    /// Whether shared values are out of reach.
+    pub down: bool,
     pub healthy: Vec<bool>,
     pub replies: Vec<Result<Reply, CallError>>,
     /// What agents were asked, in order.
@@ -172,11 +176,17 @@ impl Driver {
 
 impl Host for Driver {
     fn load(&mut self, key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable> {
-        self.shared.load(key)
+        if self.down { Err(Unavailable) } else { self.shared.load(key) }
     }
 
     fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable> {
-        self.shared.store(key, value, version)
+        match self.rivals.checked_sub(1) {
+            Some(left) => {
+                self.rivals = left;
+                Ok(false)
+            }
+            None => self.shared.store(key, value, version),
+        }
     }
 
     fn recall(&mut self, key: &TokenKey) -> Option<Arc<Verified>> {

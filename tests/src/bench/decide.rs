@@ -54,8 +54,9 @@ impl Decider {
             if needs.has(Needs::NOW) {
                 run.inputs().now = now();
             }
-            run.inputs_given();
-            // A step locks what it changes; the lock of all of it is held for one turn.
+            if !needs.is_empty() {
+                run.inputs_given();
+            }
             let turn = run.advance(&mut *self.host.lock().unwrap_or_else(PoisonError::into_inner));
             needs = Needs::NONE;
             match turn {
