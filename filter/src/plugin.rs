@@ -18,7 +18,7 @@ thread_local! {
 /// A VM has one thread, and no host call made by us calls back into this state: the borrow is never contended.
 #[derive(Debug)]
 struct Plugin {
-    /// One or two: the one in force, and while that is exchanged the one before.
+    /// A few: one for each configuration of the filter that is in force or on its way out.
     roots: Vec<Root>,
     /// The stream that began last: Envoy shows the headers of a request right after it has announced it.
     newest: Option<(u32, Stream)>,

@@ -273,8 +273,10 @@ impl Stream {
     /// For all but the headers of a request, which come the most often.
     #[inline(never)]
     fn go_on(&mut self, mut run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
-        let reached = self.drive(&mut run, map, body)?;
-        Ok(self.put_aside(run, body, reached))
+        match self.drive(&mut run, map, body)? {
+            Reached::End(action) => Ok(action),
+            reached => Ok(self.put_aside(run, body, reached)),
+        }
     }
 
     /// Keeps a run that cannot go on now.

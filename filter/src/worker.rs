@@ -17,12 +17,12 @@ pub(crate) struct Worker;
 impl Host for Worker {
     #[inline]
     fn load(&mut self, key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable> {
-        shared::load(key).map_err(|error| unavailable(&error))
+        shared::load(key).map_err(|error| unavailable(key, &error))
     }
 
     #[inline]
     fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable> {
-        shared::store(key, value, version).map_err(|error| unavailable(&error))
+        shared::store(key, value, version).map_err(|error| unavailable(key, &error))
     }
 
     fn recall(&mut self, key: &TokenKey) -> Option<Arc<Verified>> {
@@ -39,7 +39,7 @@ impl Host for Worker {
 }
 
 #[cold]
-fn unavailable(error: &HostError) -> Unavailable {
-    log::error!("a shared value is out of reach: {error}");
+fn unavailable(key: &str, error: &HostError) -> Unavailable {
+    log::error!("shared value `{key}` is out of reach: {error}");
     Unavailable
 }
