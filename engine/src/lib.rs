@@ -17,6 +17,7 @@ pub mod cel;
 pub mod chain;
 pub mod consumers;
 mod deny_with;
+pub mod edited;
 pub mod edits;
 pub mod event;
 pub mod host;
@@ -44,6 +45,7 @@ pub mod origin {
 }
 
 pub use ask::{Answer, Ask, Turn};
+pub use edited::EditedHeaders;
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use host::Host;
 pub use plan::{LoadError, Plan};

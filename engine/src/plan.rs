@@ -14,6 +14,7 @@ use crate::{
     cel,
     chain::Chain,
     consumers::Consumers,
+    edited::EditedHeaders,
     jwt::Issuer,
     strings::{Strings, find},
     verdict::Response,
@@ -90,6 +91,30 @@ impl Plan {
     /// How many routes have a chain.
     pub fn routes(&self) -> usize {
         self.routes.len()
+    }
+
+    /// How many chains there are; their places are the numbers below.
+    pub fn chains(&self) -> usize {
+        self.chains.len()
+    }
+
+    /// The place of a route's chain, which may be the default chain; `None` if its requests pass unguarded.
+    pub fn chain_of(&self, route: &str) -> Option<usize> {
+        self.route(route.as_bytes()).map(|(_, chain)| chain)
+    }
+
+    /// The request headers that the chain at a place may set, add, remove or strip, in shadow mode too. None for a place
+    /// without a chain.
+    pub fn edited_request_headers(&self, chain: usize) -> EditedHeaders {
+        let steps = self.chains.get(chain).map(|chain| chain.request.steps.as_slice()).unwrap_or_default();
+        steps.iter().map(|step| step.policy.edits()).collect()
+    }
+
+    /// The same for each request step of the chain that edits any, with its name.
+    pub fn editing_steps(&self, chain: usize) -> impl Iterator<Item = (&str, EditedHeaders)> {
+        let steps = self.chains.get(chain).map(|chain| chain.request.steps.as_slice()).unwrap_or_default();
+        let edits = steps.iter().map(|step| (&*step.name, [step.policy.edits()].into_iter().collect()));
+        edits.filter(|(_, edits): &(&str, EditedHeaders)| !edits.is_empty())
     }
 
     /// The names of the agents that chains call, in the order of their places.

@@ -61,6 +61,7 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut 
         return Outcome::new(exchange, "", status, &response, Some(&request), b"");
     };
     let mut decision = drive(&mut run, exchange, &request, &response, host);
+    check_edits(plan, &case.route, &decision);
     let mut records = std::mem::take(&mut decision.records);
     if let Some(exceeded) = exceeded(&decision, exchange) {
         let recording = Run::unanswered(plan, &case.route, &Health::default(), run.take_outlook(), Some(exceeded()));
@@ -84,6 +85,16 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut 
         }
     }
     recorded(Outcome::new(exchange, &account, status, &response, Some(&request), b""), exchange, &records)
+}
+
+/// A policy that edits a header which it does not describe would lead past the check of routes at admission.
+fn check_edits(plan: &Plan, route: &str, decision: &Decision) {
+    let said = plan.chain_of(route).map(|chain| plan.edited_request_headers(chain)).unwrap_or_default();
+    if let Verdict::Continue(edits) = &decision.verdict {
+        for edit in edits.headers() {
+            assert!(said.may_edit(&edit.name), "no policy describes the edit of `{}`: {said:?}", edit.name);
+        }
+    }
 }
 
 fn recorded(outcome: Outcome, exchange: &Exchange, records: &[Record]) -> Outcome {

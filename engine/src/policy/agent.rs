@@ -8,6 +8,7 @@ use super::{Context, Flow, Policy, failure};
 use crate::{
     agent::{Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
     ask::{Answer, Ask},
+    edited::HeaderEdits,
     event::{Needs, Phase},
     plan::{Agent, LoadError},
     strings::{Strings, find},
@@ -48,6 +49,11 @@ impl AgentPolicy {
 /// An agent is told of the message as it stands.
 pub(crate) fn needs(phase: Phase) -> Needs {
     Needs::REQUEST_HEADERS.union(Needs::RESPONSE_HEADERS.when(phase == Phase::Response))
+}
+
+/// What an agent will want changed is known only when it answers.
+pub(crate) fn edits() -> HeaderEdits {
+    HeaderEdits::any()
 }
 
 #[inline(never)]

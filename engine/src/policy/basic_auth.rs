@@ -8,6 +8,7 @@ use postern_proto::plan::v1 as wire;
 use super::{Context, Flow};
 use crate::{
     consumers::Consumer,
+    edited::HeaderEdits,
     event::Phase,
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
@@ -69,6 +70,10 @@ impl BasicAuth {
             return Err(LoadError::Unfit { what: "realm", text: realm });
         }
         Ok(Self { challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""), remove: wire.remove })
+    }
+
+    pub(crate) fn edits(&self) -> HeaderEdits {
+        HeaderEdits::none().editing(self.remove.then(|| HEADER.into()).iter())
     }
 
     #[inline(never)]

@@ -6,6 +6,7 @@ use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
+    edited::HeaderEdits,
     event::Phase,
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
@@ -61,6 +62,13 @@ impl Headers {
             set: load_values(&wire.set, strings)?,
             add: load_values(&wire.add, strings)?,
         })
+    }
+
+    /// What is set says what the step says, or nothing.
+    pub(crate) fn edits(&self) -> HeaderEdits {
+        HeaderEdits::none()
+            .editing(self.remove.iter().chain(self.add.iter().map(|header| &header.name)))
+            .promising(self.set.iter().map(|header| &header.name))
     }
 
     #[inline(never)]

@@ -8,6 +8,7 @@ use postern_proto::plan::v1::{self as wire, jwt_validation::Source as Wire};
 
 use super::{Context, Flow, source::Source};
 use crate::{
+    edited::HeaderEdits,
     event::Phase,
     jwt::{Issuer, Rules, Trouble, Verified, Verifier},
     plan::LoadError,
@@ -165,6 +166,15 @@ impl JwtValidation {
             verifier: Verifier::new(rules(wire, strings, issuers)?)?,
             challenge: format!("Bearer realm=\"{realm}\""),
         })
+    }
+
+    pub(crate) fn edits(&self) -> HeaderEdits {
+        let removed = match &self.source {
+            Source::Header(name) if self.remove => Some(Arc::clone(name)),
+            Source::Cookie(_) if self.remove => Some("cookie".into()),
+            _ => None,
+        };
+        HeaderEdits::none().editing(removed.iter()).promising(&self.headers)
     }
 
     /// Whatever becomes of the token, no caller says by itself what only a token may say.

@@ -34,6 +34,7 @@ use crate::{
     cel::{Expression, Map},
     chain::Step,
     consumers::Consumer,
+    edited::HeaderEdits,
     edits::{Edits, Values},
     event::{Inputs, Needs, Phase},
     host::Host,
@@ -321,6 +322,30 @@ impl Policy {
             Self::Respond(policy) => policy.needs(),
             Self::TrafficPermission(policy) => policy.needs(),
             Self::Validate(policy) => policy.needs(),
+        }
+    }
+
+    /// Which headers of a message in this phase it may edit.
+    pub(crate) fn edits(&self) -> HeaderEdits {
+        match self {
+            Self::Agent(_) => agent::edits(),
+            Self::BasicAuth(policy) => policy.edits(),
+            Self::Headers(policy) => policy.edits(),
+            Self::JwtValidation(policy) => policy.edits(),
+            Self::RequestId(policy) => policy.edits(),
+            Self::SecurityHeaders(policy) => policy.edits(),
+            // Path and host go through the filter state, and `cors` and `rateLimit` edit the response only.
+            Self::Rewrite(_) | Self::Cors(_) | Self::RateLimit(_) => HeaderEdits::none(),
+            Self::ApiKeyAuth(_)
+            | Self::HmacAuth(_)
+            | Self::JsonSchema(_)
+            | Self::IpFilter(_)
+            | Self::RequestSize(_)
+            | Self::FaultInjection(_)
+            | Self::Respond(_)
+            | Self::RoleCheck(_)
+            | Self::TrafficPermission(_)
+            | Self::Validate(_) => HeaderEdits::none(),
         }
     }
 

@@ -6,6 +6,7 @@ use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
+    edited::HeaderEdits,
     edits::Values,
     event::{Needs, Phase},
     plan::LoadError,
@@ -66,6 +67,12 @@ impl RequestId {
 
     pub(crate) fn needs(&self) -> Needs {
         Needs::RANDOM.union(Needs::REQUEST_HEADERS.when(self.trust_incoming)).union(Needs::NOW.when(self.sortable))
+    }
+
+    /// A trusted id is the caller's to say.
+    pub(crate) fn edits(&self) -> HeaderEdits {
+        let edits = HeaderEdits::none();
+        if self.trust_incoming { edits.editing([&self.header]) } else { edits.promising([&self.header]) }
     }
 
     #[inline(never)]

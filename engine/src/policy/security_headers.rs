@@ -6,6 +6,7 @@ use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
+    edited::HeaderEdits,
     event::{Needs, Phase},
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
@@ -125,6 +126,10 @@ impl SecurityHeaders {
 
     pub(crate) fn needs(&self) -> Needs {
         Needs::RESPONSE_HEADERS.when(self.keep_upstream)
+    }
+
+    pub(crate) fn edits(&self) -> HeaderEdits {
+        HeaderEdits::none().editing(self.remove.iter().chain(self.set.iter().map(|(name, _)| name)))
     }
 
     #[inline(never)]

@@ -1,6 +1,6 @@
 //! What must hold of every decision, whatever the plan and the message.
 
-use postern_engine::{Decision, Response, Verdict};
+use postern_engine::{Decision, Plan, Response, Verdict};
 
 const REVISION: &str = "r1";
 const ROUTE: &str = "a-route";
@@ -33,6 +33,19 @@ pub fn check(decision: &Decision) {
     assert_eq!(decision.step.is_some(), decision.reason.is_some(), "a step has a reason: {decision:?}");
     let passes = matches!(decision.verdict, Verdict::Continue(_));
     assert_ne!(passes, decision.step.is_some(), "who ends a message is named, and nobody else: {decision:?}");
+}
+
+/// Checks that a request's edits are among those that its chain says it may make.
+///
+/// # Panics
+/// If one is not.
+pub fn check_edits(plan: &Plan, route: &str, request: &Decision) {
+    let Some(chain) = plan.chain_of(route) else { return };
+    let said = plan.edited_request_headers(chain);
+    if let Verdict::Continue(edits) = &request.verdict {
+        let unsaid = edits.headers().find(|edit| !said.may_edit(&edit.name));
+        assert!(unsaid.is_none(), "an edit that no policy describes: {unsaid:?}, only {said:?}");
+    }
 }
 
 /// The keys of an account, in order.

@@ -37,6 +37,7 @@ pub fn exchange(plan: &Arc<Plan>, route: &str, script: &mut Script<'_>) {
     let Some(mut run) = Run::request(plan, route, &health) else { return };
     let request = drive(&mut run, body, script);
     decision::check(&request);
+    decision::check_edits(plan, route, &request);
     if !matches!(request.verdict, Verdict::Continue(_)) {
         return;
     }

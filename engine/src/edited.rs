@@ -1,0 +1,104 @@
+//! Which request headers the steps of a chain may edit, and which they promise to set. Each policy describes its own
+//! edits next to its code (`edits`); nothing else knows them.
+
+use std::sync::Arc;
+
+/// The request headers that something may set, add to or remove.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EditedHeaders {
+    any: bool,
+    /// In order, each once.
+    names: Vec<Arc<str>>,
+}
+
+impl EditedHeaders {
+    /// Whether every header may be edited: an external agent decides when the request comes.
+    pub fn is_any(&self) -> bool {
+        self.any
+    }
+
+    /// Whether no header is edited.
+    pub fn is_empty(&self) -> bool {
+        !self.any && self.names.is_empty()
+    }
+
+    /// The names that are known beforehand, in lower case and in order, each once.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    /// Whether a header may be edited. `name` is in lower case.
+    pub fn may_edit(&self, name: &str) -> bool {
+        self.any || self.names.binary_search_by(|known| (**known).cmp(name)).is_ok()
+    }
+}
+
+/// What a policy may do to the headers of its own phase.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeaderEdits {
+    any: bool,
+    names: Vec<Arc<str>>,
+    promised: Vec<Arc<str>>,
+}
+
+impl HeaderEdits {
+    /// It edits none.
+    pub(crate) fn none() -> Self {
+        Self::default()
+    }
+
+    /// It may edit every header.
+    pub(crate) fn any() -> Self {
+        Self { any: true, ..Self::default() }
+    }
+
+    /// It may edit these.
+    #[must_use]
+    pub(crate) fn editing<'a>(mut self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
+        self.names.extend(names.into_iter().cloned());
+        self
+    }
+
+    /// It sets these whenever it runs, or removes them: what they say is the policy's word and never the caller's.
+    #[must_use]
+    pub(crate) fn promising<'a>(mut self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
+        self.promised.extend(names.into_iter().cloned());
+        self
+    }
+
+    /// The headers that it promises.
+    pub(crate) fn promised(&self) -> &[Arc<str>] {
+        &self.promised
+    }
+}
+
+impl FromIterator<HeaderEdits> for EditedHeaders {
+    fn from_iter<I: IntoIterator<Item = HeaderEdits>>(steps: I) -> Self {
+        let (mut any, mut names) = (false, Vec::new());
+        for step in steps {
+            any |= step.any;
+            names.extend(step.names);
+            names.extend(step.promised);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Self { any, names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joins_what_steps_edit() {
+        let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
+        let steps = [HeaderEdits::none().editing([&b, &a]), HeaderEdits::none().promising([&b])];
+        let edited: EditedHeaders = steps.into_iter().collect();
+        assert_eq!((edited.names().collect::<Vec<_>>(), edited.is_any()), (vec!["a", "b"], false));
+        assert!(edited.may_edit("b") && !edited.may_edit("c") && !edited.is_empty());
+        let any: EditedHeaders = [HeaderEdits::any()].into_iter().collect();
+        assert!(any.may_edit("c") && any.is_any() && !any.is_empty());
+        assert!(EditedHeaders::default().is_empty());
+    }
+}
