@@ -8,7 +8,7 @@ use std::{
 };
 
 use postern_proto::plan::v1::{self as wire, FORMAT};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     cel,
@@ -16,6 +16,7 @@ use crate::{
     consumers::Consumers,
     edited::EditedHeaders,
     jwt::Issuer,
+    placement::Placement,
     strings::{Strings, find},
     verdict::Response,
 };
@@ -30,6 +31,10 @@ pub struct Plan {
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
+    /// The further routes that there are; `None` if there may be any.
+    open_routes: Option<FxHashSet<RouteName>>,
+    /// The request headers that routes match on, where somebody lists them.
+    matched_headers: Option<Vec<Arc<str>>>,
     /// Whether nobody reads accounts.
     silent: bool,
     consumers: Consumers,
@@ -68,6 +73,11 @@ impl Plan {
         Ok(Self {
             revision: wire.revision.into(),
             routes: load_routes(&wire.routes, &strings, &chains)?,
+            open_routes: wire.declared_routes.map(|declared| load_open_routes(&declared, &strings)).transpose()?,
+            matched_headers: wire
+                .matched_headers
+                .map(|matched| load_matched_headers(&matched, &strings))
+                .transpose()?,
             silent: wire.silent,
             default_chain: load_default_chain(wire.default_chain, &chains)?,
             consumers: Consumers::load(&wire.consumers, &strings)?,
@@ -76,6 +86,13 @@ impl Plan {
             chains,
             agents,
         })
+    }
+
+    /// The plan for one placement: only in a listener of a Gateway are all routes known.
+    #[must_use]
+    pub fn placed(self, placement: Placement) -> Self {
+        let open_routes = self.open_routes.filter(|_| placement == Placement::Gateway);
+        Self { open_routes, ..self }
     }
 
     /// What the control plane calls the revision that this plan comes from.
@@ -99,8 +116,10 @@ impl Plan {
     }
 
     /// The place of a route's chain, which may be the default chain; `None` if its requests pass unguarded.
-    pub fn chain_of(&self, route: &str) -> Option<usize> {
-        self.route(route.as_bytes()).map(|(_, chain)| chain)
+    pub fn chain_of(&self, route: impl AsRef<[u8]>) -> Option<usize> {
+        let route = route.as_ref();
+        let default = || self.default_chain.filter(|_| !self.is_foreign(route));
+        self.routes.get(route).copied().or_else(default)
     }
 
     /// The request headers that the chain at a place may set, add, remove or strip, in shadow mode too. None for a place
@@ -129,14 +148,33 @@ impl Plan {
         steps.flat_map(|step| step.policy.shared_keys())
     }
 
-    /// The name and chain of a route. One that the plan does not know has the default chain; without that, its requests
-    /// pass.
+    /// The name and chain of a route. One that the plan does not list has the default chain; without that, its requests
+    /// pass. One that is [foreign](Self::is_foreign) has none.
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> Option<(Arc<str>, usize)> {
         match self.routes.get_key_value(name) {
             Some((RouteName(name), chain)) => Some((Arc::clone(name), *chain)),
             // One that is no text is none that anybody knows by name.
+            None if self.is_foreign(name) => None,
             None => self.default_chain.map(|chain| (str::from_utf8(name).unwrap_or_default().into(), chain)),
+        }
+    }
+
+    /// Whether a route without a chain is none of those that the plan was made for. Its route table is older or newer
+    /// than the plan, and what guards it there is not known here. A request that takes no route has an empty name.
+    pub fn is_foreign(&self, route: &[u8]) -> bool {
+        let unlisted = |open: &FxHashSet<RouteName>| !open.contains(route) && !self.routes.contains_key(route);
+        !route.is_empty() && self.open_routes.as_ref().is_some_and(unlisted)
+    }
+
+    /// Whether the chain of a route, if it has one, may edit a request header that could make Envoy choose another
+    /// route: one that the operator lists or, without such a list, any.
+    pub fn may_change_route(&self, route: impl AsRef<[u8]>) -> bool {
+        let Some(chain) = self.chain_of(route) else { return false };
+        let edited = self.edited_request_headers(chain);
+        match &self.matched_headers {
+            Some(matched) => matched.iter().any(|name| edited.may_edit(name)),
+            None => !edited.is_empty(),
         }
     }
 
@@ -199,6 +237,14 @@ fn load_routes(
         }
     }
     Ok(loaded)
+}
+
+fn load_open_routes(declared: &wire::DeclaredRoutes, strings: &Strings) -> Result<FxHashSet<RouteName>, LoadError> {
+    declared.open.iter().map(|name| strings.get(*name).map(RouteName)).collect()
+}
+
+fn load_matched_headers(matched: &wire::MatchedHeaders, strings: &Strings) -> Result<Vec<Arc<str>>, LoadError> {
+    matched.names.iter().map(|name| strings.get(*name)).collect()
 }
 
 fn load_default_chain(chain: u32, chains: &[Chain]) -> Result<Option<usize>, LoadError> {

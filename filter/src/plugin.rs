@@ -2,13 +2,13 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use postern_engine::{LoadError, Plan};
+use postern_engine::{LoadError, Placement, Plan};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     host::{self, HostError},
     shared,
-    stream::{Action, Stream},
+    stream::{Action, Duty, Stream},
 };
 
 thread_local! {
@@ -31,6 +31,7 @@ struct Plugin {
 #[derive(Debug)]
 struct Root {
     id: u32,
+    placement: Placement,
     /// `None` until configured.
     plan: Option<Arc<Plan>>,
 }
@@ -44,6 +45,23 @@ impl Plugin {
     #[inline]
     fn root(&mut self, id: u32) -> Option<&mut Root> {
         self.roots.iter_mut().find(|root| root.id == id)
+    }
+
+    /// The plan of a root's streams, and what they are to do beside running its chains.
+    #[inline]
+    fn terms(&self, root: u32) -> (Option<Arc<Plan>>, Duty) {
+        let Some(root) = self.roots.iter().find(|known| known.id == root) else { return (None, Duty::Gateway) };
+        let duty = match root.placement {
+            Placement::Gateway => Duty::Gateway,
+            Placement::Verify => Duty::Verify,
+            Placement::Overlay => Duty::Overlay { verified: self.verifies() },
+        };
+        (root.plan.clone(), duty)
+    }
+
+    /// Whether this Envoy has a filter that compares routes directly before a router.
+    fn verifies(&self) -> bool {
+        self.roots.iter().any(|root| root.placement == Placement::Verify && root.plan.is_some())
     }
 
     #[inline]
@@ -71,10 +89,10 @@ pub(crate) fn create(context: u32, parent: u32) {
     PLUGIN.with_borrow_mut(|plugin| {
         if parent == 0 {
             host::install_logger();
-            plugin.roots.push(Root { id: context, plan: None });
+            plugin.roots.push(Root { id: context, placement: Placement::Overlay, plan: None });
         } else {
-            let plan = plugin.root(parent).and_then(|root| root.plan.clone());
-            let newest = plugin.newest.replace((context, Stream::new(plan, parent)));
+            let (plan, duty) = plugin.terms(parent);
+            let newest = plugin.newest.replace((context, Stream::new(plan, parent, duty)));
             if let Some((id, stream)) = newest {
                 plugin.streams.insert(id, stream);
             }
@@ -85,12 +103,12 @@ pub(crate) fn create(context: u32, parent: u32) {
 /// Loads the plan of a root, whole or not at all.
 pub(crate) fn configure(root: u32, size: usize) -> bool {
     match load(size) {
-        Ok(plan) => {
+        Ok((plan, placement)) => {
             log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
             let plan = Some(Arc::new(plan));
             PLUGIN.with_borrow_mut(|plugin| match plugin.root(root) {
-                Some(known) => known.plan = plan,
-                None => plugin.roots.push(Root { id: root, plan }),
+                Some(known) => (known.plan, known.placement) = (plan, placement),
+                None => plugin.roots.push(Root { id: root, placement, plan }),
             });
             true
         }
@@ -101,14 +119,16 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
     }
 }
 
-fn load(size: usize) -> Result<Plan, Refusal> {
+fn load(size: usize) -> Result<(Plan, Placement), Refusal> {
     let plan = Plan::load(&host::plugin_configuration(size)?)?;
     if let Some(agent) = plan.agent_names().next() {
         return Err(Refusal::Agent(agent.to_owned()));
     }
     shared::forget_old();
     plan.shared_keys().try_for_each(shared::prepare)?;
-    Ok(plan)
+    let root_id = host::property("plugin_root_id")?.unwrap_or_default();
+    let placement = Placement::of(&root_id);
+    Ok((plan.placed(placement), placement))
 }
 
 /// Why a plan is not taken.
@@ -125,7 +145,7 @@ enum Refusal {
 /// A request's headers are there.
 pub(crate) fn on_request_headers(id: u32, end_of_stream: bool) -> Action {
     // A stream that Envoy never announced has no plan, and so is refused like any other without one.
-    let stream = take(id).unwrap_or_else(|| Stream::new(None, 0));
+    let stream = take(id).unwrap_or_else(|| Stream::new(None, 0, Duty::Gateway));
     act(id, stream, |stream| stream.on_request_headers(end_of_stream))
 }
 

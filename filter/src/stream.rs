@@ -6,6 +6,7 @@ use postern_engine::{
     Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health},
     edits::{Allowance, Edit, Edits},
+    route_record,
     run::Outlook,
 };
 
@@ -26,11 +27,23 @@ pub(crate) enum Action {
     Hold = 4,
 }
 
+/// What a stream is to do beside running a chain, by where its filter stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// Nothing: the control plane knows the routes.
+    Gateway,
+    /// Leave a record for the filter that verifies; without one, refuse a chain that may change the route.
+    Overlay { verified: bool },
+    /// Run no chain: refuse a request whose route is not the one whose chain ran.
+    Verify,
+}
+
 /// A stream and the plan that it began under: an update in between does not change the rules of a request under way.
 #[derive(Debug)]
 pub(crate) struct Stream {
     plan: Option<Arc<Plan>>,
     root: u32,
+    duty: Duty,
     progress: Progress,
     /// How much of the body may pass, and how much has.
     counted: Option<Box<Counted>>,
@@ -99,8 +112,8 @@ enum Body {
 }
 
 impl Stream {
-    pub(crate) fn new(plan: Option<Arc<Plan>>, root: u32) -> Self {
-        Self { plan, root, progress: Progress::Unguarded, counted: None }
+    pub(crate) fn new(plan: Option<Arc<Plan>>, root: u32, duty: Duty) -> Self {
+        Self { plan, root, duty, progress: Progress::Unguarded, counted: None }
     }
 
     #[inline]
@@ -241,9 +254,17 @@ impl Stream {
 
     #[inline]
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
+        let route = match self.plan {
+            Some(_) => host::property("xds\0route_name")?.unwrap_or_default(),
+            None => return Err(Failure::NoPlan),
+        };
+        if self.duty != Duty::Gateway
+            && let Some(action) = self.verify(&route)?
+        {
+            return Ok(action);
+        }
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
-        let route = host::property("xds\0route_name")?.unwrap_or_default();
-        let Some(mut run) = Run::request(plan, &route, &Health::default()) else { return Ok(Action::Continue) };
+        let Some(mut run) = Run::request(plan, &route, &Health::default()) else { return self.pass_unguarded(&route) };
         let first = run.foresee();
         if !first.is_empty() {
             fetch(first, body, run.inputs())?;
@@ -252,6 +273,51 @@ impl Stream {
         match self.drive(&mut run, Map::RequestHeaders, body)? {
             Reached::End(action) => Ok(action),
             reached => Ok(self.put_aside(Box::new(run), body, reached)),
+        }
+    }
+
+    /// Lets a request without a chain pass, unless the plan should know its route and does not.
+    fn pass_unguarded(&mut self, route: &[u8]) -> Result<Action, Failure> {
+        match &self.plan {
+            Some(plan) if plan.is_foreign(route) => self.refuse(RouteRefusal::Unknown, route),
+            _ => Ok(Action::Continue),
+        }
+    }
+
+    /// Where Envoy has routes of its own: sees to it that the chain that runs is the chain of the route that is taken.
+    /// `None` if the chain is to run.
+    #[cold]
+    #[inline(never)]
+    fn verify(&mut self, route: &[u8]) -> Result<Option<Action>, Failure> {
+        let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
+        match self.duty {
+            Duty::Gateway => Ok(None),
+            Duty::Overlay { verified: true } => {
+                host::set_property(route_record::RECORD_PROPERTY, &route_record::record(plan, route))?;
+                Ok(None)
+            }
+            Duty::Overlay { verified: false } if plan.may_change_route(route) => {
+                self.refuse(RouteRefusal::Unverified, route).map(Some)
+            }
+            Duty::Overlay { verified: false } => Ok(None),
+            Duty::Verify => {
+                let record = host::property(route_record::RECORD_PROPERTY)?;
+                match route_record::agrees(plan, route, record.as_deref()) {
+                    true => Ok(Some(Action::Continue)),
+                    false => self.refuse(RouteRefusal::Changed, route).map(Some),
+                }
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, refusal: RouteRefusal, route: &[u8]) -> Result<Action, Failure> {
+        let decision = refusal.decision();
+        self.give_account(&decision, str::from_utf8(route).unwrap_or_default())?;
+        match decision.verdict {
+            Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
+            Verdict::Continue(_) => Ok(Action::Continue),
         }
     }
 
@@ -465,6 +531,37 @@ fn apply_header(edit: &Edit, map: Map) -> Result<(), HostError> {
         Some((first, rest)) => {
             host::replace_header(map, &edit.name, first)?;
             rest.iter().try_for_each(|value| host::add_header(map, &edit.name, value))
+        }
+    }
+}
+
+/// Why a request is refused for the route that it takes.
+#[derive(Debug, Clone, Copy)]
+enum RouteRefusal {
+    /// No Gateway of the plan declares it: the route table is older or newer than the plan.
+    Unknown,
+    /// Its chain edits headers, and nothing verifies that the edit leaves the route as it is.
+    Unverified,
+    /// It is not the route whose chain ran.
+    Changed,
+}
+
+impl RouteRefusal {
+    fn decision(self) -> Decision {
+        let (status, reason, detail) = match self {
+            Self::Unknown => (503, "route_unknown", "the policies of this route are being updated"),
+            Self::Unverified => (500, "route_unverified", "the policies of this route cannot be enforced here"),
+            Self::Changed => {
+                (500, "route_changed", "the request takes another route than its policies were chosen for")
+            }
+        };
+        Decision {
+            verdict: Verdict::Deny(Response::problem(status, detail)),
+            step: Some("route".into()),
+            reason: Some(reason),
+            consumer: None,
+            notes: Vec::new(),
+            records: Vec::new(),
         }
     }
 }

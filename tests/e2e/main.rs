@@ -10,6 +10,7 @@
     reason = "test code"
 )]
 
+mod another_route;
 mod audit_log;
 mod bench_xds;
 mod commands;

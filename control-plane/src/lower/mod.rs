@@ -16,15 +16,16 @@ mod request_id;
 mod request_size;
 mod respond;
 mod rewrite;
+mod route_edits;
 mod security_headers;
 
 use std::collections::{BTreeMap, HashMap};
 
 use postern_engine::Phase;
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, DenyWith, Expression, FORMAT, HeaderValue, OnFailure as WireOnFailure, PasswordCredential,
-    Plan, Route, Source as WireSource, Step as WireStep, Steps, TrafficPermission, source, step::Policy as WirePolicy,
-    traffic_permission,
+    Answer, Chain, Consumer, DeclaredRoutes, DenyWith, Expression, FORMAT, HeaderValue, MatchedHeaders,
+    OnFailure as WireOnFailure, PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps,
+    TrafficPermission, source, step::Policy as WirePolicy, traffic_permission,
 };
 use prost::Message;
 
@@ -67,6 +68,7 @@ pub fn lower(
     }
     let default = attachment.default.and_then(|chain| chains.get(chain));
     lowering.plan.default_chain = default.map_or(0, |chain| chain.saturating_add(1));
+    lowering.plan.declared_routes = lowering.declared_routes(scope, attachment);
     for consumer in &scope.consumers {
         lowering.consumer(consumer);
     }
@@ -74,7 +76,13 @@ pub fn lower(
         lowering.settings(&settings.spec);
     }
     lowering.plan.silent = logs_nothing(scope);
-    lowering.finish(revision, strictness)
+    let (mut plan, mut errors) = lowering.finish(revision, strictness)?;
+    let found = route_edits::refuse(&mut plan, scope, attachment);
+    if strictness == Strictness::Strict {
+        Diagnostics::reject(found.clone())?;
+    }
+    errors.extend(found);
+    Ok((plan, errors))
 }
 
 /// Whether no access log can show what was decided. Who brings listeners of their own may log there what we do not know of.
@@ -142,7 +150,21 @@ impl Lowering {
         self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth, hmac });
     }
 
+    /// The routes of gateways that no chain is listed for.
+    fn declared_routes(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Option<DeclaredRoutes> {
+        if scope.gateways.is_empty() {
+            return None;
+        }
+        let routes = scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes);
+        let open = routes.filter(|route| !attachment.routes.contains_key(route.name.as_str()));
+        Some(DeclaredRoutes { open: open.map(|route| self.string(&route.name)).collect() })
+    }
+
     fn settings(&mut self, settings: &model::Settings) {
+        self.plan.matched_headers = settings
+            .route_headers
+            .as_ref()
+            .map(|names| MatchedHeaders { names: names.iter().map(|name| self.header_name(name)).collect() });
         self.plan.policy_not_supported = settings.policy_not_supported.as_ref().map(|answer| self.answer(answer));
         self.plan.agent_unavailable = settings.agent_unavailable.as_ref().map(|answer| self.answer(answer));
     }

@@ -49,6 +49,13 @@ const SPEC: Object = Object {
              above, as denials are, always are.",
         ),
         Field::optional(
+            "routeHeaders",
+            Kind::List { item: &Kind::HeaderName, at_least: 0 },
+            "The request headers that routes of Envoys with routes of their own match on; empty if they match on none. Without \
+             this list, a chain that edits request headers needs the filter `postern-verify` on such an Envoy; with it, only a \
+             chain that edits one of these does. Match on cookies is `cookie`. Routes of Gateways are known, and not listed.",
+        ),
+        Field::optional(
             "retention",
             Kind::Object(&RETENTION),
             "What the control plane keeps. It holds for all meshes, so that only one of them can say it.",
@@ -134,6 +141,8 @@ pub struct Settings {
     pub log_backends: Vec<LogBackend>,
     /// How many requests access logs have, of those that were answered well.
     pub log_sampling: Option<Percent>,
+    /// The request headers that routes of Envoys with routes of their own match on, if somebody lists them.
+    pub route_headers: Option<Vec<String>>,
     /// What the control plane keeps.
     pub retention: Option<Retention>,
     /// How a revision spreads.

@@ -16,6 +16,8 @@ use envoy_types::pb::{
     google::protobuf::{BoolValue, BytesValue},
 };
 
+use postern_engine::Placement;
+
 use super::{FILTER_NAME, Resource, any};
 use crate::{
     digest::Digest,
@@ -69,8 +71,9 @@ impl FilterCode {
     }
 }
 
-/// The filter with a plan. The same code under the same `vm_id` is not compiled again for a new plan.
-pub(super) fn extension_config(plan: &AdmittedPlan, code: &FilterCode) -> Resource {
+/// The filter with a plan, for one place in Envoy's filter chains. The same code under the same `vm_id` is not compiled
+/// again for a new plan, and is one VM a worker for all placements.
+pub(super) fn extension_config(placement: Placement, plan: &AdmittedPlan, code: &FilterCode) -> Resource {
     let vm = VmConfig {
         vm_id: FILTER_NAME.to_owned(),
         runtime: "envoy.wasm.runtime.v8".to_owned(),
@@ -78,8 +81,8 @@ pub(super) fn extension_config(plan: &AdmittedPlan, code: &FilterCode) -> Resour
         ..Default::default()
     };
     let plugin = PluginConfig {
-        name: FILTER_NAME.to_owned(),
-        root_id: FILTER_NAME.to_owned(),
+        name: placement.name().to_owned(),
+        root_id: placement.name().to_owned(),
         configuration: Some(any(&BytesValue { value: plan.bytes().to_vec() })),
         // Even a trap heals: the VM starts anew with the next request.
         failure_policy: FailurePolicy::FailReload.into(),
@@ -89,7 +92,7 @@ pub(super) fn extension_config(plan: &AdmittedPlan, code: &FilterCode) -> Resour
         ..Default::default()
     };
     let typed_config = Some(any(&Wasm { config: Some(plugin) }));
-    Resource::new(FILTER_NAME, &TypedExtensionConfig { name: FILTER_NAME.to_owned(), typed_config })
+    Resource::new(placement.name(), &TypedExtensionConfig { name: placement.name().to_owned(), typed_config })
 }
 
 /// Where generated resources get further ones from: the stream that they came on themselves.

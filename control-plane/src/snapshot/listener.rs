@@ -17,9 +17,10 @@ use envoy_types::pb::{
     },
     google::protobuf::{BoolValue, Duration},
 };
+use postern_engine::Placement;
 use prost::Name;
 
-use super::{FILTER_NAME, Resource, any, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
+use super::{Resource, any, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
 use crate::{
     attach::Attachment,
     model::{self, Gateway, Step},
@@ -109,7 +110,7 @@ fn policy_filter() -> HttpFilter {
         ..Default::default()
     };
     HttpFilter {
-        name: FILTER_NAME.to_owned(),
+        name: Placement::Gateway.name().to_owned(),
         config_type: Some(HttpConfigType::ConfigDiscovery(discovery)),
         ..Default::default()
     }

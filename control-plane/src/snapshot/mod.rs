@@ -22,6 +22,7 @@ use std::{
 };
 
 use envoy_types::pb::google::protobuf::Any;
+use postern_engine::Placement;
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
@@ -36,8 +37,8 @@ use crate::{
     xds::Offers,
 };
 
-/// The name under which every Envoy finds the filter's configuration.
-pub const FILTER_NAME: &str = "postern";
+/// The name under which an Envoy with listeners of its own finds the filter's configuration.
+pub const FILTER_NAME: &str = Placement::Overlay.name();
 
 /// One resource as it goes over the wire.
 #[derive(Debug, PartialEq)]
@@ -180,7 +181,9 @@ impl Snapshot {
         insert(ResourceType::Endpoints, endpoints.collect());
         let agents = scope.agents.iter().copied().map(agent::cluster);
         insert(ResourceType::Cluster, clusters.into_iter().chain(agents).collect());
-        insert(ResourceType::ExtensionConfig, vec![filter::extension_config(&plan, code)]);
+        // A listener subscribes to the one that it needs.
+        let filters = Placement::ALL.map(|placement| filter::extension_config(placement, &plan, code));
+        insert(ResourceType::ExtensionConfig, filters.into());
         let listeners = scope.gateways.iter().flat_map(|gateway| {
             let manager = listener::Manager {
                 gateway: &gateway.name,

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use postern_engine::Placement;
+
 use super::{Limits, LogLevel, Properties, SharedData};
 
 /// The surroundings of a VM. The default is an Envoy that has every cluster, at the start of 1970.
@@ -30,7 +32,8 @@ impl Default for Setup {
             shared_data: SharedData::default(),
             time: Duration::ZERO,
             log_level: LogLevel::Info,
-            properties: Properties::default(),
+            // As in a listener of a Gateway.
+            properties: Properties::new().with(&["plugin_root_id"], Placement::Gateway.name()),
             clusters: Clusters::Any,
             headers_pause: HeadersPause::HoldsBody,
         }

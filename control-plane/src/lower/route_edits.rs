@@ -1,0 +1,79 @@
+//! Edits of headers that decide which route a request takes. Envoy chooses the route again after an edit, so such a chain
+//! could lead a request past the chain of the route that it then takes. It is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postern_engine::EditedHeaders;
+use postern_proto::plan::v1::{Chain, Plan, Steps};
+use prost::Message as _;
+
+use crate::{
+    attach::{Attachment, Scope},
+    model::{Diagnostic, Gateway, Resource, quote},
+};
+
+/// What a chain that is refused names as the policy that nobody supports.
+const REFUSED: &str = "a chain that could change the route";
+
+/// Makes every chain refuse all requests that could change the route of one, and says which steps are the reason.
+pub(super) fn refuse(plan: &mut Plan, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
+    let gateways: Vec<_> = scope.gateways.iter().map(|gateway| (*gateway, matched_headers(gateway))).collect();
+    if gateways.iter().all(|(_, matched)| matched.is_empty()) {
+        return Vec::new();
+    }
+    // What the engine does not load, the gate refuses with a reason.
+    let Ok(loaded) = postern_engine::Plan::load(&plan.encode_to_vec()) else { return Vec::new() };
+    let (mut found, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for (gateway, matched) in &gateways {
+        // A request that no route matches runs the default chain, and could then take any route.
+        let routes = gateway.spec.routes.iter().map(|route| route.name.as_str()).chain([""]);
+        for route in routes {
+            let Some(place) = loaded.chain_of(route) else { continue };
+            let attached = attachment.routes.get(route).copied().or(attachment.default);
+            for (step, edited) in loaded.editing_steps(place) {
+                let Some((header, by)) = matched.iter().find(|(header, _)| edited.may_edit(header)) else { continue };
+                refused.insert(place);
+                found.extend(diagnose(attachment, attached, step, &message(gateway, header, by, &edited)));
+            }
+        }
+    }
+    let name = u32::try_from(plan.strings.len()).unwrap_or(u32::MAX);
+    if !refused.is_empty() {
+        plan.strings.push(REFUSED.to_owned());
+    }
+    for place in refused {
+        let request = Some(Steps { steps: Vec::new(), unsupported: vec![name] });
+        if let Some(chain) = plan.chains.get_mut(place) {
+            *chain = Chain { request, ..Chain::default() };
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// The headers that routes of a gateway match on, in lower case, each with the first route that does.
+fn matched_headers(gateway: &Resource<Gateway>) -> BTreeMap<String, &str> {
+    let mut matched = BTreeMap::new();
+    for route in &gateway.spec.routes {
+        for header in &route.matching.headers {
+            matched.entry(header.name.to_ascii_lowercase()).or_insert(route.name.as_str());
+        }
+    }
+    matched
+}
+
+fn message(gateway: &Resource<Gateway>, header: &str, route: &str, edited: &EditedHeaders) -> String {
+    let what = if edited.is_any() { "an agent may edit any header, and" } else { "the step edits it, and" };
+    format!(
+        "route {} of {} matches on header {}: {what} Envoy would then choose the route again, past the policies of the \
+         route that it takes. Leave the header as it is, or match on another",
+        quote(route),
+        gateway.label(),
+        quote(header),
+    )
+}
+
+/// The error at the step of an attached chain.
+fn diagnose(attachment: &Attachment<'_>, chain: Option<usize>, step: &str, message: &str) -> Option<Diagnostic> {
+    let chain = attachment.chains.get(chain?)?;
+    chain.request.iter().find(|candidate| candidate.step.name == step)?.diagnose("", message)
+}

@@ -1,0 +1,103 @@
+//! Which chain ran for which route, in a form that a later filter of the same request can compare.
+//!
+//! Envoy chooses the route again after a header was edited, by us or by another filter. A filter directly before the
+//! router sees the final choice; the record tells it which route the chain was chosen for.
+
+use crate::plan::Plan;
+
+/// Where a host keeps the record of a request: the filter state, which no caller can set.
+pub const RECORD_PROPERTY: &str = "postern_route";
+
+/// What stands between the parts. Neither a chain's number nor a revision contains it; a route's name may.
+const SEPARATOR: u8 = b'\n';
+
+/// The record of a request on this route: the chain's place in the plan (empty for none), the plan, the route.
+pub fn record(plan: &Plan, route: &[u8]) -> Vec<u8> {
+    let chain = plan.chain_of(route).map(|chain| chain.to_string()).unwrap_or_default();
+    [chain.as_bytes(), plan.revision().as_bytes(), route].join(&SEPARATOR)
+}
+
+/// Whether the chain that ran is the chain of the route that Envoy takes now. Without a record no chain ran.
+///
+/// A plan may have been updated in between, so that equal routes agree whatever their plans say of them.
+pub fn agrees(plan: &Plan, route: &[u8], record: Option<&[u8]>) -> bool {
+    let due = plan.chain_of(route);
+    let Some(record) = record else { return due.is_none() };
+    let mut parts = record.splitn(3, |byte| *byte == SEPARATOR);
+    let (Some(chain), Some(revision), Some(recorded)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    if recorded == route {
+        return true;
+    }
+    match due {
+        None => chain.is_empty(),
+        Some(due) => chain == due.to_string().as_bytes() && revision == plan.revision().as_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postern_proto::plan::v1::{self as wire, FORMAT};
+    use prost::Message as _;
+
+    use super::*;
+
+    /// Routes `a` and `b` share a chain, `c` has one of its own, and no other route has any.
+    fn plan(revision: &str) -> Plan {
+        let strings = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let routes = [(0, 0), (1, 0), (2, 1)].map(|(name, chain)| wire::Route { name, chain }).to_vec();
+        let chains = vec![wire::Chain::default(), wire::Chain { shadow: true, ..Default::default() }];
+        let revision = revision.to_owned();
+        let plan = wire::Plan { format: FORMAT, revision, strings, chains, routes, ..Default::default() };
+        Plan::load(&plan.encode_to_vec()).unwrap()
+    }
+
+    fn check(ran: Option<&str>, takes: &str, expect: bool) {
+        let ran = ran.map(|route| record(&plan("1"), route.as_bytes()));
+        assert_eq!(agrees(&plan("1"), takes.as_bytes(), ran.as_deref()), expect);
+    }
+
+    #[test]
+    fn the_same_route_agrees() {
+        check(Some("a"), "a", true);
+        check(Some("open"), "open", true);
+        check(Some(""), "", true);
+    }
+
+    #[test]
+    fn another_route_with_the_same_chain_agrees() {
+        check(Some("a"), "b", true);
+        check(Some("open"), "also-open", true);
+    }
+
+    #[test]
+    fn another_route_with_another_chain_does_not_agree() {
+        check(Some("a"), "c", false);
+        check(Some("open"), "a", false);
+        check(Some("a"), "open", false);
+        check(Some(""), "a", false);
+    }
+
+    #[test]
+    fn a_request_without_a_record_agrees_only_with_a_route_without_a_chain() {
+        check(None, "a", false);
+        check(None, "open", true);
+    }
+
+    #[test]
+    fn a_record_of_another_plan_agrees_only_for_its_own_route() {
+        let of = |route: &str| record(&plan("2"), route.as_bytes());
+        assert!(agrees(&plan("1"), b"a", Some(&of("a"))));
+        assert!(!agrees(&plan("1"), b"b", Some(&of("a"))));
+        assert!(agrees(&plan("1"), b"open", Some(&of("also-open"))));
+    }
+
+    #[test]
+    fn a_name_cannot_pass_for_another_part() {
+        check(Some("0\n1\nb"), "a", false);
+        check(Some("x\n\n"), "x\n\n", true);
+        assert!(!agrees(&plan("1"), b"a", Some(b"")));
+        assert!(!agrees(&plan("1"), b"a", Some(b"0\n1")));
+    }
+}

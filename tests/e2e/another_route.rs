@@ -1,0 +1,320 @@
+//! Hole: another route after an edit. Envoy chooses the route again after a filter edited a request's headers. The chain
+//! that ran must be the chain of the route that Envoy takes, or the request is refused.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+};
+
+use postern_tests::{Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use tempfile::TempDir;
+
+use crate::world::assert_no_vm_failure;
+
+const CONSUMER: &str = "
+apiVersion: postern/v1
+kind: Consumer
+metadata: { name: mobile }
+spec: { apiKeys: [{ key: demo-key }], basicAuth: { username: u, password: pass-word-1 } }
+---
+";
+
+/// A policy of the route `preview`, and one of the route `a` that asks for a key.
+fn policies(preview: &str) -> String {
+    format!(
+        "{CONSUMER}
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: {{ name: preview }}
+spec:
+  targetRef: {{ kind: HTTPRoute, name: preview }}
+  request:
+{preview}
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: {{ name: a }}
+spec:
+  targetRef: {{ kind: HTTPRoute, name: a }}
+  request: [{{ policy: apiKeyAuth, params: {{ header: x-api-key }} }}]
+"
+    )
+}
+
+fn step(policy: &str, params: &str) -> String {
+    format!("    - {{ policy: {policy}, params: {params} }}")
+}
+
+fn write(directory: &TempDir, file: &str, text: &str) {
+    postern_tests::site::write_whole(directory.path(), file, text).unwrap();
+}
+
+/// The route table of the hole: `preview` is `a` with a header.
+fn gateway(listener: u16, upstream: SocketAddr, header: &str) -> String {
+    format!(
+        "
+apiVersion: postern/v1
+kind: Gateway
+metadata: {{ name: edge }}
+spec:
+  listeners: [{{ name: http, port: {listener} }}]
+  routes:
+    - name: preview
+      match: {{ path: {{ prefix: /a }}, headers: [{{ name: {header}, present: true }}] }}
+      service: backend
+    - {{ name: a, match: {{ path: {{ prefix: /a }} }}, service: backend }}
+    - {{ name: welcome, match: {{ path: {{ exact: /welcome }} }}, service: backend }}
+---
+apiVersion: postern/v1
+kind: Service
+metadata: {{ name: backend }}
+spec: {{ endpoints: [{{ address: 127.0.0.1, port: {} }}] }}
+",
+        upstream.port()
+    )
+}
+
+mod whole {
+    use super::*;
+
+    /// `postern validate` refuses an edit of a header that routes of the gateway match on, and names both.
+    fn refuses(header: &str, step: &str) {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "gateway.yaml", &gateway(10000, ([127, 0, 0, 1], 10001).into(), header));
+        write(&directory, "policies.yaml", &policies(step));
+        let output = ControlPlane::command().unwrap().arg("validate").arg(directory.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success(), "{header} was admitted: {said}");
+        assert!(said.contains(&format!("`{header}`")) && said.contains("route `preview`"), "{said}");
+        assert!(said.contains("policies.yaml:"), "{said}");
+    }
+
+    #[test]
+    fn refuses_every_edit_of_a_header_that_a_route_matches_on() {
+        refuses("x-preview", &step("headers", "{ remove: [x-preview] }"));
+        refuses("x-preview", &step("headers", "{ set: { X-Preview: '2' } }"));
+        refuses("x-preview", &step("headers", "{ add: { x-preview: '2' } }"));
+        refuses("authorization", &step("basicAuth", "{ forward: false }"));
+        refuses("x-request-id", &step("requestId", "{}"));
+    }
+
+    #[test]
+    fn runs_the_chain_of_the_route_that_is_taken_while_other_headers_are_edited() {
+        let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
+        let port = free_port().unwrap();
+        write(&directory, "gateway.yaml", &gateway(port, upstream.address(), "x-preview"));
+        write(&directory, "policies.yaml", &policies(&step("headers", "{ set: { x-other: '1' }, remove: [x-gone] }")));
+        let control_plane = ControlPlane::start(directory.path()).unwrap();
+        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        let listener = SocketAddr::from(([127, 0, 0, 1], port));
+        envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
+        let mut client = Client::new(listener);
+        assert_eq!(client.get("/a/x").unwrap().status, 401);
+        let preview = client.send(&Request::get("/a/x").header("x-preview", "1").header("x-gone", "1")).unwrap();
+        assert_eq!((preview.status, preview.echoed("x-other")), (200, vec!["1".to_owned()]));
+        assert_eq!(preview.echoed("x-preview"), ["1"]);
+        assert_no_vm_failure(&envoy);
+    }
+
+    /// A plan is applied before the route table that it was made for: requests on a route that only the older table has
+    /// must not pass without the chain that it had.
+    #[test]
+    fn lets_nobody_in_while_a_guarded_route_is_renamed() {
+        let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
+        let port = free_port().unwrap();
+        let write_as = |name: &str| {
+            let rename = |text: String| text.replace("name: a,", &format!("name: {name},"));
+            let all = gateway(port, upstream.address(), "x-preview")
+                + "---"
+                + &policies(&step("headers", "{ set: { x-other: '1' } }"))
+                    .replace("name: a }", &format!("name: {name} }}"));
+            write(&directory, "all.yaml", &rename(all));
+        };
+        write_as("a0");
+        let control_plane = ControlPlane::start(directory.path()).unwrap();
+        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        let listener = SocketAddr::from(([127, 0, 0, 1], port));
+        envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
+        let (stop, refused, passed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut client = Client::new(listener);
+                    while !stop.load(Ordering::Relaxed) {
+                        let status = client.get("/a/x").map_or(0, |answer| answer.status);
+                        let counter = if status == 200 { &passed } else { &refused };
+                        counter.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for round in 1..=20 {
+                write_as(&format!("a{round}"));
+                let name = format!("name: a{round}");
+                let in_force = wait::until_true("the renamed route", || {
+                    let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_route_configs")?.body;
+                    Ok(dump.contains(&name.replace("name: ", "\"name\": \"")))
+                });
+                if in_force.is_err() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                in_force.unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(passed.into_inner(), 0, "requests without a key reached the upstream");
+        assert!(refused.into_inner() > 20);
+    }
+}
+
+mod overlay {
+    use super::*;
+
+    const ROUTES: &str = "                        - name: users
+                          match: { path_separated_prefix: /users }
+                          route: { cluster: backend }
+";
+    const OWN_ROUTES: &str = "                        - name: preview
+                          match: { path_separated_prefix: /a, headers: [{ name: x-preview, present_match: true }] }
+                          route: { cluster: backend }
+                        - name: a
+                          match: { path_separated_prefix: /a }
+                          route: { cluster: backend }
+                        - name: b
+                          match: { path_separated_prefix: /b, headers: [{ name: x-preview, present_match: true }] }
+                          route: { cluster: backend }
+                        - name: open
+                          match: { path_separated_prefix: /b }
+                          route: { cluster: backend }
+";
+    const BEFORE: &str = "                http_filters:\n";
+    const AFTER: &str = "                  # Filters of your own may stand here.\n";
+    const VERIFY: &str = "                  - name: postern-verify
+                    config_discovery:
+                      config_source: { ads: {}, resource_api_version: V3 }
+                      type_urls: [type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm]
+";
+
+    /// A foreign filter that edits the request's headers as the header `x-edit` of the request says: `+name` or `-name`.
+    fn lua(place: &str) -> String {
+        format!(
+            "                  - name: lua-{place}
+                    typed_config:
+                      \"@type\": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
+                      default_source_code:
+                        inline_string: |
+                          function envoy_on_request(handle)
+                            local edit = handle:headers():get(\"x-edit-{place}\")
+                            if edit == nil then return end
+                            if edit:sub(1, 1) == \"+\" then handle:headers():replace(edit:sub(2), \"1\")
+                            else handle:headers():remove(edit:sub(2)) end
+                          end
+"
+        )
+    }
+
+    pub struct Overlay {
+        pub envoy: Envoy,
+        pub listener: SocketAddr,
+        _control_plane: ControlPlane,
+        _upstream: Upstream,
+        _directory: TempDir,
+    }
+
+    impl Overlay {
+        /// An Envoy with the routes of the hole and foreign filters on both sides of ours.
+        pub fn start(policies: &str, verifies: bool) -> Self {
+            let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
+            write(&directory, "policies.yaml", policies);
+            let control_plane = ControlPlane::start(directory.path()).unwrap();
+            let port = free_port().unwrap();
+            let ports = [format!("port_value: {}", upstream.address().port()), format!("port_value: {port}")];
+            let (before, after) = (format!("{BEFORE}{}", lua("before")), format!("{}{AFTER}", lua("after")));
+            let mut replace = vec![
+                ("port_value: 10001", ports[0].as_str()),
+                ("port_value: 10000", ports[1].as_str()),
+                (ROUTES, OWN_ROUTES),
+                (BEFORE, before.as_str()),
+                (AFTER, after.as_str()),
+            ];
+            if !verifies {
+                replace.push((VERIFY, ""));
+            }
+            let envoy = Envoy::start("overlay.yaml", control_plane.xds(), &replace).unwrap();
+            let listener = SocketAddr::from(([127, 0, 0, 1], port));
+            envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
+            Self { envoy, listener, _control_plane: control_plane, _upstream: upstream, _directory: directory }
+        }
+
+        /// The status, and why, of a request with these headers.
+        pub fn send(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+            let before = self.envoy.access_log_len();
+            let request = headers.iter().fold(Request::get(path), |request, (name, value)| request.header(name, value));
+            let status = Client::new(self.listener).send(&request).unwrap().status;
+            let (line, _) =
+                wait::until("its line in the access log", || Ok(self.envoy.access_log_line(before))).unwrap();
+            let decision = line["decision"].as_str().unwrap_or_default();
+            let reason = decision.split(' ').find_map(|pair| pair.strip_prefix("reason=")).unwrap_or_default();
+            (status, reason.to_owned())
+        }
+    }
+
+    fn check(overlay: &Overlay, path: &str, headers: &[(&str, &str)], status: u16, reason: &str) {
+        assert_eq!(overlay.send(path, headers), (status, reason.to_owned()), "{path} {headers:?}");
+    }
+
+    #[test]
+    fn refuses_a_request_that_takes_another_route_after_our_own_edit() {
+        let steps = step("headers", "{ remove: [x-preview], set: { x-other: '1' } }");
+        let overlay = Overlay::start(&policies(&steps), true);
+        check(&overlay, "/a/x", &[], 401, "key_missing");
+        check(&overlay, "/a/x", &[("x-api-key", "demo-key")], 200, "");
+        check(&overlay, "/a/x", &[("x-preview", "1")], 500, "route_changed");
+        check(&overlay, "/a/x", &[("x-preview", "1"), ("x-api-key", "demo-key")], 500, "route_changed");
+        check(&overlay, "/b/x", &[], 200, "");
+        assert_no_vm_failure(&overlay.envoy);
+    }
+
+    #[test]
+    fn sees_the_edits_of_foreign_filters_before_and_after() {
+        let overlay = Overlay::start(&policies(&step("headers", "{ set: { x-other: '1' } }")), true);
+        check(&overlay, "/a/x", &[("x-preview", "1")], 200, "");
+        // Before: the chain of the route that Envoy takes then runs.
+        check(&overlay, "/a/x", &[("x-preview", "1"), ("x-edit-before", "-x-preview")], 401, "key_missing");
+        check(&overlay, "/a/x", &[("x-edit-before", "+x-preview")], 200, "");
+        // After: it has run already, and another cannot.
+        check(&overlay, "/a/x", &[("x-preview", "1"), ("x-edit-after", "-x-preview")], 500, "route_changed");
+        let keyed = [("x-api-key", "demo-key"), ("x-edit-after", "+x-preview")];
+        check(&overlay, "/a/x", &keyed, 500, "route_changed");
+        check(&overlay, "/a/x", &[("x-preview", "1"), ("x-edit-after", "+x-unrelated")], 200, "");
+        // Neither route has a chain.
+        check(&overlay, "/b/x", &[("x-edit-after", "+x-preview")], 200, "");
+        check(&overlay, "/b/x", &[("x-preview", "1"), ("x-edit-after", "-x-preview")], 200, "");
+        assert_no_vm_failure(&overlay.envoy);
+    }
+
+    #[test]
+    fn runs_no_chain_that_edits_headers_where_nothing_verifies() {
+        let overlay = Overlay::start(&policies(&step("headers", "{ set: { x-other: '1' } }")), false);
+        check(&overlay, "/a/x", &[("x-preview", "1")], 500, "route_unverified");
+        check(&overlay, "/a/x", &[], 401, "key_missing");
+        check(&overlay, "/a/x", &[("x-api-key", "demo-key")], 200, "");
+        assert_no_vm_failure(&overlay.envoy);
+    }
+
+    #[test]
+    fn edits_what_no_route_matches_on_where_settings_say_so() {
+        let settings = "---
+apiVersion: postern/v1
+kind: Settings
+metadata: { name: mesh }
+spec: { routeHeaders: [X-Preview] }
+";
+        let other = policies(&step("headers", "{ set: { x-other: '1' } }")) + settings;
+        let overlay = Overlay::start(&other, false);
+        check(&overlay, "/a/x", &[("x-preview", "1")], 200, "");
+        let matched = policies(&step("headers", "{ remove: [x-preview] }")) + settings;
+        let overlay = Overlay::start(&matched, false);
+        check(&overlay, "/a/x", &[("x-preview", "1")], 500, "route_unverified");
+    }
+}
