@@ -63,7 +63,7 @@ impl Attributes for Context<'_> {
             Attribute::RequestQuery => text(split_path(self.path()?).1.unwrap_or_default()),
             Attribute::RequestHost => self.pseudo_header(":authority"),
             Attribute::RequestScheme => self.pseudo_header(":scheme"),
-            Attribute::RequestId => self.pseudo_header("x-request-id"),
+            Attribute::RequestId => self.request_id(),
             Attribute::RequestHeaders => self.header_map(Phase::Request, &self.inputs.request_headers),
             Attribute::ResponseHeaders => self.header_map(Phase::Response, &self.inputs.response_headers),
             Attribute::RequestTime => timestamp(self.inputs.now).ok_or(AttributeError::Unavailable),
@@ -122,6 +122,12 @@ impl Context<'_> {
 
     fn pseudo_header(&self, name: &str) -> Result<Value, AttributeError> {
         self.header(Phase::Request, &self.inputs.request_headers, name)?.ok_or(AttributeError::Absent)
+    }
+
+    /// Envoy's own word, also where a step is to replace it.
+    fn request_id(&self) -> Result<Value, AttributeError> {
+        let edits = if self.phase == Phase::Request { &*self.edits } else { self.request_edits };
+        text(edits.sent(&self.inputs.request_headers, "x-request-id").first().ok_or(AttributeError::Absent)?)
     }
 
     fn response_code(&self) -> Result<Value, AttributeError> {

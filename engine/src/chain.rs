@@ -9,6 +9,7 @@ use crate::{
     cel::Expression,
     deny_with::DenyWith,
     event::{Needs, Phase},
+    header::Name,
     jwt::Issuer,
     plan::{Agent, LoadError},
     policy::{Policy, audit_log::AuditLog},
@@ -42,8 +43,11 @@ pub(crate) struct Steps {
     pub(crate) cheap: Needs,
     /// What is asked for first, whatever comes, if there is such a thing and nobody has to wait for it.
     pub(crate) first: Needs,
-    /// Whether there is nothing to refuse before the first step: no policy that nobody supports, and no agent.
+    /// Whether there is nothing to do before the first step: no policy that nobody supports, no agent, no promise.
     pub(crate) plain: bool,
+    /// The request headers that its steps promise to set and that a caller might reach the upstream, or a condition, with:
+    /// they are stripped before the first step.
+    pub(crate) promised: Vec<Name>,
 }
 
 /// A policy with its parameters and its place in the chain.
@@ -60,6 +64,8 @@ pub(crate) struct Step {
     pub(crate) source: Option<Selector>,
     /// How many steps right behind it stand in for it where it is not for the source.
     pub(crate) alternatives: usize,
+    /// Whether it is one of those.
+    pub(crate) is_alternative: bool,
 }
 
 /// What becomes of the chain when a step fails.
@@ -96,6 +102,7 @@ impl Chain {
         if !read.chain(audits.iter().map(AuditLog::needs)).any(|needs| needs.has(Needs::CLAIMS)) {
             request.steps.iter_mut().for_each(|step| step.policy.leave_out_claims());
         }
+        request.keep_promises(wire.shadow);
         Ok(Self {
             request,
             response,
@@ -175,11 +182,43 @@ impl Steps {
         let certain = |step: &&Step| plain && step.source.is_none() && !step.needs.has(Needs::BODY);
         let first = steps.first().filter(certain).map_or(Needs::NONE, |step| step.needs.without(Needs::CLAIMS));
         let first = if first.is_empty() { first } else { first.union(cheap) };
-        Ok(Self { steps, unsupported, cheap, first, plain })
+        Ok(Self { steps, unsupported, cheap, first, plain, promised: Vec::new() })
+    }
+
+    /// Finds the promised headers that must be stripped. One that is set whatever comes, before anybody can read it, need
+    /// not be: that is the usual case, and costs nothing.
+    fn keep_promises(&mut self, shadow: bool) {
+        let (mut all_run, mut read) = (!shadow, false);
+        for step in &self.steps {
+            read |= step.reads_headers();
+            if !all_run || read || !step.is_certain() {
+                self.promised.extend_from_slice(step.policy.edits().promised());
+            }
+            all_run &= step.on_failure != OnFailure::SkipRemaining;
+        }
+        self.promised.sort_unstable_by(|one, other| one.get().cmp(other.get()));
+        self.promised.dedup();
+        if !self.promised.is_empty() {
+            self.plain = false;
+            self.first = self.first.union(Needs::REQUEST_HEADERS).union(self.cheap);
+        }
     }
 }
 
 impl Step {
+    /// Whether its policy runs on every message that the step is reached with and that then passes.
+    fn is_certain(&self) -> bool {
+        let denies = matches!(self.on_failure, OnFailure::Unspecified | OnFailure::Deny);
+        let for_all = self.when.is_none() && self.source.is_none() && !self.is_alternative;
+        for_all && denies && !self.shadow
+    }
+
+    /// Whether a condition, another expression or an agent may look at the headers of the request.
+    fn reads_headers(&self) -> bool {
+        let when = self.when.as_ref().map_or(Needs::NONE, |when| attributes::needs(when));
+        when.has(Needs::REQUEST_HEADERS) || (self.policy.evaluates() && self.needs.has(Needs::REQUEST_HEADERS))
+    }
+
     fn load(wire: &wire::Step, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         let name = strings.name(wire.name)?;
         Self::load_named(&name, wire, strings, known, phase).map_err(|error| error.within(format!("step `{name}`")))
@@ -212,6 +251,7 @@ impl Step {
             needs,
             source,
             alternatives: 0,
+            is_alternative: wire.alternative,
         })
     }
 }

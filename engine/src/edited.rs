@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::header::Name;
+
 /// The request headers that something may set, add to or remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EditedHeaders {
@@ -38,7 +40,7 @@ impl EditedHeaders {
 pub(crate) struct HeaderEdits {
     any: bool,
     names: Vec<Arc<str>>,
-    promised: Vec<Arc<str>>,
+    promised: Vec<Name>,
 }
 
 impl HeaderEdits {
@@ -61,13 +63,13 @@ impl HeaderEdits {
 
     /// It sets these whenever it runs, or removes them: what they say is the policy's word and never the caller's.
     #[must_use]
-    pub(crate) fn promising<'a>(mut self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
+    pub(crate) fn promising<'a>(mut self, names: impl IntoIterator<Item = &'a Name>) -> Self {
         self.promised.extend(names.into_iter().cloned());
         self
     }
 
     /// The headers that it promises.
-    pub(crate) fn promised(&self) -> &[Arc<str>] {
+    pub(crate) fn promised(&self) -> &[Name] {
         &self.promised
     }
 }
@@ -78,7 +80,7 @@ impl FromIterator<HeaderEdits> for EditedHeaders {
         for step in steps {
             any |= step.any;
             names.extend(step.names);
-            names.extend(step.promised);
+            names.extend(step.promised.iter().map(|name| Arc::clone(name.get())));
         }
         names.sort_unstable();
         names.dedup();
@@ -92,8 +94,8 @@ mod tests {
 
     #[test]
     fn joins_what_steps_edit() {
-        let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
-        let steps = [HeaderEdits::none().editing([&b, &a]), HeaderEdits::none().promising([&b])];
+        let [a, b] = ["a", "b"].map(Name::built_in);
+        let steps = [HeaderEdits::none().editing([b.get(), a.get()]), HeaderEdits::none().promising([&b])];
         let edited: EditedHeaders = steps.into_iter().collect();
         assert_eq!((edited.names().collect::<Vec<_>>(), edited.is_any()), (vec!["a", "b"], false));
         assert!(edited.may_edit("b") && !edited.may_edit("c") && !edited.is_empty());

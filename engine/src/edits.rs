@@ -6,6 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     event::Headers,
+    header::{Name, Removable, Value},
     policy::request_size,
     rare::Rare,
     verdict::{Decision, Verdict},
@@ -23,6 +24,9 @@ pub struct Edit {
     /// The step that edited it last, by its place in the chain.
     step: usize,
 }
+
+/// In place of a step: the header is one that only steps of the chain may set, and no step has touched it.
+const STRIPPED: usize = usize::MAX;
 
 /// The values of one header.
 pub(crate) type Values<'a> = SmallVec<[&'a [u8]; 1]>;
@@ -155,7 +159,18 @@ impl Edits {
 
     /// The values of one header of a message that came with these, in order.
     pub(crate) fn values<'a>(&'a self, came: &'a Headers, name: &str) -> Values<'a> {
-        let edit = self.headers.iter().find(|edit| &*edit.name == name);
+        Self::values_with(self.headers.iter().find(|edit| &*edit.name == name), came, name)
+    }
+
+    /// The same, with what the caller sent in a header that was stripped: for steps that look for something in the request
+    /// as it came, such as a credential in a header that a later step replaces.
+    pub(crate) fn sent<'a>(&'a self, came: &'a Headers, name: &str) -> Values<'a> {
+        let edit = self.headers.iter().find(|edit| &*edit.name == name && edit.step != STRIPPED);
+        Self::values_with(edit, came, name)
+    }
+
+    #[inline]
+    fn values_with<'a>(edit: Option<&'a Edit>, came: &'a Headers, name: &str) -> Values<'a> {
         let mut values = Values::new();
         // One by one: there is mostly one, and to make room for several costs more than to find it.
         if edit.is_none_or(|edit| !edit.replace) {
@@ -167,10 +182,10 @@ impl Edits {
         values
     }
 
-    /// The value of a header that should have one only.
+    /// The value of a header that should have one only, as [`Self::sent`] has it.
     #[inline]
     pub(crate) fn only<'a>(&'a self, came: &'a Headers, name: &str) -> Only<'a> {
-        let edit = self.headers.iter().find(|edit| &*edit.name == name);
+        let edit = self.headers.iter().find(|edit| &*edit.name == name && edit.step != STRIPPED);
         let (kept, added) = match edit {
             None => (true, [].iter()),
             Some(edit) => (!edit.replace, edit.values.iter()),
@@ -186,21 +201,34 @@ impl Edits {
 
     /// Sets a header in place of all values that it has.
     #[inline]
-    pub(crate) fn set(&mut self, step: usize, name: &Arc<str>, value: &Arc<str>) {
-        self.put(Edit { name: Arc::clone(name), replace: true, values: smallvec![Arc::clone(value)], step });
+    pub(crate) fn set(&mut self, step: usize, name: &Name, value: &Value) {
+        let (name, value) = (Arc::clone(name.get()), Arc::clone(value.get()));
+        self.put(Edit { name, replace: true, values: smallvec![value], step });
     }
 
     /// Removes a header, and what earlier steps made of it.
     #[inline]
-    pub(crate) fn remove(&mut self, step: usize, name: &Arc<str>) {
-        self.put(Edit { name: Arc::clone(name), replace: true, values: SmallVec::new(), step });
+    pub(crate) fn remove(&mut self, step: usize, name: &impl Removable) {
+        self.put(Edit { name: Arc::clone(name.name()), replace: true, values: SmallVec::new(), step });
+    }
+
+    /// Takes out what the caller says in a header that only steps may set, unless a step has touched it already.
+    pub(crate) fn strip(&mut self, name: &Name) {
+        let name = name.get();
+        if !self.headers.iter().any(|known| known.name == *name) {
+            self.headers.push(Edit { name: Arc::clone(name), replace: true, values: SmallVec::new(), step: STRIPPED });
+        }
     }
 
     /// Adds a value beside the ones that a header has.
-    pub(crate) fn add(&mut self, step: usize, name: &Arc<str>, value: &Arc<str>) {
-        let value = Arc::clone(value);
+    pub(crate) fn add(&mut self, step: usize, name: &Name, value: &Value) {
+        let (name, value) = (name.get(), Arc::clone(value.get()));
         match self.headers.iter_mut().find(|known| known.name == *name) {
-            Some(known) => known.values.push(value),
+            Some(known) => {
+                known.values.push(value);
+                // What was stripped is now the step's.
+                known.step = if known.step == STRIPPED { step } else { known.step };
+            }
             None => self.headers.push(Edit { name: Arc::clone(name), replace: false, values: smallvec![value], step }),
         }
     }
@@ -223,7 +251,7 @@ impl Edits {
     fn put(&mut self, edit: Edit) {
         match self.headers.iter_mut().find(|known| known.name == edit.name) {
             Some(known) => {
-                let other = known.step != edit.step;
+                let other = known.step != edit.step && known.step != STRIPPED;
                 *known = edit;
                 self.count_conflict(other);
             }
@@ -236,10 +264,14 @@ impl Edits {
 mod tests {
     use super::*;
 
-    fn check(act: impl FnOnce(&mut Edits, &Arc<str>), expect: &[&str], conflicts: u32) {
+    fn value(text: &str) -> Value {
+        Value::new(text).unwrap()
+    }
+
+    fn check(act: impl FnOnce(&mut Edits, &Name), expect: &[&str], conflicts: u32) {
         let came: Headers = [("x", "came"), ("x", "twice"), ("y", "other")].into_iter().collect();
         let mut edits = Edits::default();
-        act(&mut edits, &"x".into());
+        act(&mut edits, &Name::built_in("x"));
         let seen: Vec<_> = edits.values(&came, "x").into_iter().map(|value| str::from_utf8(value).unwrap()).collect();
         assert_eq!((seen.as_slice(), edits.conflicts()), (expect, conflicts));
     }
@@ -252,9 +284,9 @@ mod tests {
     #[test]
     fn lets_the_last_set_win_and_counts_the_conflict_of_two_steps() {
         let act = |steps: [usize; 2]| {
-            move |edits: &mut Edits, name: &Arc<str>| {
-                edits.set(steps[0], name, &"first".into());
-                edits.set(steps[1], name, &"last".into());
+            move |edits: &mut Edits, name: &Name| {
+                edits.set(steps[0], name, &value("first"));
+                edits.set(steps[1], name, &value("last"));
             }
         };
         check(act([0, 1]), &["last"], 1);
@@ -265,7 +297,7 @@ mod tests {
     fn drops_earlier_sets_on_removal() {
         check(
             |edits, name| {
-                edits.set(0, name, &"gone".into());
+                edits.set(0, name, &value("gone"));
                 edits.remove(1, name);
             },
             &[],
@@ -275,14 +307,46 @@ mod tests {
 
     #[test]
     fn adds_beside_what_came_and_after_a_removal() {
-        check(|edits, name| edits.add(0, name, &"more".into()), &["came", "twice", "more"], 0);
+        check(|edits, name| edits.add(0, name, &value("more")), &["came", "twice", "more"], 0);
         check(
             |edits, name| {
                 edits.remove(0, name);
-                edits.add(0, name, &"only".into());
+                edits.add(0, name, &value("only"));
             },
             &["only"],
             0,
+        );
+    }
+
+    #[test]
+    fn strips_what_came_until_a_step_says_something() {
+        check(|edits, name| edits.strip(name), &[], 0);
+        let act = |edits: &mut Edits, name: &Name| {
+            edits.strip(name);
+            edits.set(0, name, &value("first"));
+            edits.strip(name);
+        };
+        check(act, &["first"], 0);
+        let act = |edits: &mut Edits, name: &Name| {
+            edits.strip(name);
+            edits.add(0, name, &value("only"));
+        };
+        check(act, &["only"], 0);
+    }
+
+    #[test]
+    fn shows_what_was_sent_in_a_stripped_header_to_those_who_look_for_it() {
+        let came: Headers = [("x", "came")].into_iter().collect();
+        let mut edits = Edits::default();
+        edits.strip(&Name::built_in("x"));
+        assert_eq!(
+            (edits.sent(&came, "x").as_slice(), edits.only(&came, "x")),
+            (&[&b"came"[..]][..], Only::One(b"came"))
+        );
+        edits.set(0, &Name::built_in("x"), &value("first"));
+        assert_eq!(
+            (edits.sent(&came, "x").as_slice(), edits.only(&came, "x")),
+            (&[&b"first"[..]][..], Only::One(b"first"))
         );
     }
 

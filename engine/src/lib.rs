@@ -20,6 +20,7 @@ mod deny_with;
 pub mod edited;
 pub mod edits;
 pub mod event;
+pub mod header;
 pub mod host;
 pub mod json;
 pub mod json_schema;

@@ -334,6 +334,14 @@ pub enum LoadError {
         /// The string.
         text: Arc<str>,
     },
+    /// A header that no step may edit.
+    #[error("header `{}` cannot be edited: {why}", name.escape_debug())]
+    Header {
+        /// The header.
+        name: Arc<str>,
+        /// Why.
+        why: &'static str,
+    },
     /// A digest that is not SHA-256.
     #[error("an API key's digest has {size} bytes instead of 32")]
     Digest {

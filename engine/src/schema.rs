@@ -1,7 +1,7 @@
 //! How a user's input is described: one small language for the parameters of policies and, in the control plane,
 //! for whole resources. It owns no checking: the control plane checks against it and generates documentation from it.
 
-use crate::event::Phase;
+use crate::{event::Phase, header::HeaderUse};
 
 /// A mapping with named fields; any other field is an error.
 #[derive(Debug)]
@@ -54,6 +54,8 @@ pub enum Kind {
     Name,
     /// A header's name: an RFC 9110 token of any case, not `host`, not a pseudo-header.
     HeaderName,
+    /// The name of a header that a step edits: none that frames a message or a connection, or that Envoy obeys.
+    EditedHeader(HeaderUse),
     /// A header's value: no control characters but the tab.
     HeaderValue,
     /// An HTTP method: a token in upper case.

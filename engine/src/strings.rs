@@ -6,6 +6,7 @@ use postern_proto::plan::v1 as wire;
 
 use crate::{
     cel::Expression,
+    header::{self, Name, RemovableName},
     plan::LoadError,
     verdict::{HeaderPair, Response},
 };
@@ -47,17 +48,34 @@ impl Strings {
         self.checked(index, "name", fits)
     }
 
-    /// A header's name: an RFC 9110 token in lower case, of a header that a policy may touch.
+    /// The name of a header that a policy reads: an RFC 9110 token in lower case.
     pub(crate) fn header_name(&self, index: u32) -> Result<Arc<str>, LoadError> {
         let token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let fits = |name: &str| !name.is_empty() && name != "host" && name.bytes().all(token);
         self.checked(index, "header name", fits)
     }
 
-    /// A header's value: no control characters but the tab, so that no value can start a header of its own.
+    /// The name of a header that a policy sets or adds to.
+    pub(crate) fn set_header(&self, index: u32) -> Result<Name, LoadError> {
+        let name = self.get(index)?;
+        Name::new(Arc::clone(&name)).map_err(|why| LoadError::Header { name, why })
+    }
+
+    /// The name of a header that a policy removes.
+    pub(crate) fn removed_header(&self, index: u32) -> Result<RemovableName, LoadError> {
+        let name = self.get(index)?;
+        RemovableName::new(Arc::clone(&name)).map_err(|why| LoadError::Header { name, why })
+    }
+
+    /// What a header is set to.
+    pub(crate) fn set_value(&self, index: u32) -> Result<header::Value, LoadError> {
+        let text = self.get(index)?;
+        header::Value::new(Arc::clone(&text)).ok_or(LoadError::Unfit { what: "header value", text })
+    }
+
+    /// A header's value, or a part of one.
     pub(crate) fn header_value(&self, index: u32) -> Result<Arc<str>, LoadError> {
-        let fits = |value: &str| value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control());
-        self.checked(index, "header value", fits)
+        self.checked(index, "header value", header::is_value)
     }
 
     /// A whole answer.
@@ -69,8 +87,9 @@ impl Strings {
 
     /// Headers of an answer.
     pub(crate) fn header_values(&self, wire: &[wire::HeaderValue]) -> Result<Vec<HeaderPair>, LoadError> {
-        let header =
-            |header: &wire::HeaderValue| Ok((self.header_name(header.name)?, self.header_value(header.value)?));
+        let header = |header: &wire::HeaderValue| {
+            Ok((Arc::clone(self.set_header(header.name)?.get()), self.header_value(header.value)?))
+        };
         wire.iter().map(header).collect()
     }
 

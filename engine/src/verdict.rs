@@ -2,7 +2,12 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use crate::{edits::Edits, record::Record, text::json};
+use crate::{
+    edits::Edits,
+    header::{self, HeaderUse},
+    record::Record,
+    text::json,
+};
 
 /// What is to happen to a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -163,6 +168,29 @@ impl Response {
         let body = format!(r#"{{"title":"{title}","status":{status},"detail":{detail}{members}}}"#);
         let headers = vec![("content-type".into(), "application/problem+json".into())];
         Self { status, headers, body: body.into_bytes() }
+    }
+
+    /// The same with names in lower case, if it can be given: a final status, and headers that an answer may have.
+    pub(crate) fn checked(mut self) -> Option<Self> {
+        for (name, _) in &mut self.headers {
+            if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                *name = name.to_ascii_lowercase().into();
+            }
+        }
+        self.is_fit().then_some(self)
+    }
+
+    fn is_fit(&self) -> bool {
+        let header =
+            |(name, value): &HeaderPair| header::refusal(name, HeaderUse::Set).is_none() && header::is_value(value);
+        (200..=599).contains(&self.status) && self.headers.iter().all(header)
+    }
+
+    /// This answer, or a 500 in its place if it cannot be given. Nothing should ever come to that: it is the last look at
+    /// what goes to a caller.
+    #[must_use]
+    pub(crate) fn or_failure(self) -> Self {
+        if self.is_fit() { self } else { Self::problem(500, "a policy gave an answer that cannot be sent") }
     }
 
     /// The same with those of these headers that it has not.

@@ -113,7 +113,7 @@ impl Merging<'_> {
         for (name, item) in part {
             // Header names are equal if they differ only in case.
             let same = |there: &&String| match key {
-                Kind::HeaderName => there.eq_ignore_ascii_case(&name),
+                Kind::HeaderName | Kind::EditedHeader(_) => there.eq_ignore_ascii_case(&name),
                 _ => **there == name,
             };
             let name = into.keys().find(same).cloned().unwrap_or(name);

@@ -53,6 +53,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Text => text(node, format::text, path, report),
         Kind::Name => text(node, format::name, path, report),
         Kind::HeaderName => text(node, format::header_name, path, report),
+        Kind::EditedHeader(how) => text(node, |text| format::edited_header(text, *how), path, report),
         Kind::HeaderValue => text(node, format::header_value, path, report),
         Kind::Method => text(node, format::method, path, report),
         Kind::Path => text(node, format::path, path, report),
@@ -190,7 +191,7 @@ fn list(node: &Node, item: &Kind, at_least: usize, path: &Path<'_>, report: &mut
         let path = path.item(index);
         // Lists are taken whole, so that no other step can complete what is in one.
         report.within_step(None, |report| value(node, item, &path, report));
-        if let (Kind::HeaderName, Some(name)) = (item, node.text()) {
+        if let (Kind::HeaderName | Kind::EditedHeader(_), Some(name)) = (item, node.text()) {
             headers.admit(name, node.at, &path, report);
         }
     }
@@ -203,7 +204,7 @@ fn map(node: &Node, key_kind: &Kind, value_kind: &Kind, path: &Path<'_>, report:
         let path = path.field(&key.name);
         value(&Node { at: key.at, value: Value::Text(key.name.clone()) }, key_kind, &path, report);
         value(node, value_kind, &path, report);
-        if let Kind::HeaderName = key_kind {
+        if let Kind::HeaderName | Kind::EditedHeader(_) = key_kind {
             headers.admit(&key.name, key.at, &path, report);
         }
     }

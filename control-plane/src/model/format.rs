@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use postern_engine::cel::Pattern;
+use postern_engine::{
+    cel::Pattern,
+    header::{self, HeaderUse},
+};
 
 use super::{
     cidr::Cidr,
@@ -40,6 +43,19 @@ pub(super) fn header_name(text: &str) -> Outcome {
         return Err(format!("expected the name of a header, found the pseudo-header {}", quote(text)));
     }
     expect(is_token(text), "the name of a header", text)
+}
+
+/// A header that a step sets or removes: the engine says which it may, and why not.
+pub(super) fn edited_header(text: &str, how: HeaderUse) -> Outcome {
+    header_name(text)?;
+    let done = match how {
+        HeaderUse::Set => "set",
+        HeaderUse::Remove => "removed",
+    };
+    match header::refusal(&text.to_ascii_lowercase(), how) {
+        None => Ok(()),
+        Some(why) => Err(format!("header {} cannot be {done}: {why}", quote(text))),
+    }
 }
 
 /// The message does not repeat the value: it may be a credential.
@@ -232,6 +248,18 @@ mod tests {
             &["x-api-key", "X-Api-Key", "a!#$%&'*+.^_`|~1"],
             &["", "a b", "a:", ":path", "Host", "host", "é"],
         );
+    }
+
+    #[test]
+    fn knows_headers_that_steps_may_edit() {
+        let framing =
+            ["Content-Length", "transfer-encoding", "TE", "connection", "Host", ":path", "upgrade", "a b", ""];
+        check(|text| edited_header(text, HeaderUse::Set), &["x-a", "Authorization"], &framing);
+        check(|text| edited_header(text, HeaderUse::Remove), &["x-a", "x-envoy-internal"], &framing);
+        check(|text| edited_header(text, HeaderUse::Set), &[], &["X-Envoy-Internal", "x-envoy-max-retries"]);
+        let said =
+            "header `Content-Length` cannot be set: it frames a message or a connection, which only the proxy may do";
+        assert_eq!(edited_header("Content-Length", HeaderUse::Set), Err(said.to_owned()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use postern_engine::{
     event::Phase,
+    header::HeaderUse,
     policy,
     schema::{Field, Kind, Object},
 };
@@ -108,7 +109,7 @@ const DENY_WITH: Object = Object {
         Field::optional("status", Kind::Integer { min: 400, max: 599 }, "The status."),
         Field::optional(
             "headers",
-            Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue },
+            Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue },
             "Headers, in place of those of the same name.",
         ),
         Field::optional("body", Kind::Text, "The body, as `text/plain` unless `headers` says otherwise."),

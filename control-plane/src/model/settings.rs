@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use postern_engine::schema::{Field, Kind, Object};
+use postern_engine::{
+    header::HeaderUse,
+    schema::{Field, Kind, Object},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -120,7 +123,7 @@ const ANSWER: Object = Object {
         Field::required("status", Kind::Integer { min: 400, max: 599 }, "The status."),
         Field::optional(
             "headers",
-            Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue },
+            Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue },
             "The headers of the answer.",
         ),
         Field::optional("body", Kind::Text, "The body of the answer; empty by default."),

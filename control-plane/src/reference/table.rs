@@ -58,7 +58,7 @@ fn words(kind: &Kind) -> String {
     let fixed = match kind {
         Kind::Text => "string",
         Kind::Name => "name",
-        Kind::HeaderName => "header name",
+        Kind::HeaderName | Kind::EditedHeader(_) => "header name",
         Kind::HeaderValue => "header value",
         Kind::Method => "method",
         Kind::Path => "path",

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, fmt, hash::Hasher, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::cel::Map;
+use crate::{cel::Map, header};
 
 const MOST_ENTRIES: usize = 1024;
 const MOST_BYTES: usize = 4 << 20;
@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 4 << 20;
 pub struct Verified {
     pub(crate) claims: Arc<Map>,
     /// For each header that the step makes of a claim, its value if the claim is there.
-    pub(crate) headers: Vec<Option<Arc<str>>>,
+    pub(crate) headers: Vec<Option<header::Value>>,
     /// Who the token says the consumer is.
     pub(crate) consumer: Option<Arc<str>>,
     /// It is good from this time on, in nanoseconds since 1970 …

@@ -123,16 +123,15 @@ pub(super) fn names_one_of(audience: &json::Value<'_>, audiences: &[Arc<str>]) -
 
 /// A claim as a header's value: text as it is, numbers and truth values as JSON writes them, lists and maps as JSON.
 /// `None` if it has what no header may carry.
-pub(super) fn header_text(value: &json::Value<'_>) -> Option<String> {
-    let text = match value {
+pub(super) fn header_text(value: &json::Value<'_>) -> String {
+    match value {
         json::Value::String(text) => text.as_ref().to_owned(),
         other => {
             let mut text = String::new();
             write_json(other, &mut text);
             text
         }
-    };
-    text.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control()).then_some(text)
+    }
 }
 
 fn write_json(value: &json::Value<'_>, text: &mut String) {

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     cel::Map,
+    header,
     host::Host,
     json::{Object, Value},
     plan::LoadError,
@@ -203,10 +204,10 @@ impl Verifier {
         Ok((from, until))
     }
 
-    fn header_values(&self, claims: &Object<'_>) -> Result<Vec<Option<Arc<str>>>, Trouble> {
+    fn header_values(&self, claims: &Object<'_>) -> Result<Vec<Option<header::Value>>, Trouble> {
         let value = |path: &ClaimPath| match path.find_in(claims) {
             None => Ok(None),
-            Some(value) => header_text(value).map(|text| Some(text.into())).ok_or(Refused("claim_unfit")),
+            Some(value) => header::Value::new(header_text(value)).map(Some).ok_or(Refused("claim_unfit")),
         };
         self.headers.iter().map(value).collect()
     }

@@ -8,8 +8,10 @@ use super::{Context, Flow, Policy, failure};
 use crate::{
     agent::{Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
     ask::{Answer, Ask},
+    chain::Step,
     edited::HeaderEdits,
     event::{Needs, Phase},
+    header::{Name, RemovableName, Value},
     plan::{Agent, LoadError},
     strings::{Strings, find},
     verdict::{Denial, Response},
@@ -68,22 +70,86 @@ pub(crate) fn run(context: &mut Context<'_>) -> Flow {
 
 /// Asks the first healthy agent for this step and for all that follow at once and that it can evaluate too.
 fn ask(context: &mut Context<'_>) -> Flow {
-    let supported = |step: &crate::chain::Step, agent| match &step.policy {
-        Policy::Agent(policy) if policy.agents.contains(&agent) => Some(policy.policy.clone()),
-        _ => None,
-    };
     let candidates = context.following.first().and_then(|step| step.policy.agents()).unwrap_or_default();
     let Some(agent) = candidates.iter().copied().find(|agent| context.health.is_healthy(*agent)) else {
         return Flow::Fail(unanswered(context, CallError::Unreachable));
     };
-    let joins = |(place, step): &(usize, &crate::chain::Step)| *place == 0 || (step.when.is_none() && !step.shadow);
-    let policies: Vec<_> =
-        context.following.iter().enumerate().take_while(joins).map_while(|(_, step)| supported(step, agent)).collect();
+    let Group { policies, span } = match group(context, agent) {
+        Ok(group) => group,
+        Err(missing) => return Flow::Want(missing),
+    };
     context.memory.agent = Some(agent);
-    context.memory.group = policies.len();
+    context.memory.span = span;
     let known = context.plan.agent(agent);
     let (name, timeout_ms) = known.map_or(("".into(), 0), |agent| (Arc::clone(&agent.name), agent.timeout_ms));
     Flow::Ask(Ask::Call(Call { agent, name, policies, timeout_ms }))
+}
+
+/// What an agent is asked for in one go.
+#[derive(Default)]
+struct Group {
+    policies: Vec<CalledPolicy>,
+    /// How many places of the chain it takes up.
+    span: usize,
+}
+
+/// This step and those right behind it that would run next and that the agent can evaluate too: of a step and its
+/// alternatives, the one that is for the source of the message. `Err` says what must be known to tell which that is.
+fn group(context: &Context<'_>, agent: usize) -> Result<Group, Needs> {
+    let mut group = Group::default();
+    let mut place: usize = 0;
+    while let Some(step) = context.following.get(place) {
+        let first = group.policies.is_empty();
+        let Policy::Agent(policy) = &step.policy else { break };
+        if !first && !is_for_source(step, context)? {
+            place = place.saturating_add(1);
+            continue;
+        }
+        let joins = first || (step.when.is_none() && !step.shadow);
+        if !joins || !policy.agents.contains(&agent) {
+            break;
+        }
+        group.policies.push(policy.policy.clone());
+        place = place.saturating_add(step.alternatives).saturating_add(1);
+        group.span = place;
+        // What is not enforced must not take along what is.
+        if step.shadow {
+            break;
+        }
+    }
+    Ok(group)
+}
+
+/// Whether a step is for the source of the message. The run has found out for the step under way.
+fn is_for_source(step: &Step, context: &Context<'_>) -> Result<bool, Needs> {
+    let Some(source) = &step.source else { return Ok(true) };
+    let missing = source.needs().without(context.given);
+    if missing.is_empty() { Ok(source.selects(context.inputs)) } else { Err(missing) }
+}
+
+/// An instruction that may be carried out.
+enum Change {
+    Set(Name, Value),
+    Remove(RemovableName),
+    SetBody(Vec<u8>),
+    Respond(Response),
+}
+
+impl Change {
+    /// `None` for an edit of a header that is not an agent's to edit, and for an answer that is none.
+    fn read(instruction: Instruction) -> Option<Self> {
+        Some(match instruction {
+            Instruction::SetHeader(name, value) => Self::Set(Name::new(lower_case(&name)).ok()?, Value::new(value)?),
+            Instruction::RemoveHeader(name) => Self::Remove(RemovableName::new(lower_case(&name)).ok()?),
+            Instruction::SetBody(body) => Self::SetBody(body),
+            Instruction::Respond(response) => Self::Respond(response.checked()?),
+        })
+    }
+}
+
+/// Names of headers have no case.
+fn lower_case(name: &str) -> Arc<str> {
+    name.to_ascii_lowercase().into()
 }
 
 /// Carries an answer out. Instructions merge in order: the last one wins.
@@ -93,12 +159,15 @@ fn take(context: &mut Context<'_>, reply: Reply) -> Flow {
         Outcome::Denied => return Flow::Deny(denial(reply)),
         Outcome::Allowed => {}
     }
-    for instruction in reply.instructions {
-        match instruction {
-            Instruction::SetHeader(name, value) => context.edits.set(context.step, &name, &value),
-            Instruction::RemoveHeader(name) => context.edits.remove(context.step, &name),
-            Instruction::SetBody(body) => context.edits.set_body(context.step, body),
-            Instruction::Respond(response) => return Flow::Respond(response),
+    let changes: Option<Vec<_>> = reply.instructions.into_iter().map(Change::read).collect();
+    // Nothing of an answer is carried out if one part of it must not be.
+    let Some(changes) = changes else { return Flow::Fail(failure("agent_edit_refused")) };
+    for change in changes {
+        match change {
+            Change::Set(name, value) => context.edits.set(context.step, &name, &value),
+            Change::Remove(name) => context.edits.remove(context.step, &name),
+            Change::SetBody(body) => context.edits.set_body(context.step, body),
+            Change::Respond(response) => return Flow::Respond(response),
         }
     }
     for (key, value) in reply.metadata {
@@ -108,8 +177,9 @@ fn take(context: &mut Context<'_>, reply: Reply) -> Flow {
 }
 
 fn denial(reply: Reply) -> Denial {
+    // An answer that cannot be given is still a refusal.
     let response = reply.instructions.into_iter().find_map(|instruction| match instruction {
-        Instruction::Respond(response) => Some(response),
+        Instruction::Respond(response) => response.checked(),
         _ => None,
     });
     let response = response.unwrap_or_else(|| Response::problem(403, "the request was refused"));

@@ -10,6 +10,7 @@ use crate::{
     consumers::Consumer,
     edited::HeaderEdits,
     event::Phase,
+    header::Name,
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -60,7 +61,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 #[derive(Debug)]
 pub(crate) struct BasicAuth {
     challenge: String,
-    remove: bool,
+    /// The header of the credentials, if the upstream must not get them.
+    removed: Option<Name>,
 }
 
 impl BasicAuth {
@@ -69,11 +71,12 @@ impl BasicAuth {
         if realm.contains(['"', '\\']) {
             return Err(LoadError::Unfit { what: "realm", text: realm });
         }
-        Ok(Self { challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""), remove: wire.remove })
+        let removed = wire.remove.then(|| Name::built_in(HEADER));
+        Ok(Self { challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""), removed })
     }
 
     pub(crate) fn edits(&self) -> HeaderEdits {
-        HeaderEdits::none().editing(self.remove.then(|| HEADER.into()).iter())
+        HeaderEdits::none().editing(self.removed.iter().map(Name::get))
     }
 
     #[inline(never)]
@@ -81,8 +84,8 @@ impl BasicAuth {
         match caller(context) {
             Ok(consumer) => {
                 context.facts.consumer = Some(consumer);
-                if self.remove {
-                    context.edits.remove(context.step, &HEADER.into());
+                if let Some(header) = &self.removed {
+                    context.edits.remove(context.step, header);
                 }
                 Flow::Continue
             }

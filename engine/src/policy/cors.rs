@@ -12,11 +12,12 @@ use super::{Context, Flow};
 use crate::{
     cel::Pattern,
     event::Phase,
+    header::{Name, Value},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::origin::{Origin, OriginRule},
-    verdict::{Denial, Response},
+    verdict::{Denial, HeaderPair, Response},
 };
 
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";
@@ -96,9 +97,9 @@ pub(crate) struct Cors {
     /// `*` for every origin.
     any: bool,
     /// Headers of the answer to a preflight.
-    preflight: Vec<(Arc<str>, Arc<str>)>,
+    preflight: Vec<(Name, Value)>,
     /// Headers of every other response.
-    actual: Vec<(Arc<str>, Arc<str>)>,
+    actual: Vec<(Name, Value)>,
     private_network: bool,
     enforce: bool,
     names: Names,
@@ -107,10 +108,10 @@ pub(crate) struct Cors {
 /// Names and values that are used again and again.
 #[derive(Debug)]
 struct Names {
-    ours: [Arc<str>; 7],
-    allow_origin: Arc<str>,
-    vary: Arc<str>,
-    origin: Arc<str>,
+    ours: [Name; 7],
+    allow_origin: Name,
+    vary: Name,
+    origin: Value,
 }
 
 /// What a request says about where it comes from.
@@ -118,7 +119,7 @@ enum From {
     /// It does not come from a page, or a page of the same site.
     Nowhere,
     /// An origin that is allowed, as `Access-Control-Allow-Origin` says it.
-    Allowed(Arc<str>),
+    Allowed(Value),
     Other,
 }
 
@@ -132,7 +133,7 @@ impl Cors {
         let any = rules.contains(&OriginRule::Any);
         let patterns =
             wire.origin_patterns.iter().map(|index| whole(&strings.get(*index)?)).collect::<Result<_, _>>()?;
-        let value = |name: &str, index: u32| Ok::<_, LoadError>((Arc::<str>::from(name), strings.header_value(index)?));
+        let value = |name, index: u32| Ok::<_, LoadError>((Name::built_in(name), strings.set_value(index)?));
         let mut actual = vec![value(EXPOSE_HEADERS, wire.expose_headers)?];
         let mut preflight = vec![
             value(ALLOW_METHODS, wire.allow_methods)?,
@@ -140,19 +141,20 @@ impl Cors {
             value(MAX_AGE, wire.max_age)?,
         ];
         if wire.allow_credentials {
-            if any || preflight.iter().chain(&actual).any(|(_, value)| &**value == "*") {
+            if any || preflight.iter().chain(&actual).any(|(_, value)| &**value.get() == "*") {
                 return Err(LoadError::Unfit { what: "list with credentials", text: "*".into() });
             }
-            actual.push((ALLOW_CREDENTIALS.into(), "true".into()));
-            preflight.push((ALLOW_CREDENTIALS.into(), "true".into()));
+            let credentials = (Name::built_in(ALLOW_CREDENTIALS), Value::built_in("true"));
+            actual.push(credentials.clone());
+            preflight.push(credentials);
         }
-        actual.retain(|(_, value)| !value.is_empty());
-        preflight.retain(|(_, value)| !value.is_empty());
+        actual.retain(|(_, value)| !value.get().is_empty());
+        preflight.retain(|(_, value)| !value.get().is_empty());
         let names = Names {
-            ours: OURS.map(Arc::from),
-            allow_origin: ALLOW_ORIGIN.into(),
-            vary: "vary".into(),
-            origin: "Origin".into(),
+            ours: OURS.map(Name::built_in),
+            allow_origin: Name::built_in(ALLOW_ORIGIN),
+            vary: Name::built_in("vary"),
+            origin: Value::built_in("Origin"),
         };
         let (private_network, enforce) = (wire.allow_private_network, wire.enforce);
         Ok(Self { rules, patterns, any, preflight, actual, private_network, enforce, names })
@@ -175,24 +177,24 @@ impl Cors {
     fn from(&self, context: &Context<'_>) -> From {
         let values = context.request_header("origin");
         match values.as_slice() {
-            [] if self.any => From::Allowed("*".into()),
+            [] if self.any => From::Allowed(Value::built_in("*")),
             [] => From::Nowhere,
-            _ if self.any => From::Allowed("*".into()),
+            _ if self.any => From::Allowed(Value::built_in("*")),
             [value] => self.admitted(value).map_or(From::Other, From::Allowed),
             _ => From::Other,
         }
     }
 
     /// An origin that is allowed goes back as it came.
-    fn admitted(&self, value: &[u8]) -> Option<Arc<str>> {
+    fn admitted(&self, value: &[u8]) -> Option<Value> {
         let text = str::from_utf8(value).ok()?;
         if text == "null" {
-            return self.rules.contains(&OriginRule::Null).then(|| text.into());
+            return self.rules.contains(&OriginRule::Null).then(|| Value::built_in("null"));
         }
         let origin = Origin::parse(text)?;
         let listed = self.rules.iter().any(|rule| rule.admits(&origin));
         let fits = listed || (!self.patterns.is_empty() && self.fits(&origin.normal()));
-        fits.then(|| text.into())
+        if fits { Value::new(text) } else { None }
     }
 
     fn fits(&self, normal: &str) -> bool {
@@ -200,10 +202,10 @@ impl Cors {
     }
 
     fn answer(&self, context: &Context<'_>, from: &From) -> Response {
-        let mut headers = vec![(Arc::clone(&self.names.vary), VARY_PREFLIGHT.into())];
+        let mut headers = vec![(Arc::clone(self.names.vary.get()), VARY_PREFLIGHT.into())];
         if let From::Allowed(origin) = from {
-            headers.push((Arc::clone(&self.names.allow_origin), Arc::clone(origin)));
-            headers.extend(self.preflight.iter().cloned());
+            headers.push(pair(&self.names.allow_origin, origin));
+            headers.extend(self.preflight.iter().map(|(name, value)| pair(name, value)));
             let asked = context.request_header("access-control-request-private-network");
             if self.private_network && asked.as_slice() == [b"true"] {
                 headers.push((ALLOW_PRIVATE_NETWORK.into(), "true".into()));
@@ -220,16 +222,20 @@ impl Cors {
         if !self.any {
             // Also without an origin: a cache must not show this response to a page.
             context.facts.rare().response.add(context.step, &self.names.vary, &self.names.origin);
-            context.facts.rare().answers.push((Arc::clone(&self.names.vary), Arc::clone(&self.names.origin)));
+            context.facts.rare().answers.push(pair(&self.names.vary, &self.names.origin));
         }
         if let From::Allowed(origin) = from {
-            let allow = [(Arc::clone(&self.names.allow_origin), Arc::clone(origin))];
+            let allow = [(self.names.allow_origin.clone(), origin.clone())];
             for (name, value) in allow.iter().chain(&self.actual) {
                 context.facts.rare().response.set(context.step, name, value);
-                context.facts.rare().answers.push((Arc::clone(name), Arc::clone(value)));
+                context.facts.rare().answers.push(pair(name, value));
             }
         }
     }
+}
+
+fn pair(name: &Name, value: &Value) -> HeaderPair {
+    (Arc::clone(name.get()), Arc::clone(value.get()))
 }
 
 fn is_preflight(context: &Context<'_>) -> bool {

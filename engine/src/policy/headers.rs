@@ -1,19 +1,18 @@
 //! `headers`: removes, sets and adds headers, on requests or on responses.
 
-use std::sync::Arc;
-
 use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
     edited::HeaderEdits,
     event::Phase,
+    header::{HeaderUse, Name, RemovableName, Value},
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
 };
 
-const HEADER_MAP: Kind = Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue };
+const HEADER_MAP: Kind = Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue };
 
 /// What a user may write.
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
@@ -24,7 +23,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         fields: &[
             Field::optional(
                 "remove",
-                Kind::List { item: &Kind::HeaderName, at_least: 1 },
+                Kind::List { item: &Kind::EditedHeader(HeaderUse::Remove), at_least: 1 },
                 "Headers to remove, with all their values.",
             ),
             Field::optional("set", HEADER_MAP, "Headers to set, in place of all values that they had."),
@@ -44,21 +43,21 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    remove: Vec<Arc<str>>,
+    remove: Vec<RemovableName>,
     set: Vec<HeaderValue>,
     add: Vec<HeaderValue>,
 }
 
 #[derive(Debug)]
 struct HeaderValue {
-    name: Arc<str>,
-    value: Arc<str>,
+    name: Name,
+    value: Value,
 }
 
 impl Headers {
     pub(crate) fn load(wire: &wire::Headers, strings: &Strings) -> Result<Self, LoadError> {
         Ok(Self {
-            remove: wire.remove.iter().map(|name| strings.header_name(*name)).collect::<Result<_, _>>()?,
+            remove: wire.remove.iter().map(|name| strings.removed_header(*name)).collect::<Result<_, _>>()?,
             set: load_values(&wire.set, strings)?,
             add: load_values(&wire.add, strings)?,
         })
@@ -67,7 +66,7 @@ impl Headers {
     /// What is set says what the step says, or nothing.
     pub(crate) fn edits(&self) -> HeaderEdits {
         HeaderEdits::none()
-            .editing(self.remove.iter().chain(self.add.iter().map(|header| &header.name)))
+            .editing(self.remove.iter().map(RemovableName::get).chain(self.add.iter().map(|header| header.name.get())))
             .promising(self.set.iter().map(|header| &header.name))
     }
 
@@ -88,7 +87,7 @@ impl Headers {
 
 fn load_values(values: &[wire::HeaderValue], strings: &Strings) -> Result<Vec<HeaderValue>, LoadError> {
     let load = |wire: &wire::HeaderValue| {
-        Ok(HeaderValue { name: strings.header_name(wire.name)?, value: strings.header_value(wire.value)? })
+        Ok(HeaderValue { name: strings.set_header(wire.name)?, value: strings.set_value(wire.value)? })
     };
     values.iter().map(load).collect()
 }

@@ -10,6 +10,7 @@ use super::{Context, Flow, source::Source};
 use crate::{
     edited::HeaderEdits,
     event::Phase,
+    header::{self, HeaderUse, Name},
     jwt::{Issuer, Rules, Trouble, Verified, Verifier},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
@@ -37,7 +38,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 Kind::List { item: &Kind::Text, at_least: 1 },
                 "A token must be for one of these, beside what its issuer asks for.",
             ),
-            Field::optional("header", Kind::HeaderName, "The request header that carries the token.")
+            Field::optional("header", Kind::EditedHeader(HeaderUse::Set), "The request header that carries the token.")
                 .or("authorization"),
             Field::optional("query", Kind::Text, "The query parameter that carries the token instead."),
             Field::optional("cookie", Kind::HeaderName, "The cookie that carries the token instead."),
@@ -68,7 +69,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             ),
             Field::optional(
                 "claimsToHeaders",
-                Kind::Map { key: &Kind::Text, value: &Kind::HeaderName },
+                Kind::Map { key: &Kind::Text, value: &Kind::EditedHeader(HeaderUse::Set) },
                 "From claims to the headers that the upstream finds them in. What the caller sends there is removed.",
             ),
             Field::optional(
@@ -126,11 +127,12 @@ pub(crate) struct JwtValidation {
     source: Source,
     /// The scheme before a token in a header.
     scheme: Option<Arc<str>>,
-    remove: bool,
+    /// The header that has the token, if the upstream must not get it.
+    removed: Option<Name>,
     optional: bool,
     max_size: usize,
     /// The headers that claims become, in the order in which the verifier has them.
-    headers: Vec<Arc<str>>,
+    headers: Vec<Name>,
     verifier: Verifier,
     /// What `WWW-Authenticate` says to a caller without a token.
     challenge: String,
@@ -151,15 +153,20 @@ impl JwtValidation {
             // A path that a filter edits makes Envoy choose the route anew, past this chain.
             return Err(LoadError::Unfit { what: "source of a token to remove", text: "query".into() });
         }
+        let removed = match wire.source {
+            Some(Wire::Header(name)) => Some(strings.set_header(name)?),
+            Some(Wire::Cookie(_)) => Some(Name::built_in("cookie")),
+            _ => None,
+        };
         let realm = strings.header_value(wire.realm)?;
         if realm.contains(['"', '\\']) {
             return Err(LoadError::Unfit { what: "realm", text: realm });
         }
-        let headers = wire.claim_headers.iter().map(|header| strings.header_name(header.header));
+        let headers = wire.claim_headers.iter().map(|header| strings.set_header(header.header));
         Ok(Self {
             source,
             scheme: Some(strings.get(wire.scheme)?).filter(|scheme| !scheme.is_empty()),
-            remove: wire.remove,
+            removed: removed.filter(|_| wire.remove),
             optional: wire.optional,
             max_size: usize::try_from(wire.max_size).unwrap_or(usize::MAX),
             headers: headers.collect::<Result<_, _>>()?,
@@ -169,12 +176,7 @@ impl JwtValidation {
     }
 
     pub(crate) fn edits(&self) -> HeaderEdits {
-        let removed = match &self.source {
-            Source::Header(name) if self.remove => Some(Arc::clone(name)),
-            Source::Cookie(_) if self.remove => Some("cookie".into()),
-            _ => None,
-        };
-        HeaderEdits::none().editing(removed.iter()).promising(&self.headers)
+        HeaderEdits::none().editing(self.removed.iter().map(Name::get)).promising(&self.headers)
     }
 
     /// Whatever becomes of the token, no caller says by itself what only a token may say.
@@ -243,8 +245,8 @@ impl JwtValidation {
 
     fn admit(&self, context: &mut Context<'_>, token: &Verified) -> Flow {
         context.facts.claims = Some(Arc::clone(&token.claims));
-        if self.remove {
-            self.remove_token(context);
+        if let Some(header) = &self.removed {
+            self.remove_token(context, header);
         }
         for (header, value) in self.headers.iter().zip(&token.headers) {
             match value {
@@ -258,21 +260,17 @@ impl JwtValidation {
         Flow::Continue
     }
 
-    fn remove_token(&self, context: &mut Context<'_>) {
-        match &self.source {
-            Source::Header(name) => context.edits.remove(context.step, name),
-            Source::Cookie(name) => {
-                let headers = context.request_header("cookie").into_iter();
-                let others = headers.filter_map(|header| cookie::without(header, name));
-                // RFC 6265, section 4.1.1, has cookies in ASCII.
-                let others: Vec<Arc<str>> = others.map(|other| String::from_utf8_lossy(&other).into()).collect();
-                let header = "cookie".into();
-                context.edits.remove(context.step, &header);
-                others.iter().for_each(|other| context.edits.add(context.step, &header, other));
-            }
-            // Refused when it was loaded.
-            Source::Query(_) => {}
+    /// Leaves the other cookies where the token is one.
+    fn remove_token(&self, context: &mut Context<'_>, header: &Name) {
+        let mut others = Vec::new();
+        if let Source::Cookie(name) = &self.source {
+            let headers = context.forwarded_header("cookie").into_iter();
+            let kept = headers.filter_map(|header| cookie::without(header, name));
+            // RFC 6265, section 4.1.1, has cookies in ASCII.
+            others.extend(kept.map(|other| header::Value::lossy(String::from_utf8_lossy(&other).into_owned())));
         }
+        context.edits.remove(context.step, header);
+        others.iter().for_each(|other| context.edits.add(context.step, header, other));
     }
 
     /// RFC 6750, section 3.1. One answer for every cause: it does not help a caller to forge a better one.

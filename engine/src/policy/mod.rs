@@ -148,8 +148,9 @@ pub(crate) struct Memory {
     pub(crate) entered: bool,
     /// The agent that was asked.
     pub(crate) agent: Option<usize>,
-    /// How many steps that agent was asked for in one go.
-    pub(crate) group: usize,
+    /// How many places of the chain what that agent was asked for in one go takes up, with the steps in between that are
+    /// for other sources.
+    pub(crate) span: usize,
     pub(crate) tries: u32,
     pub(crate) numbers: [u64; 2],
     /// Who has signed the request, while it is not certain yet that it may pass.
@@ -162,7 +163,7 @@ impl Memory {
     /// Forgets everything, for the next step. What is rarely there is only looked at: to drop it costs a call.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        (self.entered, self.agent, self.group, self.tries) = (false, None, 0, 0);
+        (self.entered, self.agent, self.span, self.tries) = (false, None, 0, 0);
         (self.numbers, self.covers_digest) = ([0; 2], false);
         if self.consumer.is_some() {
             self.consumer = None;
@@ -182,6 +183,8 @@ pub(crate) struct Context<'a> {
     pub(crate) health: &'a Health,
     /// This step and the ones after it.
     pub(crate) following: &'a [Step],
+    /// What the host has been asked for so far.
+    pub(crate) given: Needs,
     pub(crate) edits: &'a mut Edits,
     /// What became of the request, while its response is under way.
     pub(crate) request_edits: &'a Edits,
@@ -193,8 +196,13 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The values of a request header, as earlier steps left them.
+    /// The values of a request header as the caller sent them, or as earlier steps left them.
     pub(crate) fn request_header(&self, name: &str) -> Values<'_> {
+        self.edits.sent(&self.inputs.request_headers, name)
+    }
+
+    /// The same as the upstream gets them: without what the caller says in a header that only steps may set.
+    pub(crate) fn forwarded_header(&self, name: &str) -> Values<'_> {
         self.edits.values(&self.inputs.request_headers, name)
     }
 
@@ -346,6 +354,28 @@ impl Policy {
             | Self::RoleCheck(_)
             | Self::TrafficPermission(_)
             | Self::Validate(_) => HeaderEdits::none(),
+        }
+    }
+
+    /// Whether it has expressions of a user's, or tells an agent of the request.
+    pub(crate) fn evaluates(&self) -> bool {
+        match self {
+            Self::Agent(_) | Self::RateLimit(_) | Self::Respond(_) | Self::Validate(_) => true,
+            Self::ApiKeyAuth(_)
+            | Self::BasicAuth(_)
+            | Self::Headers(_)
+            | Self::HmacAuth(_)
+            | Self::JsonSchema(_)
+            | Self::JwtValidation(_)
+            | Self::IpFilter(_)
+            | Self::Cors(_)
+            | Self::SecurityHeaders(_)
+            | Self::RequestId(_)
+            | Self::RequestSize(_)
+            | Self::Rewrite(_)
+            | Self::FaultInjection(_)
+            | Self::RoleCheck(_)
+            | Self::TrafficPermission(_) => false,
         }
     }
 

@@ -14,6 +14,7 @@ use super::{Context, Flow, failure, needs_of};
 use crate::{
     cel::{Expression, Value},
     event::{Needs, Phase},
+    header::{self, Name},
     host::{SharedValue, Unavailable},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
@@ -74,6 +75,8 @@ pub(crate) struct RateLimit {
     interval: u64,
     /// How far ahead of now a bucket may be full and still give a token.
     tolerance: u64,
+    /// How far ahead of now it is full when it is empty.
+    capacity: u64,
     key: Option<Arc<Expression>>,
     sets: u64,
     limit: u32,
@@ -100,11 +103,13 @@ impl RateLimit {
             Err(_) => return Err(LoadError::Missing("report")),
         };
         let key = strings.expression(wire.key)?;
+        let tolerance = interval.saturating_mul(burst.saturating_sub(1));
         let only = if key.is_none() { "0" } else { "" };
         Ok(Self {
             prefix: format!("postern.limit/{}/{only}", strings.name(wire.id)?).into(),
             interval,
-            tolerance: interval.saturating_mul(burst.saturating_sub(1)),
+            tolerance,
+            capacity: tolerance.saturating_add(interval),
             key,
             sets: most_keys.div_ceil(SET_SIZE as u64),
             limit: wire.limit,
@@ -176,9 +181,16 @@ impl RateLimit {
     }
 
     /// When a bucket will be full again with a token less.
+    ///
+    /// One that is further ahead than this limit can bring it comes from another limit under the same name, or from a clock
+    /// that has jumped back since. It counts as one with a single token left, so that what is written next is right again;
+    /// as an empty one it would stay as it is for as long as it is ahead.
     #[inline]
     fn fill(&self, now: u64, full_at: u64) -> Result<u64, Denial> {
-        let full_at = full_at.max(now);
+        let mut full_at = full_at.max(now);
+        if full_at.saturating_sub(now) > self.capacity {
+            full_at = now.saturating_add(self.tolerance);
+        }
         let ahead = full_at.saturating_sub(now);
         if ahead > self.tolerance { Err(self.too_many(ahead)) } else { Ok(full_at.saturating_add(self.interval)) }
     }
@@ -194,32 +206,34 @@ impl RateLimit {
     #[inline(never)]
     fn report(&self, context: &mut Context<'_>, full_at: u64) {
         for (name, value) in self.report_headers(full_at.saturating_sub(context.inputs.now)) {
-            context.facts.rare().response.set(context.step, &name.into(), &value.into());
+            context.facts.rare().response.set(context.step, &Name::built_in(name), &header::Value::number(value));
         }
     }
 
     #[cold]
     #[inline(never)]
     fn too_many(&self, ahead: u64) -> Denial {
-        let wait = ahead.saturating_sub(self.tolerance).div_ceil(SECOND).max(1);
+        let wait = self.wait(ahead);
         let mut response = Response::problem(429, "too many requests").with_header("retry-after", &wait.to_string());
         if self.report != Report::Never {
             for (name, value) in self.report_headers(ahead) {
-                response = response.with_header(name, &value);
+                response = response.with_header(name, &value.to_string());
             }
         }
         Denial { reason: "limit_exceeded", response }
     }
 
-    /// What is left of a bucket that will be full `ahead` from now.
-    fn report_headers(&self, ahead: u64) -> [(&'static str, String); 3] {
-        let room = self.tolerance.saturating_add(self.interval).saturating_sub(ahead);
-        let left = room.checked_div(self.interval).unwrap_or_default();
-        [
-            ("ratelimit-limit", self.limit.to_string()),
-            ("ratelimit-remaining", left.to_string()),
-            ("ratelimit-reset", ahead.div_ceil(SECOND).to_string()),
-        ]
+    /// How many seconds it takes until a bucket that will be full `ahead` from now has a token, as it has none.
+    fn wait(&self, ahead: u64) -> u64 {
+        ahead.saturating_sub(self.tolerance).div_ceil(SECOND).max(1)
+    }
+
+    /// What is left of a bucket that will be full `ahead` from now. `RateLimit-Reset` is when that is, or when the next
+    /// token comes if there is none: the same time as `Retry-After` says.
+    fn report_headers(&self, ahead: u64) -> [(&'static str, u64); 3] {
+        let left = self.capacity.saturating_sub(ahead).checked_div(self.interval).unwrap_or_default();
+        let reset = if left == 0 { self.wait(ahead) } else { ahead.div_ceil(SECOND) };
+        [("ratelimit-limit", self.limit.into()), ("ratelimit-remaining", left), ("ratelimit-reset", reset)]
     }
 }
 
@@ -293,6 +307,57 @@ mod tests {
         set.put(8, 200, 0);
         let read = BucketSet::decode(&set.encode());
         assert_eq!((read.full_at(7), read.full_at(8), read.full_at(9)), (100, 200, 0));
+    }
+
+    fn limit(requests: u64, per: u64, burst: u64) -> RateLimit {
+        let interval = per / requests;
+        RateLimit {
+            prefix: "p".into(),
+            interval,
+            tolerance: interval * (burst - 1),
+            capacity: interval * burst,
+            key: None,
+            sets: 1,
+            limit: requests.try_into().unwrap(),
+            report: Report::Always,
+        }
+    }
+
+    #[test]
+    fn is_never_further_ahead_than_its_own_limit_allows() {
+        let (hour, now) = (3600 * SECOND, 1_000_000 * SECOND);
+        let (slow, fast) = (limit(2, hour, 2), limit(1000, SECOND, 1000));
+        let empty = slow.fill(now, slow.fill(now, 0).unwrap()).unwrap();
+        assert!(slow.fill(now, empty).is_err(), "the slow limit is used up");
+        let full_at = fast.fill(now, empty).unwrap();
+        assert_eq!(full_at, now + SECOND, "one token was left, and is gone");
+        assert!(fast.fill(now, full_at).is_err());
+        assert!(fast.fill(now + fast.interval, full_at).is_ok());
+    }
+
+    #[test]
+    fn forgives_a_clock_that_jumps_back() {
+        let (limit, now) = (limit(2, 10 * SECOND, 2), 1_000_000 * SECOND);
+        let full_at = limit.fill(now, limit.fill(now, 0).unwrap()).unwrap();
+        let earlier = now - 3600 * SECOND;
+        let full_at = limit.fill(earlier, full_at).unwrap();
+        assert!(limit.fill(earlier, full_at).is_err() && limit.fill(earlier + limit.interval, full_at).is_ok());
+    }
+
+    #[test]
+    fn says_the_same_time_in_both_headers() {
+        let limit = limit(3, 3600 * SECOND, 3);
+        for ahead in [limit.tolerance + 1, limit.tolerance + SECOND / 2, limit.tolerance + 700 * SECOND, limit.capacity]
+        {
+            let denial = limit.too_many(ahead);
+            let header = |name: &str| {
+                let found = denial.response.headers.iter().find(|(known, _)| &**known == name);
+                found.map(|(_, value)| value.to_string()).unwrap()
+            };
+            assert_eq!(header("retry-after"), header("ratelimit-reset"), "{ahead}");
+        }
+        let [_, left, reset] = limit.report_headers(limit.interval).map(|(_, value)| value);
+        assert_eq!((left, reset), (2, 1200));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
     edited::HeaderEdits,
     edits::Values,
     event::{Needs, Phase},
+    header::{HeaderUse, Name, Value},
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -26,7 +27,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     phases: &[Phase::Request],
     params: Object {
         fields: &[
-            Field::optional("header", Kind::HeaderName, "The header that carries the id.").or("x-request-id"),
+            Field::optional("header", Kind::EditedHeader(HeaderUse::Set), "The header that carries the id.")
+                .or("x-request-id"),
             Field::optional(
                 "trustIncoming",
                 Kind::Boolean,
@@ -53,7 +55,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct RequestId {
-    header: Arc<str>,
+    header: Name,
     trust_incoming: bool,
     sortable: bool,
     echo: bool,
@@ -62,7 +64,7 @@ pub(crate) struct RequestId {
 impl RequestId {
     pub(crate) fn load(wire: &wire::RequestId, strings: &Strings) -> Result<Self, LoadError> {
         let wire::RequestId { header, trust_incoming, sortable, echo } = *wire;
-        Ok(Self { header: strings.header_name(header)?, trust_incoming, sortable, echo })
+        Ok(Self { header: strings.set_header(header)?, trust_incoming, sortable, echo })
     }
 
     pub(crate) fn needs(&self) -> Needs {
@@ -72,34 +74,32 @@ impl RequestId {
     /// A trusted id is the caller's to say.
     pub(crate) fn edits(&self) -> HeaderEdits {
         let edits = HeaderEdits::none();
-        if self.trust_incoming { edits.editing([&self.header]) } else { edits.promising([&self.header]) }
+        if self.trust_incoming { edits.editing([self.header.get()]) } else { edits.promising([&self.header]) }
     }
 
     #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let id = match self.incoming(context) {
-            Some(id) => id,
-            None => {
-                let time = self.sortable.then_some(context.inputs.now);
-                let id: Arc<str> = uuid(context.random(), time).into();
-                context.edits.set(context.step, &self.header, &id);
-                id
-            }
-        };
+        let incoming = self.incoming(context);
+        let is_new = incoming.is_none();
+        let time = self.sortable.then_some(context.inputs.now);
+        let id = incoming.unwrap_or_else(|| Value::lossy(uuid(context.random(), time)));
+        if is_new {
+            context.edits.set(context.step, &self.header, &id);
+        }
         if self.echo {
             context.facts.rare().response.set(context.step, &self.header, &id);
-            context.facts.rare().answers.push((Arc::clone(&self.header), id));
+            context.facts.rare().answers.push((Arc::clone(self.header.get()), Arc::clone(id.get())));
         }
         Flow::Continue
     }
 
     /// The id that the request came with, if it is trusted and fit to stand in headers and logs.
-    fn incoming(&self, context: &Context<'_>) -> Option<Arc<str>> {
-        let values = if self.trust_incoming { context.request_header(&self.header) } else { Values::new() };
+    fn incoming(&self, context: &Context<'_>) -> Option<Value> {
+        let values = if self.trust_incoming { context.forwarded_header(self.header.get()) } else { Values::new() };
         let [id] = values.as_slice() else { return None };
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-:/+=".contains(byte);
         let fits = (1..=LONGEST).contains(&id.len()) && id.iter().all(plain);
-        str::from_utf8(id).ok().filter(|_| fits).map(Arc::from)
+        str::from_utf8(id).ok().filter(|_| fits).and_then(Value::new)
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Context, Flow, failure, needs_of};
 use crate::{
     cel::{Expression, Value, format_double},
     event::{Needs, Phase},
+    header::HeaderUse,
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -28,7 +29,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status.").or("200"),
             Field::optional(
                 "headers",
-                Kind::Map { key: &Kind::HeaderName, value: &Kind::HeaderValue },
+                Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue },
                 "The headers of the answer.",
             ),
             Field::optional("body", Kind::Text, "The body of the answer."),

@@ -1,13 +1,12 @@
 //! `securityHeaders`: what a response tells browsers to be careful about.
 
-use std::sync::Arc;
-
 use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
     edited::HeaderEdits,
     event::{Needs, Phase},
+    header::{HeaderUse, Name, RemovableName, Value},
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -91,7 +90,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             .or("true"),
             Field::optional(
                 "remove",
-                Kind::List { item: &Kind::HeaderName, at_least: 0 },
+                Kind::List { item: &Kind::EditedHeader(HeaderUse::Remove), at_least: 0 },
                 "The upstream's headers to remove.",
             )
             .or("[server, x-powered-by]"),
@@ -108,18 +107,17 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct SecurityHeaders {
-    set: Vec<(Arc<str>, Arc<str>)>,
-    remove: Vec<Arc<str>>,
+    set: Vec<(Name, Value)>,
+    remove: Vec<RemovableName>,
     keep_upstream: bool,
 }
 
 impl SecurityHeaders {
     pub(crate) fn load(wire: &wire::SecurityHeaders, strings: &Strings) -> Result<Self, LoadError> {
-        let set =
-            |header: &wire::HeaderValue| Ok((strings.header_name(header.name)?, strings.header_value(header.value)?));
+        let set = |header: &wire::HeaderValue| Ok((strings.set_header(header.name)?, strings.set_value(header.value)?));
         Ok(Self {
             set: wire.set.iter().map(set).collect::<Result<_, LoadError>>()?,
-            remove: wire.remove.iter().map(|name| strings.header_name(*name)).collect::<Result<_, _>>()?,
+            remove: wire.remove.iter().map(|name| strings.removed_header(*name)).collect::<Result<_, _>>()?,
             keep_upstream: wire.keep_upstream,
         })
     }
@@ -129,7 +127,8 @@ impl SecurityHeaders {
     }
 
     pub(crate) fn edits(&self) -> HeaderEdits {
-        HeaderEdits::none().editing(self.remove.iter().chain(self.set.iter().map(|(name, _)| name)))
+        HeaderEdits::none()
+            .editing(self.remove.iter().map(RemovableName::get).chain(self.set.iter().map(|(name, _)| name.get())))
     }
 
     #[inline(never)]
@@ -138,7 +137,7 @@ impl SecurityHeaders {
             context.edits.remove(context.step, name);
         }
         for (name, value) in &self.set {
-            if !self.keep_upstream || context.edits.values(&context.inputs.response_headers, name).is_empty() {
+            if !self.keep_upstream || context.edits.values(&context.inputs.response_headers, name.get()).is_empty() {
                 context.edits.set(context.step, name, value);
             }
         }

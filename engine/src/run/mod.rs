@@ -22,7 +22,7 @@ use crate::{
     plan::Plan,
     policy::{Facts, Memory},
     rare::Rare,
-    verdict::{Decision, Note, NoteKind, Verdict},
+    verdict::{Decision, Note, NoteKind, Response, Verdict},
 };
 
 /// What a request taught, for the response to it.
@@ -88,7 +88,7 @@ impl Run {
     /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
     pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
         let (route, chain) = plan.route(route.as_bytes())?;
-        let idle = plan.chain(chain).is_none_or(Chain::ends_with_request);
+        let idle = plan.chain(chain).is_some_and(Chain::ends_with_request);
         if idle && outlook.facts.leaves_response() {
             return None;
         }
@@ -223,7 +223,7 @@ impl Run {
     /// Goes as far as it can.
     pub fn advance(&mut self, host: &mut dyn Host) -> Turn {
         let plan = Arc::clone(&self.plan);
-        let Some(chain) = plan.chain(self.chain) else { return Turn::Done };
+        let Some(chain) = plan.chain(self.chain) else { return self.refuse_without_chain() };
         if !self.is_decided()
             && let Some(ask) = self.run_chain(&plan, chain, host)
         {
@@ -256,7 +256,13 @@ impl Run {
     #[inline]
     fn run_chain(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Option<Ask> {
         let steps = chain.steps(self.phase);
-        let refusal = if steps.plain { None } else { self.refusal(plan, steps) };
+        let refusal = match steps.plain {
+            true => None,
+            false => match self.prepare(plan, steps) {
+                Ok(refusal) => refusal,
+                Err(ask) => return Some(ask),
+            },
+        };
         match refusal {
             Some(decision) => self.end(decision),
             None => {
@@ -266,10 +272,19 @@ impl Run {
             }
         }
         if chain.shadow {
-            let decision = in_shadow(self.take_decision());
+            let decision = in_shadow(self.take_decision(), self.stripped(steps));
             self.end(decision);
         }
         None
+    }
+
+    /// A plan is loaded only if every route's chain is there; a run that finds none is refused all the same.
+    #[cold]
+    fn refuse_without_chain(&mut self) -> Turn {
+        let response = Response::problem(500, "the request could not be checked");
+        let decision = self.decide(Verdict::Deny(response), Some(("chain".into(), "chain_missing")));
+        self.end(decision);
+        Turn::Done
     }
 
     fn is_decided(&self) -> bool {
@@ -285,8 +300,8 @@ impl Run {
         let (step, reason) = ended_by.unzip();
         let verdict = match verdict {
             Verdict::Continue(edits) => Verdict::Continue(edits),
-            Verdict::Deny(response) => Verdict::Deny(response.with_missing(self.facts.answers())),
-            Verdict::Respond(response) => Verdict::Respond(response.with_missing(self.facts.answers())),
+            Verdict::Deny(response) => Verdict::Deny(response.with_missing(self.facts.answers()).or_failure()),
+            Verdict::Respond(response) => Verdict::Respond(response.with_missing(self.facts.answers()).or_failure()),
         };
         let consumer = self.facts.consumer.as_ref().map(|consumer: &Arc<Consumer>| Arc::clone(&consumer.name));
         let notes = self.rare.get_mut().map(|rare| std::mem::take(&mut rare.notes)).unwrap_or_default();
@@ -294,10 +309,10 @@ impl Run {
     }
 }
 
-/// What a chain in shadow mode decides: to let everything pass, and to say what it would have done.
-fn in_shadow(mut decision: Decision) -> Decision {
+/// What a chain in shadow mode decides: to let everything pass but what is stripped, and to say what it would have done.
+fn in_shadow(mut decision: Decision, stripped: Edits) -> Decision {
     if let (Some(step), Some(reason)) = (decision.step.take(), decision.reason.take()) {
         decision.notes.push(Note { kind: NoteKind::Shadow, step, reason });
     }
-    Decision { verdict: Verdict::Continue(Edits::default()), ..decision }
+    Decision { verdict: Verdict::Continue(stripped), ..decision }
 }

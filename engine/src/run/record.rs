@@ -54,6 +54,7 @@ impl Run {
             inputs: &self.inputs,
             health: &self.health,
             following: &[],
+            given: self.given,
             edits: &mut edits,
             request_edits: self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits),
             facts: &mut self.facts,

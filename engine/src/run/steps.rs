@@ -6,7 +6,9 @@ use super::{Fate, NO_EDITS, Run};
 use crate::{
     ask::{Answer, Ask},
     chain::{Chain, OnFailure, Step, Steps},
-    event::{Needs, Phase},
+    edits::Edits,
+    event::{Inputs, Needs, Phase},
+    header::Name,
     host::Host,
     plan::Plan,
     policy::{self, Context, Flow, request_size::body_too_large},
@@ -24,11 +26,33 @@ enum AfterEnding {
 }
 
 impl Run {
-    /// All or nothing: before the first step, every policy must be supported and every agent healthy.
-    pub(super) fn refusal(&mut self, plan: &Plan, steps: &Steps) -> Option<Decision> {
+    /// What comes before the first step: what callers say in headers that only steps may set is stripped, and all that
+    /// the chain needs must be there.
+    #[inline(never)]
+    pub(super) fn prepare(&mut self, plan: &Plan, steps: &Steps) -> Result<Option<Decision>, Ask> {
         if self.at > 0 || self.memory.entered {
-            return None;
+            return Ok(None);
         }
+        if !steps.promised.is_empty() {
+            let missing = Needs::REQUEST_HEADERS.without(self.given);
+            if !missing.is_empty() {
+                self.asked = missing.union(steps.cheap.without(self.given));
+                return Err(Ask::Inputs(self.asked));
+            }
+            present(&self.inputs, steps).for_each(|name| self.edits.strip(name));
+        }
+        Ok(self.refusal(plan, steps))
+    }
+
+    /// What remains of a chain in shadow mode.
+    pub(super) fn stripped(&self, steps: &Steps) -> Edits {
+        let mut edits = Edits::default();
+        present(&self.inputs, steps).for_each(|name| edits.strip(name));
+        edits
+    }
+
+    /// All or nothing: before the first step, every policy must be supported and every agent healthy.
+    fn refusal(&mut self, plan: &Plan, steps: &Steps) -> Option<Decision> {
         if let Some(policy) = steps.unsupported.first() {
             let response = plan.policy_not_supported().clone();
             return Some(self.deny(Arc::clone(policy), Denial { reason: "policy_not_supported", response }));
@@ -180,6 +204,7 @@ impl Run {
             inputs: &self.inputs,
             health: &self.health,
             following: steps.steps.get(self.at..).unwrap_or_default(),
+            given: self.given,
             edits: &mut self.edits,
             request_edits,
             facts: &mut self.facts,
@@ -232,8 +257,8 @@ impl Run {
     /// On to the next step, past all that an agent evaluated in one go, and past the step's alternatives.
     #[inline]
     fn leave(&mut self, step: &Step) {
-        let steps = self.memory.group.max(1).saturating_add(step.alternatives);
-        self.at = self.at.saturating_add(steps);
+        let alone = step.alternatives.saturating_add(1);
+        self.at = self.at.saturating_add(self.memory.span.max(alone));
         self.memory.clear();
         self.wanted = Needs::NONE;
     }
@@ -255,4 +280,10 @@ impl Run {
     fn deny(&mut self, step: Arc<str>, denial: Denial) -> Decision {
         self.decide(Verdict::Deny(denial.response), Some((step, denial.reason)))
     }
+}
+
+/// The promised headers that a request came with: an edit of one that it has not would cost a host call, and make Envoy
+/// choose the route anew.
+fn present<'a>(inputs: &'a Inputs, steps: &'a Steps) -> impl Iterator<Item = &'a Name> {
+    steps.promised.iter().filter(|name| inputs.request_headers.values(name.get()).next().is_some())
 }
