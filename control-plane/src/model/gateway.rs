@@ -192,7 +192,7 @@ mod tests {
         let route = Route {
             name: "all".to_owned(),
             hosts: vec!["*".to_owned()],
-            matching: Match { path: PathMatch::Prefix("/".to_owned()), methods: vec![], headers: vec![] },
+            matching: Match { path: PathMatch::Prefix("/".to_owned()), ..Match::default() },
             backends: vec![Backend { service: "users".to_owned(), weight: 1 }],
             retries: None,
         };

@@ -12,6 +12,7 @@ mod build;
 mod check;
 pub mod cidr;
 mod consumer;
+mod cookie_pattern;
 mod diagnostic;
 mod envoy_resource;
 mod format;
@@ -28,6 +29,7 @@ mod password;
 mod path;
 mod pem;
 mod reading;
+mod request_match;
 mod route;
 mod route_policy;
 mod service;
@@ -49,6 +51,7 @@ pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     agent::{Agent, AgentAddress, AgentRetry},
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
+    cookie_pattern::CookiePattern,
     diagnostic::{Diagnostic, Diagnostics},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
@@ -58,6 +61,7 @@ pub use self::{
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
     pem::{Certificates, PrivateKey},
+    request_match::{CookieCondition, CookieMatch, QueryMatch},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
     service::{Address, Endpoint, Protocol, Service},

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{
     diagnostic::Report,
     path::Path,
+    request_match::{self, CookieMatch, QueryMatch},
     tree::{Node, Value},
     unit,
 };
@@ -37,6 +38,16 @@ const MATCH: Object = Object {
             "headers",
             Kind::List { item: &Kind::Object(&HEADER), at_least: 1 },
             "The headers, all of which must fit; any if left out.",
+        ),
+        Field::optional(
+            "query",
+            Kind::List { item: &Kind::Object(&request_match::QUERY), at_least: 1 },
+            "The query parameters, all of which must fit; any if left out.",
+        ),
+        Field::optional(
+            "cookies",
+            Kind::List { item: &Kind::Object(&request_match::COOKIE), at_least: 1 },
+            "The cookies, all of which must fit; any if left out.",
         ),
     ],
     exactly_one_of: &[],
@@ -164,6 +175,12 @@ pub struct Match {
     /// The headers, all of which must fit.
     #[serde(default)]
     pub headers: Vec<HeaderMatch>,
+    /// The query parameters, all of which must fit.
+    #[serde(default)]
+    pub query: Vec<QueryMatch>,
+    /// The cookies, all of which must fit.
+    #[serde(default)]
+    pub cookies: Vec<CookieMatch>,
 }
 
 /// What a path must be like. The query is no part of it.
@@ -197,7 +214,7 @@ pub struct HeaderMatch {
     pub condition: HeaderCondition,
 }
 
-/// What is asked of a header.
+/// What is asked of a header, a query parameter or a cookie.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HeaderCondition {
@@ -289,6 +306,9 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 
 /// Reports what the schema cannot say.
 pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    if let Some(matching) = route.get("match") {
+        request_match::rules(matching, &path.field("match"), report);
+    }
     let Some(services) = route.get("services") else { return };
     let path = path.field("services");
     let backends = services.items();

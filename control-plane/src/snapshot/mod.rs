@@ -9,6 +9,7 @@ mod endpoint;
 mod filter;
 mod listener;
 mod raw;
+mod request_match;
 mod resource_type;
 mod route;
 mod secret;

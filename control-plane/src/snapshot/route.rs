@@ -26,7 +26,7 @@ use envoy_types::pb::{
     google::protobuf::UInt32Value,
 };
 
-use super::{Resource, any, cluster::duration, timeout};
+use super::{Resource, any, cluster::duration, request_match, timeout};
 use crate::{
     attach::{self, Attachment, Scope},
     model::{self, Backend, Cause, Gateway, HeaderCondition, HeaderMatch, PathMatch, Retries, Timeouts},
@@ -115,7 +115,12 @@ fn envoy_route(route: &model::Route, method: Option<&String>, said: &Said) -> Ro
     let methods = method.map(|method| header_matcher(":method", exact(method)));
     let matching = RouteMatch {
         path_specifier: Some(path_specifier(&route.matching.path)),
-        headers: methods.into_iter().chain(route.matching.headers.iter().map(header_match)).collect(),
+        headers: methods
+            .into_iter()
+            .chain(route.matching.headers.iter().map(header_match))
+            .chain(route.matching.cookies.iter().map(request_match::cookie))
+            .collect(),
+        query_parameters: route.matching.query.iter().map(request_match::query).collect(),
         ..Default::default()
     };
     let mut action = RouteAction {
@@ -204,7 +209,7 @@ fn template_matcher(template: &str) -> TypedExtensionConfig {
 /// Envoy wants the whole text to fit, always, and refuses an expression that becomes more than 100 instructions unless a
 /// field says otherwise. It is deprecated, and Envoy warns of it, so that only expressions have it that may need it.
 #[expect(deprecated, reason = "there is no other way to say it but the runtime of each Envoy")]
-fn regex(pattern: &str) -> RegexMatcher {
+pub(super) fn regex(pattern: &str) -> RegexMatcher {
     let raised = GoogleRe2 { max_program_size: Some(UInt32Value { value: MOST_INSTRUCTIONS }) };
     let engine_type = may_be_large(pattern).then_some(EngineType::GoogleRe2(raised));
     RegexMatcher { regex: pattern.to_owned(), engine_type }
@@ -236,7 +241,7 @@ fn exact(value: &str) -> HeaderMatchSpecifier {
     HeaderMatchSpecifier::StringMatch(matcher)
 }
 
-fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
+pub(super) fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
     HeaderMatcher { name: name.to_owned(), header_match_specifier: Some(condition), ..Default::default() }
 }
 
