@@ -13,6 +13,7 @@ mod check;
 pub mod cidr;
 mod consumer;
 mod diagnostic;
+mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
@@ -26,6 +27,7 @@ mod origin;
 mod parse;
 mod password;
 mod path;
+mod path_text;
 mod pem;
 mod reading;
 mod route;
@@ -50,6 +52,7 @@ pub use self::{
     agent::{Agent, AgentAddress, AgentRetry},
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     diagnostic::{Diagnostic, Diagnostics},
+    edge::{EdgeHttp, EscapedSlashes, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     health_check::{HealthCheck, Probe},
@@ -57,6 +60,7 @@ pub use self::{
     key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
+    path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
