@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::diagnostic::quote;
 
-/// What separates cookies, or is trimmed from around their values.
-const OUTSIDE: [u8; 3] = [b';', b' ', b'\t'];
+/// What separates cookies, or is trimmed from around their values. Envoys before 1.40 join repeated headers by `,`.
+const OUTSIDE: [u8; 4] = [b';', b',', b' ', b'\t'];
 
-/// A regular expression that matches no `;`, space or tab.
+/// A regular expression that matches no `;`, `,`, space or tab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CookiePattern {
@@ -32,13 +32,18 @@ impl CookiePattern {
         let mut narrowed = String::new();
         write(&parsed, &mut narrowed).map_err(|reason| match reason {
             Reason::Outside => {
-                format!("no cookie has a value with `;`, spaces or tabs, which {} asks for", quote(pattern))
+                format!("no cookie has a value with `;`, `,`, spaces or tabs, which {} asks for", quote(pattern))
             }
             Reason::Place => {
                 format!("the whole value must fit anyway: leave out `^`, `$`, `\\b` and `\\B` in {}", quote(pattern))
             }
         })?;
         Ok(Self { written: pattern.to_owned(), narrowed })
+    }
+
+    /// The expression as the user wrote it.
+    pub fn written(&self) -> &str {
+        &self.written
     }
 
     /// The narrowed expression, in a syntax that RE2 reads as well.
@@ -161,10 +166,10 @@ mod tests {
 
     #[test]
     fn never_reaches_beyond_the_value() {
-        check(".*", &["", "abc", "a=b"], &["a;b", "a b", "a\tb"]);
+        check(".*", &["", "abc", "a=b"], &["a;b", "a,b", "a b", "a\tb"]);
         check("[^a]+", &["b"], &["b;", " b"]);
         check(r"\S*|\W", &["x", "="], &["a;b", ";"]);
-        for pattern in ["a;b", " ", "[;]", r"\t", r"a{2}\s?;"] {
+        for pattern in ["a;b", "a,b", " ", "[;]", r"\t", r"a{2}\s?;"] {
             assert!(CookiePattern::read(pattern).is_err(), "{pattern}");
         }
     }

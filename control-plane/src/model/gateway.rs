@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     diagnostic::Report,
+    edge::{self, EdgeHttp},
     kinds::{self, KindSchema, Spec},
     path::Path,
     pem::{self, Certificates, PrivateKey},
@@ -34,6 +35,11 @@ const SPEC: Object = Object {
     fields: &[
         Field::optional("targetRef", target_ref::NODES, "The nodes that serve it; all of the mesh if left out."),
         Field::required("listeners", Kind::List { item: &Kind::Object(&LISTENER), at_least: 1 }, "Where it listens."),
+        Field::optional(
+            "http",
+            Kind::Object(&edge::SCHEMA),
+            "What its listeners take from callers. The defaults are for callers whom nobody knows.",
+        ),
         Field::required(
             "routes",
             Kind::List { item: &Kind::Object(&route::SCHEMA), at_least: 1 },
@@ -85,6 +91,9 @@ pub struct Gateway {
     pub target_ref: Option<TargetRef>,
     /// Where it listens: at least one, names are unique.
     pub listeners: Vec<Listener>,
+    /// What they take from callers.
+    #[serde(default)]
+    pub http: EdgeHttp,
     /// Which requests go where, in the order of precedence: at least one.
     pub routes: Vec<Route>,
 }
@@ -141,6 +150,9 @@ impl Spec for Gateway {
             if let Some(tls) = listener.get("tls") {
                 tls_rules(tls, &listeners.item(index).field("tls"), report);
             }
+        }
+        if let Some(http) = spec.get("http") {
+            edge::rules(http, &path.field("http"), report);
         }
         let routes = path.field("routes");
         for (index, route) in items("routes") {

@@ -14,6 +14,7 @@ pub mod cidr;
 mod consumer;
 mod cookie_pattern;
 mod diagnostic;
+mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
@@ -27,6 +28,7 @@ mod origin;
 mod parse;
 mod password;
 mod path;
+mod path_text;
 mod pem;
 mod reading;
 mod request_match;
@@ -53,6 +55,7 @@ pub use self::{
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     cookie_pattern::CookiePattern,
     diagnostic::{Diagnostic, Diagnostics},
+    edge::{EdgeHttp, EscapedSlashes, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     health_check::{HealthCheck, Probe},
@@ -60,6 +63,7 @@ pub use self::{
     key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
+    path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
     request_match::{CookieCondition, CookieMatch, QueryMatch},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},

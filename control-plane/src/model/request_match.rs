@@ -30,13 +30,13 @@ pub(super) const QUERY: Object = Object {
 /// One cookie.
 pub(super) const COOKIE: Object = Object {
     fields: &[
-        Field::required("name", Kind::Text, "The cookie, of exactly this case."),
+        Field::required("name", Kind::Text, "The cookie, of exactly this case. Cookies are separated by `;` or `,`."),
         Field::optional("exact", Kind::Text, "Its value. One of them must fit if there are several."),
         Field::optional("present", Kind::Boolean, "Whether it is there."),
         Field::optional(
             "regex",
             Kind::Regex,
-            "A regular expression for its whole value, which has neither `;` nor spaces: `.` stands for neither.",
+            "A regular expression for its whole value, which has no `;`, no `,` and no spaces: `.` stands for none of them.",
         ),
     ],
     exactly_one_of: &["exact", "present", "regex"],
@@ -79,11 +79,11 @@ impl CookieMatch {
     /// that of a header that has it.
     pub fn header_pattern(&self) -> String {
         let value = match &self.condition {
-            CookieCondition::Exact(value) => format!("{SPACE}{}{SPACE}(?:;.*)?", regex_syntax::escape(value)),
+            CookieCondition::Exact(value) => format!("{SPACE}{}{SPACE}(?:[;,].*)?", regex_syntax::escape(value)),
             CookieCondition::Present(_) => ".*".to_owned(),
-            CookieCondition::Regex(pattern) => format!("{SPACE}{}{SPACE}(?:;.*)?", pattern.as_str()),
+            CookieCondition::Regex(pattern) => format!("{SPACE}{}{SPACE}(?:[;,].*)?", pattern.as_str()),
         };
-        format!("(?:.*;)?{SPACE}{}{SPACE}={value}", regex_syntax::escape(&self.name))
+        format!("(?:.*[;,])?{SPACE}{}{SPACE}={value}", regex_syntax::escape(&self.name))
     }
 }
 
@@ -147,8 +147,8 @@ fn cookie_name(text: &str) -> Result<(), String> {
 
 /// The message does not repeat the value: it may be a credential.
 fn cookie_value(text: &str) -> Result<(), String> {
-    let fits = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';');
-    if fits { Ok(()) } else { Err("expected the value of a cookie, in visible ASCII without `;`".to_owned()) }
+    let fits = text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','));
+    if fits { Ok(()) } else { Err("expected the value of a cookie, in visible ASCII without `;` and `,`".to_owned()) }
 }
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
         };
         check(
             CookieCondition::Exact("a.b".to_owned()),
-            &["n.x=a.b", "m=1; n.x=a.b", "n.x=a.b;m=1", "m;n.x = a.b ;", "n.x=c; n.x=a.b"],
+            &["n.x=a.b", "m=1; n.x=a.b", "n.x=a.b;m=1", "m=1,n.x=a.b", "m;n.x = a.b ;", "n.x=c; n.x=a.b"],
             &["", "n.x=aab", "nyx=a.b", "an.x=a.b", "n.x=a.bc", "N.x=a.b", "m=n.x=a.b", "n.x=\"a.b\"", "n.x=a.b c"],
         );
         check(CookieCondition::Present(true), &["n.x=", "m=1;n.x=2"], &["", "n.x", "m=n.x=", "n.x2=1"]);
@@ -233,9 +233,9 @@ mod tests {
             &[
                 "f:9:32: Gateway `g`: spec.routes[0].match.cookies[0].name: expected the name of a cookie, found `a=b`",
                 "f:9:44: Gateway `g`: spec.routes[0].match.cookies[0].exact: expected the value of a cookie, in visible \
-                 ASCII without `;`",
-                "f:9:69: Gateway `g`: spec.routes[0].match.cookies[1].regex: no cookie has a value with `;`, spaces or \
-                 tabs, which `a b` asks for",
+                 ASCII without `;` and `,`",
+                "f:9:69: Gateway `g`: spec.routes[0].match.cookies[1].regex: no cookie has a value with `;`, `,`, \
+                 spaces or tabs, which `a b` asks for",
                 "f:9:94: Gateway `g`: spec.routes[0].match.cookies[2].regex: the whole value must fit anyway: leave out \
                  `^`, `$`, `\\b` and `\\B` in `^a`",
             ],

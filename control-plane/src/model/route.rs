@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{
     diagnostic::Report,
     path::Path,
+    path_text::PathText,
     request_match::{self, CookieMatch, QueryMatch},
     tree::{Node, Value},
     unit,
@@ -55,14 +56,27 @@ const MATCH: Object = Object {
 
 const PATH: Object = Object {
     fields: &[
-        Field::optional("exact", Kind::Path, "The whole path."),
-        Field::optional("prefix", Kind::Path, "The start of the path, up to the end of a segment."),
+        Field::optional(
+            "exact",
+            Kind::Path,
+            "The whole path. An escape is the same as what it stands for: `/@me` is `/%40me`.",
+        ),
+        Field::optional(
+            "prefix",
+            Kind::Path,
+            "The start of the path, up to the end of a segment; escapes as for `exact`.",
+        ),
         Field::optional(
             "template",
             Kind::PathTemplate,
             "The whole path: `{name}` stands for one segment, and as the last one `{name=**}` for all the rest.",
         ),
-        Field::optional("regex", Kind::Regex, "A regular expression for the whole path."),
+        Field::optional(
+            "regex",
+            Kind::Regex,
+            "A regular expression for the whole path as Envoy normalizes it: escapes of letters, digits and `-._~` are \
+             undone, all others stay as they came. A literal `@` does not match `%40`.",
+        ),
     ],
     exactly_one_of: &["exact", "prefix", "template", "regex"],
 };
@@ -306,6 +320,7 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 
 /// Reports what the schema cannot say.
 pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    path_rules(route, path, report);
     if let Some(matching) = route.get("match") {
         request_match::rules(matching, &path.field("match"), report);
     }
@@ -322,6 +337,19 @@ pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
             report.error(name.at, &path.item(index).field("service"), "the service is named twice");
         }
         seen.push(name.text());
+    }
+}
+
+/// A route that no request can take guards nothing.
+fn path_rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let Some(written) = route.get("match").and_then(|matching| matching.get("path")) else { return };
+    let (matching, path) = (path.field("match"), "path");
+    let path = matching.field(path);
+    for kind in ["exact", "prefix", "template"] {
+        let Some(node) = written.get(kind) else { continue };
+        if let Some(reason) = node.text().and_then(|text| PathText::read(text).unreachable()) {
+            report.error(node.at, &path.field(kind), format!("no request has this path: {reason}"));
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 mod access_log;
 mod agent;
 mod cluster;
+mod edge;
 mod endpoint;
 mod filter;
 mod listener;
+mod path;
 mod raw;
 mod request_match;
 mod resource_type;
@@ -185,6 +187,7 @@ impl Snapshot {
         let listeners = scope.gateways.iter().flat_map(|gateway| {
             let manager = listener::Manager {
                 gateway: &gateway.name,
+                http: &gateway.spec.http,
                 trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
                 reads_source_tags: tags,
                 access_logs: &logs,
