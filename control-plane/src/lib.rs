@@ -43,6 +43,7 @@ pub mod releases;
 pub mod rest;
 pub mod revision;
 pub mod rollout;
+pub mod route_match;
 pub mod schema;
 mod secret_file;
 pub mod serve;

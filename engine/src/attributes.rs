@@ -7,7 +7,7 @@ use crate::{
     event::{Headers, Needs, Phase, Property},
     policy::Context,
     selector::{self, spiffe},
-    text::split_path,
+    text::{host::host, ip, split_path},
 };
 
 /// What a host must provide before an expression can be evaluated.
@@ -61,7 +61,7 @@ impl Attributes for Context<'_> {
             Attribute::RequestPath => self.pseudo_header(":path"),
             Attribute::RequestUrlPath => text(split_path(self.path()?).0),
             Attribute::RequestQuery => text(split_path(self.path()?).1.unwrap_or_default()),
-            Attribute::RequestHost => self.pseudo_header(":authority"),
+            Attribute::RequestHost => self.host(),
             Attribute::RequestScheme => self.pseudo_header(":scheme"),
             Attribute::RequestId => self.request_id(),
             Attribute::RequestHeaders => self.header_map(Phase::Request, &self.inputs.request_headers),
@@ -120,6 +120,13 @@ impl Context<'_> {
         self.inputs.request_headers.values(":path").next().ok_or(AttributeError::Absent)
     }
 
+    /// The host that the router of Envoy chose the route by; what could be read as several hosts is none.
+    #[inline(never)]
+    fn host(&self) -> Result<Value, AttributeError> {
+        let authority = self.inputs.request_headers.values(":authority").next().ok_or(AttributeError::Absent)?;
+        host(authority).map(|host| Value::String(host.into())).ok_or(AttributeError::Unavailable)
+    }
+
     fn pseudo_header(&self, name: &str) -> Result<Value, AttributeError> {
         self.header(Phase::Request, &self.inputs.request_headers, name)?.ok_or(AttributeError::Absent)
     }
@@ -171,6 +178,11 @@ impl Context<'_> {
                 Ok(Value::Int(i64::from_le_bytes(bytes)))
             }
             Property::Mtls => Ok(Value::Bool(bytes.first() == Some(&1))),
+            // Envoy writes them with their ports. The peer of a Unix socket has no address.
+            Property::SourceAddress | Property::DestinationAddress => {
+                let address = ip::address(bytes).ok_or(AttributeError::Absent)?;
+                Ok(Value::String(address.to_string().into()))
+            }
             _ => text(bytes),
         }
     }

@@ -116,11 +116,11 @@ pub enum Property {
     RequestProtocol,
     /// `request.size`, an integer.
     RequestSize,
-    /// `source.address`.
+    /// `source.address`: as Envoy writes it, an address with its port.
     SourceAddress,
     /// `source.port`, an integer.
     SourcePort,
-    /// `destination.address`.
+    /// `destination.address`, like `source.address`.
     DestinationAddress,
     /// `destination.port`, an integer.
     DestinationPort,

@@ -10,6 +10,7 @@ use prost::Message as _;
 use crate::{
     attach::{Attachment, Scope},
     model::{Diagnostic, Gateway, Resource, quote},
+    route_match::headers_of_route,
 };
 
 /// What a chain that is refused names as the policy that nobody supports.
@@ -50,12 +51,13 @@ pub(super) fn refuse(plan: &mut Plan, scope: &Scope<'_>, attachment: &Attachment
     found.into_iter().collect()
 }
 
-/// The headers that routes of a gateway match on, in lower case, each with the first route that does.
+/// The headers that routes of a gateway match on, in lower case, each with the first route that does. No step can edit a
+/// pseudo-header.
 fn matched_headers(gateway: &Resource<Gateway>) -> BTreeMap<String, &str> {
     let mut matched = BTreeMap::new();
     for route in &gateway.spec.routes {
-        for header in &route.matching.headers {
-            matched.entry(header.name.to_ascii_lowercase()).or_insert(route.name.as_str());
+        for header in headers_of_route(route).into_iter().filter(|name| !name.starts_with(':')) {
+            matched.entry(header).or_insert(route.name.as_str());
         }
     }
     matched

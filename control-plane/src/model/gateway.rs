@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     diagnostic::Report,
+    edge::{self, EdgeHttp},
     kinds::{self, KindSchema, Spec},
     path::Path,
     pem::{self, Certificates, PrivateKey},
@@ -34,6 +35,11 @@ const SPEC: Object = Object {
     fields: &[
         Field::optional("targetRef", target_ref::NODES, "The nodes that serve it; all of the mesh if left out."),
         Field::required("listeners", Kind::List { item: &Kind::Object(&LISTENER), at_least: 1 }, "Where it listens."),
+        Field::optional(
+            "http",
+            Kind::Object(&edge::SCHEMA),
+            "What its listeners take from callers. The defaults are for callers whom nobody knows.",
+        ),
         Field::required(
             "routes",
             Kind::List { item: &Kind::Object(&route::SCHEMA), at_least: 1 },
@@ -85,6 +91,9 @@ pub struct Gateway {
     pub target_ref: Option<TargetRef>,
     /// Where it listens: at least one, names are unique.
     pub listeners: Vec<Listener>,
+    /// What they take from callers.
+    #[serde(default)]
+    pub http: EdgeHttp,
     /// Which requests go where, in the order of precedence: at least one.
     pub routes: Vec<Route>,
 }
@@ -142,6 +151,9 @@ impl Spec for Gateway {
                 tls_rules(tls, &listeners.item(index).field("tls"), report);
             }
         }
+        if let Some(http) = spec.get("http") {
+            edge::rules(http, &path.field("http"), report);
+        }
         let routes = path.field("routes");
         for (index, route) in items("routes") {
             route::rules(route, &routes.item(index), report);
@@ -192,7 +204,7 @@ mod tests {
         let route = Route {
             name: "all".to_owned(),
             hosts: vec!["*".to_owned()],
-            matching: Match { path: PathMatch::Prefix("/".to_owned()), methods: vec![], headers: vec![] },
+            matching: Match { path: PathMatch::Prefix("/".to_owned()), ..Match::default() },
             backends: vec![Backend { service: "users".to_owned(), weight: 1 }],
             retries: None,
         };

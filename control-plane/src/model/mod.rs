@@ -12,7 +12,9 @@ mod build;
 mod check;
 pub mod cidr;
 mod consumer;
+mod cookie_pattern;
 mod diagnostic;
+mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
@@ -26,8 +28,10 @@ mod origin;
 mod parse;
 mod password;
 mod path;
+mod path_text;
 mod pem;
 mod reading;
+mod request_match;
 mod route;
 mod route_policy;
 mod service;
@@ -49,7 +53,9 @@ pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     agent::{Agent, AgentAddress, AgentRetry},
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
+    cookie_pattern::CookiePattern,
     diagnostic::{Diagnostic, Diagnostics},
+    edge::{EdgeHttp, EscapedSlashes, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     health_check::{HealthCheck, Probe},
@@ -57,7 +63,9 @@ pub use self::{
     key_uri::KeyUri,
     kinds::{KindSchema, SCHEMAS},
     password::PasswordHash,
+    path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
+    request_match::{CookieCondition, CookieMatch, QueryMatch},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
     service::{Address, Endpoint, Protocol, Service},

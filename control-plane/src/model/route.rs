@@ -8,6 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{
     diagnostic::Report,
     path::Path,
+    path_text::PathText,
+    request_match::{self, CookieMatch, QueryMatch},
     tree::{Node, Value},
     unit,
 };
@@ -38,20 +40,43 @@ const MATCH: Object = Object {
             Kind::List { item: &Kind::Object(&HEADER), at_least: 1 },
             "The headers, all of which must fit; any if left out.",
         ),
+        Field::optional(
+            "query",
+            Kind::List { item: &Kind::Object(&request_match::QUERY), at_least: 1 },
+            "The query parameters, all of which must fit; any if left out.",
+        ),
+        Field::optional(
+            "cookies",
+            Kind::List { item: &Kind::Object(&request_match::COOKIE), at_least: 1 },
+            "The cookies, all of which must fit; any if left out.",
+        ),
     ],
     exactly_one_of: &[],
 };
 
 const PATH: Object = Object {
     fields: &[
-        Field::optional("exact", Kind::Path, "The whole path."),
-        Field::optional("prefix", Kind::Path, "The start of the path, up to the end of a segment."),
+        Field::optional(
+            "exact",
+            Kind::Path,
+            "The whole path. An escape is the same as what it stands for: `/@me` is `/%40me`.",
+        ),
+        Field::optional(
+            "prefix",
+            Kind::Path,
+            "The start of the path, up to the end of a segment; escapes as for `exact`.",
+        ),
         Field::optional(
             "template",
             Kind::PathTemplate,
             "The whole path: `{name}` stands for one segment, and as the last one `{name=**}` for all the rest.",
         ),
-        Field::optional("regex", Kind::Regex, "A regular expression for the whole path."),
+        Field::optional(
+            "regex",
+            Kind::Regex,
+            "A regular expression for the whole path as Envoy normalizes it: escapes of letters, digits and `-._~` are \
+             undone, all others stay as they came. A literal `@` does not match `%40`.",
+        ),
     ],
     exactly_one_of: &["exact", "prefix", "template", "regex"],
 };
@@ -164,6 +189,12 @@ pub struct Match {
     /// The headers, all of which must fit.
     #[serde(default)]
     pub headers: Vec<HeaderMatch>,
+    /// The query parameters, all of which must fit.
+    #[serde(default)]
+    pub query: Vec<QueryMatch>,
+    /// The cookies, all of which must fit.
+    #[serde(default)]
+    pub cookies: Vec<CookieMatch>,
 }
 
 /// What a path must be like. The query is no part of it.
@@ -197,7 +228,7 @@ pub struct HeaderMatch {
     pub condition: HeaderCondition,
 }
 
-/// What is asked of a header.
+/// What is asked of a header, a query parameter or a cookie.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HeaderCondition {
@@ -289,6 +320,10 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 
 /// Reports what the schema cannot say.
 pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    path_rules(route, path, report);
+    if let Some(matching) = route.get("match") {
+        request_match::rules(matching, &path.field("match"), report);
+    }
     let Some(services) = route.get("services") else { return };
     let path = path.field("services");
     let backends = services.items();
@@ -302,6 +337,19 @@ pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
             report.error(name.at, &path.item(index).field("service"), "the service is named twice");
         }
         seen.push(name.text());
+    }
+}
+
+/// A route that no request can take guards nothing.
+fn path_rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let Some(written) = route.get("match").and_then(|matching| matching.get("path")) else { return };
+    let (matching, path) = (path.field("match"), "path");
+    let path = matching.field(path);
+    for kind in ["exact", "prefix", "template"] {
+        let Some(node) = written.get(kind) else { continue };
+        if let Some(reason) = node.text().and_then(|text| PathText::read(text).unreachable()) {
+            report.error(node.at, &path.field(kind), format!("no request has this path: {reason}"));
+        }
     }
 }
 

@@ -46,8 +46,8 @@ pub(super) fn deserialize_some_duration<'de, D: Deserializer<'de>>(
     deserialize_duration(deserializer).map(Some)
 }
 
-/// Reads a size that may be written as a number or as text, or left out.
-pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+/// Reads a size that may be written as a number or as text.
+pub(super) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {
@@ -55,9 +55,19 @@ pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) 
         Text(String),
     }
     match Written::deserialize(deserializer)? {
-        Written::Bytes(bytes) => Ok(Some(bytes)),
-        Written::Text(text) => size(&text).map(Some).ok_or_else(|| D::Error::custom("not a size")),
+        Written::Bytes(bytes) => Ok(bytes),
+        Written::Text(text) => size(&text).ok_or_else(|| D::Error::custom("not a size")),
     }
+}
+
+/// The same for one that may be left out.
+pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    deserialize_size(deserializer).map(Some)
+}
+
+/// The bytes of a size, written as a number or as text; `None` if it is none.
+pub(super) fn written_size(value: &serde_json::Value) -> Option<u32> {
+    deserialize_size(value).ok()
 }
 
 /// A share in a hundred, of at most four decimals.

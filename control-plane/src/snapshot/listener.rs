@@ -15,15 +15,17 @@ use envoy_types::pb::{
             },
         },
     },
-    google::protobuf::{BoolValue, Duration},
+    google::protobuf::{Duration, UInt32Value},
 };
 use postern_engine::Placement;
 use prost::Name;
 
-use super::{Resource, any, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
+use super::{
+    Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls,
+};
 use crate::{
     attach::Attachment,
-    model::{self, Gateway, Step},
+    model::{self, EdgeHttp, Gateway, Step},
 };
 
 const REQUEST_ID: &str = "x-request-id";
@@ -32,6 +34,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration { seconds: 10, nanos: 0 };
 /// What the listeners of a gateway have in common.
 pub(super) struct Manager<'a> {
     pub(super) gateway: &'a str,
+    pub(super) http: &'a EdgeHttp,
     /// Whether a route takes `x-request-id` from callers: Envoy must not replace it before.
     pub(super) trusts_request_ids: bool,
     /// Whether a step asks for the tags in a caller's certificate.
@@ -60,9 +63,11 @@ pub(super) fn trusts_request_ids(gateway: &model::Resource<Gateway>, attachment:
 fn resource(listener: &model::Listener, manager: &Manager<'_>) -> Resource {
     let name = format!("{}/{}", manager.gateway, listener.name);
     let transport_socket = listener.tls.as_ref().map(|tls| tls::downstream(manager.gateway, &listener.name, tls));
+    let buffer_limit = manager.http.buffer_limit;
+    let manager = edge::hardened(connection_manager(manager), manager.http, listener.tls.is_some());
     let manager = Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
-        config_type: Some(ConfigType::TypedConfig(any(&connection_manager(manager)))),
+        config_type: Some(ConfigType::TypedConfig(any(&manager))),
     };
     let chain = FilterChain {
         filters: vec![manager],
@@ -75,6 +80,7 @@ fn resource(listener: &model::Listener, manager: &Manager<'_>) -> Resource {
         name: name.clone(),
         address: Some(socket_address(&listener.address.to_string(), listener.port)),
         filter_chains: vec![chain],
+        per_connection_buffer_limit_bytes: Some(UInt32Value { value: buffer_limit }),
         ..Default::default()
     };
     Resource::new(&name, &message)
@@ -92,11 +98,6 @@ fn connection_manager(manager: &Manager<'_>) -> HttpConnectionManager {
         route_specifier: Some(RouteSpecifier::Rds(routes)),
         http_filters: filters,
         access_log: manager.access_logs.to_vec(),
-        // At an edge, headers that claim to come from inside are not to be believed …
-        use_remote_address: Some(BoolValue { value: true }),
-        // … and a path must not look different to the router than to the upstream.
-        normalize_path: Some(BoolValue { value: true }),
-        merge_slashes: true,
         preserve_external_request_id: manager.trusts_request_ids,
         ..Default::default()
     }

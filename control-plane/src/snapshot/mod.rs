@@ -5,10 +5,13 @@
 mod access_log;
 mod agent;
 mod cluster;
+mod edge;
 mod endpoint;
 mod filter;
 mod listener;
+mod path;
 mod raw;
+mod request_match;
 mod resource_type;
 mod route;
 mod secret;
@@ -187,6 +190,7 @@ impl Snapshot {
         let listeners = scope.gateways.iter().flat_map(|gateway| {
             let manager = listener::Manager {
                 gateway: &gateway.name,
+                http: &gateway.spec.http,
                 trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
                 reads_source_tags: tags,
                 access_logs: &logs,

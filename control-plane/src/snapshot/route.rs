@@ -4,19 +4,14 @@ use std::collections::BTreeSet;
 
 use envoy_types::pb::{
     envoy::{
-        config::{
-            core::v3::TypedExtensionConfig,
-            route::v3::{
-                HeaderMatcher, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
-                WeightedCluster,
-                header_matcher::HeaderMatchSpecifier,
-                route::Action,
-                route_action::{ClusterSpecifier, HostRewriteSpecifier},
-                route_match::PathSpecifier,
-                weighted_cluster::ClusterWeight,
-            },
+        config::route::v3::{
+            HeaderMatcher, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
+            WeightedCluster,
+            header_matcher::HeaderMatchSpecifier,
+            route::Action,
+            route_action::{ClusterSpecifier, HostRewriteSpecifier},
+            weighted_cluster::ClusterWeight,
         },
-        extensions::path::r#match::uri_template::v3::UriTemplateMatchConfig,
         r#type::matcher::v3::{
             RegexMatcher, StringMatcher,
             regex_matcher::{EngineType, GoogleRe2},
@@ -26,10 +21,10 @@ use envoy_types::pb::{
     google::protobuf::UInt32Value,
 };
 
-use super::{Resource, any, cluster::duration, timeout};
+use super::{Resource, cluster::duration, edge, path::path_specifier, request_match, timeout};
 use crate::{
     attach::{self, Attachment, Scope},
-    model::{self, Backend, Cause, Gateway, HeaderCondition, HeaderMatch, PathMatch, Retries, Timeouts},
+    model::{self, Backend, Cause, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
 };
 
 const ANY_HOST: &str = "*";
@@ -74,9 +69,12 @@ pub(super) fn route_configuration(
 ) -> Resource {
     let routes: Vec<_> = gateway.spec.routes.iter().map(|route| (route, Said::of(route, scope, attachment))).collect();
     let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
+    // There is always one for all other hosts, so that what is no host is refused whatever the routes are.
+    let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
     let message = RouteConfiguration {
         name: gateway.name.clone(),
         virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, &routes)).collect(),
+        ignore_port_in_host_matching: true,
         ..Default::default()
     };
     Resource::new(&gateway.name, &message)
@@ -90,7 +88,10 @@ fn virtual_host(host: &str, routes: &[(&model::Route, Said)]) -> VirtualHost {
     VirtualHost {
         name: host.to_owned(),
         domains: vec![host.to_owned()],
-        routes: reachable.flat_map(|(route, said)| envoy_routes(route, said)).collect(),
+        routes: [edge::no_host()]
+            .into_iter()
+            .chain(reachable.flat_map(|(route, said)| envoy_routes(route, said)))
+            .collect(),
         ..Default::default()
     }
 }
@@ -115,7 +116,12 @@ fn envoy_route(route: &model::Route, method: Option<&String>, said: &Said) -> Ro
     let methods = method.map(|method| header_matcher(":method", exact(method)));
     let matching = RouteMatch {
         path_specifier: Some(path_specifier(&route.matching.path)),
-        headers: methods.into_iter().chain(route.matching.headers.iter().map(header_match)).collect(),
+        headers: methods
+            .into_iter()
+            .chain(route.matching.headers.iter().map(header_match))
+            .chain(route.matching.cookies.iter().map(request_match::cookie))
+            .collect(),
+        query_parameters: route.matching.query.iter().map(request_match::query).collect(),
         ..Default::default()
     };
     let mut action = RouteAction {
@@ -176,37 +182,17 @@ const fn retry_on(cause: Cause) -> &'static str {
     }
 }
 
-/// A prefix ends where a segment ends: `/users` is `/users` and `/users/7`, never `/userspace`.
-fn path_specifier(path: &PathMatch) -> PathSpecifier {
-    match path {
-        PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
-        PathMatch::Prefix(prefix) if prefix.ends_with('/') => PathSpecifier::Prefix(prefix.clone()),
-        PathMatch::Prefix(prefix) => PathSpecifier::PathSeparatedPrefix(prefix.clone()),
-        PathMatch::Template(template) => PathSpecifier::PathMatchPolicy(template_matcher(template)),
-        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
-    }
-}
-
-/// A template in Envoy's words: what a segment is called is of no interest to it.
-fn template_matcher(template: &str) -> TypedExtensionConfig {
-    let segments = template.split('/').map(|segment| match segment {
-        rest if rest.ends_with("=**}") => "**",
-        name if name.starts_with('{') => "*",
-        text => text,
-    });
-    let path_template = segments.collect::<Vec<_>>().join("/");
-    TypedExtensionConfig {
-        name: "envoy.path.match.uri_template.uri_template_matcher".to_owned(),
-        typed_config: Some(any(&UriTemplateMatchConfig { path_template })),
-    }
-}
-
 /// Envoy wants the whole text to fit, always, and refuses an expression that becomes more than 100 instructions unless a
 /// field says otherwise. It is deprecated, and Envoy warns of it, so that only expressions have it that may need it.
+pub(super) fn regex(pattern: &str) -> RegexMatcher {
+    regex_of(pattern, may_be_large(pattern))
+}
+
+/// Like [`regex`], for an expression of which it is known whether it can become so many.
 #[expect(deprecated, reason = "there is no other way to say it but the runtime of each Envoy")]
-fn regex(pattern: &str) -> RegexMatcher {
+pub(super) fn regex_of(pattern: &str, large: bool) -> RegexMatcher {
     let raised = GoogleRe2 { max_program_size: Some(UInt32Value { value: MOST_INSTRUCTIONS }) };
-    let engine_type = may_be_large(pattern).then_some(EngineType::GoogleRe2(raised));
+    let engine_type = large.then_some(EngineType::GoogleRe2(raised));
     RegexMatcher { regex: pattern.to_owned(), engine_type }
 }
 
@@ -236,7 +222,7 @@ fn exact(value: &str) -> HeaderMatchSpecifier {
     HeaderMatchSpecifier::StringMatch(matcher)
 }
 
-fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
+pub(super) fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
     HeaderMatcher { name: name.to_owned(), header_match_specifier: Some(condition), ..Default::default() }
 }
 

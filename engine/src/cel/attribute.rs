@@ -58,9 +58,11 @@ attributes! {
     RequestUrlPath = "request.url_path": String,
     /// What follows the path's `?`; empty without one.
     RequestQuery = "request.query": String,
-    /// The authority.
+    /// The host by which the route was chosen: in lower case, without port and trailing dot. Not available for an
+    /// authority that could be read as several hosts. `request.headers[':authority']` is what came.
     RequestHost = "request.host": String,
-    /// The scheme, such as `https`.
+    /// The scheme: `http` or `https`. Listeners of a `Gateway` set it by the connection. An Envoy with listeners of its
+    /// own believes the caller over HTTP/2, unless they have `scheme_header_transformation`.
     RequestScheme = "request.scheme": String,
     /// The headers by lower-case name; values of one name are joined by `,`.
     RequestHeaders = "request.headers": Map,
@@ -74,9 +76,10 @@ attributes! {
     RequestProtocol = "request.protocol": String,
     /// The body, as it came.
     RequestBody = "request.body": Bytes,
-    /// The address of the peer, with its port.
+    /// The IP address of the caller, without a port: the peer's own, or the one that trusted proxies say. IPv4 addresses
+    /// that are mapped into IPv6 are written as IPv4. Absent on a Unix socket.
     SourceAddress = "source.address": String,
-    /// The port of the peer.
+    /// The port of the caller; 0 where the address is what a proxy says. Absent on a Unix socket.
     SourcePort = "source.port": Int,
     /// The service that the peer belongs to.
     SourceService = "source.service": String,
@@ -84,9 +87,9 @@ attributes! {
     SourceTags = "source.tags": Map,
     /// The identity in the peer's certificate.
     SourcePrincipal = "source.principal": String,
-    /// Our own address, with its port.
+    /// Our own IP address that the connection came to, written like `source.address`.
     DestinationAddress = "destination.address": String,
-    /// Our own port.
+    /// Our own port that the connection came to.
     DestinationPort = "destination.port": Int,
     /// Whether the peer showed a valid certificate.
     ConnectionMtls = "connection.mtls": Bool,

@@ -1,8 +1,9 @@
-//! Small formats that requests are written in: query strings, cookies, dates, structured fields, IP addresses, and JSON strings in answers. Bytes in, bytes out.
+//! Small formats that requests are written in: query strings, cookies, dates, structured fields, hosts, IP addresses, and JSON strings in answers. Bytes in, bytes out.
 
 pub(crate) mod cookie;
 pub(crate) mod date;
 pub(crate) mod fields;
+pub(crate) mod host;
 pub(crate) mod ip;
 pub(crate) mod json;
 pub(crate) mod origin;

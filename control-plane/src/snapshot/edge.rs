@@ -1,0 +1,132 @@
+//! What a `Gateway` does not take from callers: the limits and checks of its connection managers, and the route that
+//! refuses what is no host.
+
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{
+                DataSource, Http2ProtocolOptions, HttpProtocolOptions, SchemeHeaderTransformation,
+                data_source::Specifier, http_protocol_options::HeadersWithUnderscoresAction,
+                scheme_header_transformation::Transformation,
+            },
+            route::v3::{
+                DirectResponseAction, HeaderMatcher, Route, RouteMatch, header_matcher::HeaderMatchSpecifier,
+                route::Action, route_match::PathSpecifier,
+            },
+        },
+        extensions::filters::network::http_connection_manager::v3::{
+            HttpConnectionManager, http_connection_manager::PathWithEscapedSlashesAction,
+        },
+        r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
+    },
+    google::protobuf::{BoolValue, UInt32Value},
+};
+
+use super::{
+    cluster::duration,
+    route::{header_matcher, regex_of},
+};
+use crate::model::{EdgeHttp, EscapedSlashes, Underscores};
+
+/// What decisions and logs call the route that refuses what is no host. No user's route can have a `/` in its name.
+const NO_HOST: &str = "postern/no-host";
+
+/// One name or address, perhaps with a port: the same that the engine takes for a host (`text::host`), but for the
+/// trailing dot, which is gone by then.
+const HOST: &str = r"[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*(:[0-9]*)?|\[[0-9A-Fa-f:.]+\](:[0-9]*)?";
+
+/// A connection manager that believes nobody but the connection itself, and bounds what one can cost.
+pub(super) fn hardened(manager: HttpConnectionManager, http: &EdgeHttp, secured: bool) -> HttpConnectionManager {
+    HttpConnectionManager {
+        // Headers that claim to come from inside are not to be believed …
+        use_remote_address: truth(true),
+        xff_num_trusted_hops: http.trusted_hops,
+        scheme_header_transformation: (http.trusted_hops == 0).then(|| scheme(secured)),
+        // … and host and path must not look different to the router than to the upstream.
+        strip_trailing_host_dot: true,
+        normalize_path: truth(true),
+        merge_slashes: true,
+        path_with_escaped_slashes_action: escaped_slashes(http.escaped_slashes).into(),
+        common_http_protocol_options: Some(HttpProtocolOptions {
+            idle_timeout: Some(duration(http.idle_timeout)),
+            max_headers_count: number(http.max_headers),
+            headers_with_underscores_action: underscores(http.headers_with_underscores).into(),
+            ..Default::default()
+        }),
+        http2_protocol_options: Some(Http2ProtocolOptions {
+            max_concurrent_streams: number(http.max_concurrent_streams),
+            initial_stream_window_size: number(http.stream_window),
+            initial_connection_window_size: number(http.connection_window),
+            ..Default::default()
+        }),
+        max_request_headers_kb: number(http.max_header_size.div_ceil(1 << 10)),
+        request_headers_timeout: Some(duration(http.headers_timeout)),
+        request_timeout: Some(duration(http.request_timeout)),
+        stream_idle_timeout: Some(duration(http.stream_idle_timeout)),
+        ..manager
+    }
+}
+
+/// Over HTTP/2 a caller names the scheme itself. Where a trusted proxy is in front, it is that proxy's to say.
+fn scheme(secured: bool) -> SchemeHeaderTransformation {
+    let scheme = if secured { "https" } else { "http" };
+    let transformation = Some(Transformation::SchemeToOverwrite(scheme.to_owned()));
+    SchemeHeaderTransformation { transformation, ..Default::default() }
+}
+
+const fn escaped_slashes(wish: EscapedSlashes) -> PathWithEscapedSlashesAction {
+    match wish {
+        EscapedSlashes::Reject => PathWithEscapedSlashesAction::RejectRequest,
+        EscapedSlashes::Redirect => PathWithEscapedSlashesAction::UnescapeAndRedirect,
+        EscapedSlashes::Unescape => PathWithEscapedSlashesAction::UnescapeAndForward,
+        EscapedSlashes::Keep => PathWithEscapedSlashesAction::KeepUnchanged,
+    }
+}
+
+const fn underscores(wish: Underscores) -> HeadersWithUnderscoresAction {
+    match wish {
+        Underscores::Reject => HeadersWithUnderscoresAction::RejectRequest,
+        Underscores::Drop => HeadersWithUnderscoresAction::DropHeader,
+        Underscores::Allow => HeadersWithUnderscoresAction::Allow,
+    }
+}
+
+/// The first route of every virtual host: a 400 for user information, several hosts, and whatever else is not one host.
+/// It is chosen by nothing that a filter can edit.
+pub(super) fn no_host() -> Route {
+    let host =
+        StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex_of(HOST, false))), ..Default::default() };
+    let matcher = HeaderMatcher {
+        invert_match: true,
+        treat_missing_header_as_empty: true,
+        ..header_matcher(":authority", HeaderMatchSpecifier::StringMatch(host))
+    };
+    let body = DataSource {
+        specifier: Some(Specifier::InlineString("the request does not name one host\n".to_owned())),
+        ..Default::default()
+    };
+    Route {
+        name: NO_HOST.to_owned(),
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
+            headers: vec![matcher],
+            ..Default::default()
+        }),
+        action: Some(Action::DirectResponse(DirectResponseAction {
+            status: 400,
+            body: Some(body),
+            ..Default::default()
+        })),
+        ..Default::default()
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the fields are messages of their own")]
+const fn truth(value: bool) -> Option<BoolValue> {
+    Some(BoolValue { value })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the fields are messages of their own")]
+const fn number(value: u32) -> Option<UInt32Value> {
+    Some(UInt32Value { value })
+}
