@@ -170,7 +170,15 @@ impl Plan {
     /// Whether the chain of a route, if it has one, may edit a request header that could make Envoy choose another
     /// route: one that the operator lists or, without such a list, any.
     pub fn may_change_route(&self, route: impl AsRef<[u8]>) -> bool {
-        let Some(chain) = self.chain_of(route) else { return false };
+        self.chain_of(route).is_some_and(|chain| self.edits_matched_header(chain))
+    }
+
+    /// Whether there is a chain that [may change the route](Self::may_change_route).
+    pub fn needs_verification(&self) -> bool {
+        (0..self.chains.len()).any(|chain| self.edits_matched_header(chain))
+    }
+
+    fn edits_matched_header(&self, chain: usize) -> bool {
         let edited = self.edited_request_headers(chain);
         match &self.matched_headers {
             Some(matched) => matched.iter().any(|name| edited.may_edit(name)),

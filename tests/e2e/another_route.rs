@@ -216,7 +216,7 @@ mod overlay {
     pub struct Overlay {
         pub envoy: Envoy,
         pub listener: SocketAddr,
-        _control_plane: ControlPlane,
+        pub control_plane: ControlPlane,
         _upstream: Upstream,
         _directory: TempDir,
     }
@@ -243,7 +243,7 @@ mod overlay {
             let envoy = Envoy::start("overlay.yaml", control_plane.xds(), &replace).unwrap();
             let listener = SocketAddr::from(([127, 0, 0, 1], port));
             envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
-            Self { envoy, listener, _control_plane: control_plane, _upstream: upstream, _directory: directory }
+            Self { envoy, listener, control_plane, _upstream: upstream, _directory: directory }
         }
 
         /// The status, and why, of a request with these headers.
@@ -300,6 +300,12 @@ mod overlay {
         check(&overlay, "/a/x", &[], 401, "key_missing");
         check(&overlay, "/a/x", &[("x-api-key", "demo-key")], 200, "");
         assert_no_vm_failure(&overlay.envoy);
+        // The operator is told why.
+        let warned = |status: &serde_json::Value| {
+            let warning = status["nodes"][0]["types"]["extensionConfig"]["warning"].as_str();
+            warning.is_some_and(|warning| warning.contains("postern-verify"))
+        };
+        overlay.control_plane.wait_for_status("the warning", warned).unwrap();
     }
 
     #[test]

@@ -29,6 +29,13 @@ spec:
                   config_discovery:
                     config_source: {{ ads: {{}}, resource_api_version: V3 }}
                     type_urls: [type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm]
+                - name: envoy.filters.http.header_mutation
+                  typed_config:
+                    "@type": type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation
+                - name: postern-verify
+                  config_discovery:
+                    config_source: {{ ads: {{}}, resource_api_version: V3 }}
+                    type_urls: [type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm]
                 - name: envoy.filters.http.router
                   typed_config:
                     "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router

@@ -78,6 +78,9 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
         for (kind, refused) in refusals(node) {
             table.note(format!("{kind}: {refused}"));
         }
+        for status in at(node, "/types").as_object().into_iter().flat_map(serde_json::Map::values) {
+            status.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
+        }
     }
     let listed = |id: &str| nodes.iter().any(|node| at(node, "/id") == id);
     for (id, node) in absent.as_object().into_iter().flatten().filter(|(id, _)| !listed(id)) {

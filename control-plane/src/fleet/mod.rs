@@ -119,7 +119,8 @@ impl Fleet {
             }
             let kind = match event {
                 Event::Acked { kind, version } => {
-                    let status = TypeStatus { running: Some(version), accepted: Some(seconds(now)), refused: None };
+                    let accepted = Some(seconds(now));
+                    let status = TypeStatus { running: Some(version), accepted, ..TypeStatus::default() };
                     node.types.insert(kind, status);
                     kind
                 }
@@ -132,6 +133,10 @@ impl Fleet {
                     let refusal = Refusal { version, message, resources, reason: reason.take(), at: seconds(now) };
                     node.types.entry(kind).or_default().refused = Some(Arc::new(refusal));
                     kind
+                }
+                Event::Warned { kind, warning } => {
+                    node.types.entry(kind).or_default().warning = Some(warning);
+                    continue;
                 }
                 Event::Settled { revision } => {
                     node.settle(stream, Some(revision));
@@ -253,7 +258,7 @@ fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening>
             let reason = reason.unwrap_or(message).to_owned();
             Some(Happening::NodeNacked { node, kind: *kind, version: version.clone(), reason })
         }
-        Event::Restored { .. } | Event::Settled { .. } | Event::Unsettled => None,
+        Event::Restored { .. } | Event::Warned { .. } | Event::Settled { .. } | Event::Unsettled => None,
     }
 }
 

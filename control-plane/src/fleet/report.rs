@@ -23,6 +23,9 @@ pub struct TypeStatus {
     /// The version that it refused and has not got past since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Arc<Refusal>>,
+    /// Why it runs that version only in part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
 }
 
 /// A NACK.

@@ -35,7 +35,7 @@ use crate::{
     digest::Digest,
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
-    model::{self, Action, Diagnostic, Diagnostics, Mode, OnFailure, Protocol, Resource, Step},
+    model::{self, Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, Protocol, Resource, Step},
 };
 
 /// What decisions and logs call the step that TrafficPermissions make up.
@@ -156,8 +156,9 @@ impl Lowering {
             return None;
         }
         let routes = scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes);
-        let open = routes.filter(|route| !attachment.routes.contains_key(route.name.as_str()));
-        Some(DeclaredRoutes { open: open.map(|route| self.string(&route.name)).collect() })
+        let names = routes.map(|route| route.name.as_str()).chain([NO_HOST_ROUTE]);
+        let open = names.filter(|name| !attachment.routes.contains_key(name));
+        Some(DeclaredRoutes { open: open.map(|name| self.string(name)).collect() })
     }
 
     fn settings(&mut self, settings: &model::Settings) {

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{diagnostic::Report, path::Path, tree::Node, unit};
 
+/// The name of the generated route that refuses what is no host. No user's route can have a `/` in its name.
+pub const NO_HOST_ROUTE: &str = "postern/no-host";
+
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 

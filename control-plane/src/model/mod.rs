@@ -55,7 +55,7 @@ pub use self::{
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     cookie_pattern::CookiePattern,
     diagnostic::{Diagnostic, Diagnostics},
-    edge::{EdgeHttp, EscapedSlashes, Underscores},
+    edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     health_check::{HealthCheck, Probe},

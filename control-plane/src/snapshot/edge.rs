@@ -26,10 +26,7 @@ use super::{
     cluster::duration,
     route::{header_matcher, regex_of},
 };
-use crate::model::{EdgeHttp, EscapedSlashes, Underscores};
-
-/// What decisions and logs call the route that refuses what is no host. No user's route can have a `/` in its name.
-const NO_HOST: &str = "postern/no-host";
+use crate::model::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, Underscores};
 
 /// One name or address, perhaps with a port: the same that the engine takes for a host (`text::host`), but for the
 /// trailing dot, which is gone by then.
@@ -106,7 +103,7 @@ pub(super) fn no_host() -> Route {
         ..Default::default()
     };
     Route {
-        name: NO_HOST.to_owned(),
+        name: NO_HOST_ROUTE.to_owned(),
         r#match: Some(RouteMatch {
             path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
             headers: vec![matcher],

@@ -20,9 +20,7 @@ use envoy_types::pb::{
 use postern_engine::Placement;
 use prost::Name;
 
-use super::{
-    Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls,
-};
+use super::{Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
 use crate::{
     attach::Attachment,
     model::{self, EdgeHttp, Gateway, Step},

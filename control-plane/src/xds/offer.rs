@@ -7,6 +7,7 @@ use std::{
 };
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use postern_engine::Plan;
 use prost::Message;
 
 use super::{
@@ -127,6 +128,7 @@ pub struct Offers {
     differences: Mutex<HashMap<(ResourceType, Digest), Arc<Difference>>>,
     virtual_hosts: OnceLock<VirtualHosts>,
     endpoints: OnceLock<HashMap<String, String>>,
+    needs_verification: OnceLock<bool>,
 }
 
 /// A snapshot, as a session sees it.
@@ -176,6 +178,12 @@ impl Snapshot {
             clusters.set.resources.iter().filter_map(|cluster| renamed_endpoints(cluster)).collect()
         });
         renamed.get(cluster).map_or(cluster, String::as_str)
+    }
+
+    /// Whether a chain may edit a header that could change the route, where routes are not known.
+    pub(super) fn needs_verification(&self) -> bool {
+        let find = || Plan::load(self.plan().bytes()).is_ok_and(|plan| plan.needs_verification());
+        *self.offers().needs_verification.get_or_init(find)
     }
 
     /// What a client that has exactly one set lacks of another. Shared where the other is all that there is.

@@ -30,6 +30,7 @@ pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
                 let why = reason.as_deref().unwrap_or("not known here");
                 tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");
             }
+            Event::Warned { kind, warning } => tracing::warn!(node, %kind, "{warning}"),
             Event::Settled { .. } | Event::Unsettled => {}
         }
     }

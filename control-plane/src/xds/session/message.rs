@@ -82,6 +82,13 @@ pub enum Event {
         /// Those of the refused resources that the words name.
         resources: Vec<String>,
     },
+    /// It runs a version of a type, but not all of what that is for.
+    Warned {
+        /// The type.
+        kind: ResourceType,
+        /// Why, and what to do about it.
+        warning: &'static str,
+    },
     /// It runs all that it subscribed to of a revision.
     Settled {
         /// The revision.

@@ -116,7 +116,12 @@ impl Session {
         }
         // A nonce in the first request of a type is one of an earlier stream, and says nothing.
         if let Some(sent) = number.filter(|_| !is_first).and_then(|number| subscription.take_answered(number)) {
-            reaction.events.extend(subscription.answer(&sent, error, &mut self.memory));
+            let event = subscription.answer(&sent, error, &mut self.memory);
+            let acked = matches!(event, Some(Event::Acked { .. }));
+            reaction.events.extend(event);
+            if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| acked) {
+                reaction.events.extend(subscription.unverified(snapshot));
+            }
         }
         subscription.stale = true;
         self.advance(now, &mut reaction);

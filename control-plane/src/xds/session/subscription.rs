@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
+use postern_engine::Placement;
+
 use super::{blame, interest::Interest, inventory::Inventory, memory::Memory, message::Event, order::may_be_withdrawn};
 use crate::{
     snapshot::{ResourceSet, ResourceType, Snapshot},
@@ -13,6 +15,10 @@ use crate::{
 
 /// How many responses of a type may be unanswered before changes wait, merged, for an answer.
 pub(super) const MOST_UNANSWERED: usize = 16;
+
+/// Why a node answers 500 on some routes, although it accepted everything.
+const UNVERIFIED: &str = "routes whose policies edit request headers answer 500: add the filter `postern-verify` before the \
+                          router, or list the headers that routes match on in `Settings.routeHeaders`";
 
 /// How many unanswered responses are remembered at all.
 const MOST_REMEMBERED: usize = 64;
@@ -245,6 +251,16 @@ impl Subscription {
             sent.content.removed.iter().for_each(|name| self.inventory.not_removed(name));
         }
         Some(Event::Nacked { kind, version, message, resources })
+    }
+
+    /// What is to be said of a client that has policies for routes of its own, some of which edit request headers, and
+    /// no filter that verifies that the route stays the same: the filter refuses these.
+    pub(super) fn unverified(&self, snapshot: &Snapshot) -> Option<Event> {
+        let names = self.interest.names();
+        let has = |placement: Placement| names.contains(placement.name());
+        let alone = has(Placement::Overlay) && !has(Placement::Verify) && !self.interest.is_everything();
+        let unverified = self.kind == ResourceType::ExtensionConfig && alone && snapshot.needs_verification();
+        unverified.then_some(Event::Warned { kind: self.kind, warning: UNVERIFIED })
     }
 
     fn accept(&mut self, content: &Content, due: &Due, memory: &mut Memory) -> Option<Event> {
