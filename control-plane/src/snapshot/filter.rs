@@ -13,8 +13,10 @@ use envoy_types::pb::{
             wasm::v3::{FailurePolicy, PluginConfig, VmConfig, plugin_config},
         },
     },
-    google::protobuf::{BoolValue, BytesValue},
+    google::protobuf::{Any, BoolValue},
 };
+
+use postern_proto::configuration;
 
 use super::{FILTER_NAME, Resource, any};
 use crate::{
@@ -80,7 +82,7 @@ pub(super) fn extension_config(plan: &AdmittedPlan, code: &FilterCode) -> Resour
     let plugin = PluginConfig {
         name: FILTER_NAME.to_owned(),
         root_id: FILTER_NAME.to_owned(),
-        configuration: Some(any(&BytesValue { value: plan.bytes().to_vec() })),
+        configuration: Some(Any { type_url: configuration::TYPE_URL.to_owned(), value: plan.configuration().to_vec() }),
         // Even a trap heals: the VM starts anew with the next request.
         failure_policy: FailurePolicy::FailReload.into(),
         // A request that waits for its body must be able to pause before its headers go on.
