@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use serde::{Deserialize as _, Deserializer, de::Error as _};
 
-/// The longest name that is taken: of nodes, services, meshes, tags, places, resources, types and clients, in bytes.
+/// The longest name that is taken: of nodes, services, meshes, tags, places, types and clients, in bytes.
 pub(crate) const NAME: usize = 256;
+/// The longest name of a resource that is taken, in bytes: one of ours is made of up to four names.
+pub(crate) const RESOURCE_NAME: usize = 4 * NAME;
 /// The longest message of others that is kept, in bytes: what an Envoy says about a refusal.
 pub(crate) const MESSAGE: usize = 4096;
 

@@ -18,7 +18,7 @@ use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 use serde_json::json;
 
 use crate::{
-    bounded::{self, NAME},
+    bounded::{self, NAME, RESOURCE_NAME},
     node::{IdentityError, NodeIdentity},
     protobuf_json::{self, Faults, Unknown, WriteError},
     redirect::{Source, response},
@@ -65,8 +65,8 @@ enum PollError {
     Node,
     #[error("{0}")]
     Identity(#[from] IdentityError),
-    #[error("`{field}` is {size} bytes long: at most {NAME} are taken")]
-    TooLong { field: &'static str, size: usize },
+    #[error("`{field}` is {size} bytes long: at most {most} are taken")]
+    TooLong { field: &'static str, size: usize, most: usize },
     #[error("`resource_names` has {0} entries: at most {MOST_NAMES} are taken")]
     TooMany(usize),
     #[error("type_url: expected `{}` at this path", .0.type_url())]
@@ -211,9 +211,9 @@ fn check_names(version: &str, names: &[String]) -> Result<(), PollError> {
     if names.len() > MOST_NAMES {
         return Err(PollError::TooMany(names.len()));
     }
-    let texts = names.iter().map(|name| ("resource_names", name.len())).chain([("version_info", version.len())]);
-    match texts.into_iter().find(|(_, size)| *size > NAME) {
-        Some((field, size)) => Err(PollError::TooLong { field, size }),
+    let names = names.iter().map(|name| ("resource_names", name.len(), RESOURCE_NAME));
+    match names.chain([("version_info", version.len(), NAME)]).find(|(_, size, most)| size > most) {
+        Some((field, size, most)) => Err(PollError::TooLong { field, size, most }),
         None => Ok(()),
     }
 }

@@ -114,6 +114,14 @@ fn hole_14_a_page_of_another_site_changes_nothing_and_reads_nothing() {
         .header("sec-fetch-site", "cross-site");
     let answer = shop.send(&preflight);
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
+    // xDS speaks HTTP/2 alone, which no page can.
+    let mut xds = TcpStream::connect(shop.control_plane.xds()).unwrap();
+    let path = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets";
+    write!(xds, "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n")
+        .unwrap();
+    let mut said = Vec::new();
+    let _ = xds.read_to_end(&mut said);
+    assert!(!said.starts_with(b"HTTP/1"), "{}", String::from_utf8_lossy(&said));
     // Programs and our own pages go on.
     assert_eq!(shop.send(&bare("application/json")).status, 409, "there is no rollout to abort");
     let own = get("/status").header("origin", format!("http://{host}")).header("sec-fetch-site", "same-origin");

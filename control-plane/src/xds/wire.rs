@@ -16,7 +16,7 @@ use super::{
     session::{Request, Wish},
 };
 use crate::{
-    bounded::{self, NAME},
+    bounded::{self, NAME, RESOURCE_NAME},
     node::NodeIdentity,
     snapshot::ResourceType,
 };
@@ -83,10 +83,10 @@ impl ClientMessage for DeltaDiscoveryRequest {
         for (name, version) in &self.initial_resource_versions {
             short("initial_resource_versions", version)?;
             if kind != ResourceType::VirtualHost {
-                short("initial_resource_versions", name)?;
+                within("initial_resource_versions", name, RESOURCE_NAME)?;
             }
         }
-        let is_short = |(name, _): &(String, String)| name.len() <= LONGEST_VIRTUAL_HOST;
+        let is_short = |(name, _): &(String, String)| name.len() <= RESOURCE_NAME;
         Ok(Request {
             kind,
             nonce: nonce(self.response_nonce)?,
@@ -100,28 +100,29 @@ impl ClientMessage for DeltaDiscoveryRequest {
     }
 }
 
-/// A virtual host is asked for by its route configuration and a host, which is whatever a caller of the Envoy says.
-const LONGEST_VIRTUAL_HOST: usize = 2 * NAME + 1;
-
-/// Names that are subscribed to. A caller of an Envoy must not be able to end the Envoy's stream: virtual hosts that cannot
-/// exist are left out, and all others are an error.
+/// Names that are subscribed to. A virtual host is asked for by a host that is whatever a caller of the Envoy says, and a
+/// caller must not be able to end the Envoy's stream: those that cannot exist are left out. All others are an error.
 fn names(field: &str, mut names: Vec<String>, kind: ResourceType) -> Result<Vec<String>, Status> {
     if kind == ResourceType::VirtualHost {
-        names.retain(|name| name.len() <= LONGEST_VIRTUAL_HOST);
+        names.retain(|name| name.len() <= RESOURCE_NAME);
         names.truncate(MOST_NAMES);
         return Ok(names);
     }
     few(field, names.len())?;
-    names.iter().try_for_each(|name| short(field, name))?;
+    names.iter().try_for_each(|name| within(field, name, RESOURCE_NAME))?;
     Ok(names)
 }
 
 fn short(field: &str, name: &str) -> Result<(), Status> {
+    within(field, name, NAME)
+}
+
+fn within(field: &str, name: &str, most: usize) -> Result<(), Status> {
     let size = name.len();
-    if size <= NAME {
+    if size <= most {
         return Ok(());
     }
-    Err(Status::invalid_argument(format!("`{field}` is {size} bytes long: at most {NAME} are taken")))
+    Err(Status::invalid_argument(format!("`{field}` is {size} bytes long: at most {most} are taken")))
 }
 
 fn few(field: &str, number: usize) -> Result<(), Status> {
