@@ -63,7 +63,7 @@ impl Hub {
     pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
         let bundle = model::read(&proposal.files)?;
         let digest = Digest::of(&plan);
-        let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
+        let plan = crate::gate::AdmittedPlan::forced_past_the_gate(&plan);
         let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::default());
         let attachment = crate::attach::attach(&scope);
         let snapshot = crate::snapshot::Snapshot::build(&scope, &attachment, plan, &self.code, digest.clone());

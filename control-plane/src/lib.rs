@@ -7,8 +7,10 @@
 // But for `wasm/sealed.rs` and `heap.rs`, which say why.
 #![deny(unsafe_code)]
 
+mod accept;
 pub mod admin;
 pub mod attach;
+mod bounded;
 pub mod catalogue;
 pub mod cli;
 pub mod condition;
@@ -39,6 +41,7 @@ pub mod protobuf_json;
 pub mod publication;
 pub mod redirect;
 pub mod reference;
+mod regular_file;
 pub mod releases;
 pub mod rest;
 pub mod revision;

@@ -28,6 +28,12 @@ pub(crate) fn allow_most(streams: usize) {
     }
 }
 
+/// Up to so many connections, but no more than a quarter of the files that may be open: no face may use up what others need.
+pub(crate) fn share(most: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return most };
+    most.min(usize::try_from(limit / 4).unwrap_or(usize::MAX))
+}
+
 /// How many streams a limit has room for, if that is fewer than there should be.
 fn most_streams(open_files: u64, enough: u64) -> Option<u64> {
     let streams = open_files.saturating_sub(OTHERS);

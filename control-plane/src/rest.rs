@@ -18,11 +18,13 @@ use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 use serde_json::json;
 
 use crate::{
-    node::NodeIdentity,
+    bounded::{self, NAME, RESOURCE_NAME},
+    node::{IdentityError, NodeIdentity},
     protobuf_json::{self, Faults, Unknown, WriteError},
     redirect::{Source, response},
     serve::Hub,
     snapshot::{Resource, ResourceType, Selection, Snapshot},
+    xds::limits::MOST_NAMES,
 };
 
 /// The paths that Envoy polls, as its services declare them. Virtual hosts can only be had on a stream.
@@ -61,6 +63,12 @@ enum PollError {
     Body(BytesRejection),
     #[error("node: missing required field `id`")]
     Node,
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
+    #[error("`{field}` is {size} bytes long: at most {most} are taken")]
+    TooLong { field: &'static str, size: usize, most: usize },
+    #[error("`resource_names` has {0} entries: at most {MOST_NAMES} are taken")]
+    TooMany(usize),
     #[error("type_url: expected `{}` at this path", .0.type_url())]
     Type(ResourceType),
     #[error("there is nothing in force yet")]
@@ -74,7 +82,13 @@ enum PollError {
 impl PollError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Json(_) | Self::Request(_) | Self::Node | Self::Type(_) => StatusCode::BAD_REQUEST,
+            Self::Json(_)
+            | Self::Request(_)
+            | Self::Node
+            | Self::Identity(_)
+            | Self::TooLong { .. }
+            | Self::TooMany(_)
+            | Self::Type(_) => StatusCode::BAD_REQUEST,
             Self::Body(rejection) => rejection.status(),
             Self::NothingYet => StatusCode::SERVICE_UNAVAILABLE,
             Self::Write(_) | Self::Ended(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -90,8 +104,8 @@ impl IntoResponse for PollError {
             tracing::warn!("a poll gets no answer: {self}");
         }
         let title = status.canonical_reason().unwrap_or_default();
-        let problem =
-            json!({"type": "about:blank", "title": title, "status": status.as_u16(), "detail": self.to_string()});
+        let detail = bounded::message(self.to_string());
+        let problem = json!({"type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail});
         (status, [(header::CONTENT_TYPE, "application/problem+json")], problem.to_string()).into_response()
     }
 }
@@ -141,7 +155,9 @@ impl Polls {
             return Err(PollError::Type(kind));
         }
         let publication = self.hub.publications().borrow().clone().ok_or(PollError::NothingYet)?;
-        let snapshot = publication.snapshot_for(&NodeIdentity::read(&node));
+        let identity = NodeIdentity::read(&node)?;
+        check_names(&request.version_info, &request.resource_names)?;
+        let snapshot = publication.snapshot_for(&identity);
         let set = snapshot.select(kind, &select(kind, request.resource_names));
         tracing::debug!(node = node.id, %kind, version = set.version.short(), has = request.version_info, "polled");
         if request.version_info == set.version.as_str() {
@@ -188,6 +204,17 @@ impl Polls {
             Some((_, encoded)) => look(encoded),
             None => look(&mut Encoded::new()),
         }
+    }
+}
+
+fn check_names(version: &str, names: &[String]) -> Result<(), PollError> {
+    if names.len() > MOST_NAMES {
+        return Err(PollError::TooMany(names.len()));
+    }
+    let names = names.iter().map(|name| ("resource_names", name.len(), RESOURCE_NAME));
+    match names.chain([("version_info", version.len(), NAME)]).find(|(_, size, most)| size > most) {
+        Some((field, size, most)) => Err(PollError::TooLong { field, size, most }),
+        None => Ok(()),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Keys in files that nobody else can read.
+//! Keys, and whatever else nobody else may read, in files.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU32, Ordering},
@@ -51,6 +51,12 @@ pub(crate) fn create(path: &Path) -> io::Result<Key> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => read(path)?.ok_or_else(|| io::Error::other("it can be read by others")),
     }
+}
+
+/// Makes a folder that only this user can look into, with all above it that are not there. One that is there stays as it
+/// is.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Writes bytes that only this user can read, durably, beside a file and under a name that nobody else uses.

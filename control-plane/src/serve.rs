@@ -10,11 +10,11 @@ use std::{
 
 use tokio::{
     net::TcpListener,
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
 };
 
 use crate::{
-    admin,
+    accept, admin, bounded,
     catalogue::{Catalogue, Catalogues},
     digest::Digest,
     discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
@@ -32,6 +32,9 @@ use crate::{
     store::{Database, Parent, Store, StoreError},
     xds::{Limits, service::XdsServer},
 };
+
+/// How many errors of a refused change are told to those who follow events.
+const MOST_REASONS: usize = 50;
 
 /// What the parts of a running control plane share.
 #[derive(Debug)]
@@ -53,7 +56,7 @@ pub struct Hub {
     catalogues: Catalogues,
     journal: Arc<Journal>,
     metrics: Metrics,
-    followers: Arc<Semaphore>,
+    followers: Arc<admin::Places>,
 }
 
 impl Hub {
@@ -80,7 +83,7 @@ impl Hub {
             catalogues: Catalogues::default(),
             journal,
             metrics: Metrics::default(),
-            followers: admin::places(),
+            followers: Arc::default(),
         }
     }
 
@@ -112,8 +115,12 @@ impl Hub {
 
     /// Records that a change was refused; what was in force stays.
     pub fn refuse(&self, error: &impl ToString) {
-        let reasons: Vec<_> = error.to_string().lines().map(str::to_owned).collect();
-        self.journal.note(Happening::ChangeRefused { reasons: reasons.clone() }, SystemTime::now());
+        let reasons: Vec<_> = error.to_string().lines().map(|line| bounded::message(line.to_owned())).collect();
+        let mut told: Vec<_> = reasons.iter().take(MOST_REASONS).cloned().collect();
+        if reasons.len() > MOST_REASONS {
+            told.push(format!("and {} more", reasons.len() - MOST_REASONS));
+        }
+        self.journal.note(Happening::ChangeRefused { reasons: told }, SystemTime::now());
         *lock(&self.refused_change) = reasons;
     }
 
@@ -152,7 +159,7 @@ impl Hub {
     }
 
     /// A place for each that may follow what happens.
-    pub(crate) fn followers(&self) -> &Arc<Semaphore> {
+    pub(crate) fn followers(&self) -> &Arc<admin::Places> {
         &self.followers
     }
 
@@ -199,9 +206,9 @@ pub enum ServeError {
     /// The xDS server failed.
     #[error("the xDS server failed: {0}")]
     Xds(tonic::transport::Error),
-    /// The HTTP server failed.
-    #[error("the HTTP server failed: {0}")]
-    Http(io::Error),
+    /// The servers ended without a reason.
+    #[error("the servers failed: {0}")]
+    Ended(tokio::task::JoinError),
     /// The first revision could not be made.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -220,7 +227,7 @@ pub struct Sockets {
 impl Sockets {
     /// Listens on both addresses; port 0 picks a free one.
     pub async fn bind(xds: SocketAddr, http: SocketAddr) -> Result<Self, ServeError> {
-        Ok(Self { xds: bind(xds).await?, http: bind(http).await? })
+        Ok(Self { xds: bind(xds)?, http: bind(http)? })
     }
 
     /// Where xDS is served.
@@ -234,11 +241,11 @@ impl Sockets {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     if !address.ip().is_loopback() {
         return Err(ServeError::NotLoopback(address));
     }
-    TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })
+    accept::listen(address).map_err(|error| ServeError::Listen { address, error })
 }
 
 /// Serves what the hub publishes, until one of the servers fails.
@@ -246,17 +253,26 @@ pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
     serve_within(hub, sockets, Limits::default()).await
 }
 
-/// The same with limits of one's own.
+/// Like [`serve`], with explicit [`Limits`].
 pub async fn serve_within(hub: Arc<Hub>, sockets: Sockets, limits: Limits) -> Result<(), ServeError> {
+    serve_with(hub, sockets, limits, http::Options::default()).await
+}
+
+/// Like [`serve`], with explicit [`Limits`] and options of the HTTP face.
+pub async fn serve_with(
+    hub: Arc<Hub>,
+    sockets: Sockets,
+    limits: Limits,
+    options: http::Options,
+) -> Result<(), ServeError> {
     let xds = XdsServer::new(Arc::clone(&hub), limits);
     let discovery = Discovery::new(Arc::clone(&hub), MAX_CLIENT_INACTIVE);
     let router = xds.builder().add_routes(xds.routes()).add_service(discovery.clone().into_server());
-    let http = axum::serve(sockets.http, http::router(hub));
     tokio::select! {
         ended = router.serve_with_incoming(xds.incoming(sockets.xds)) => ended.map_err(ServeError::Xds),
         () = xds.sweep() => Ok(()),
         never = discovery.flush_inactive() => match never {},
-        ended = http => ended.map_err(ServeError::Http),
+        never = http::serve(sockets.http, hub, options) => match never {},
     }
 }
 

@@ -6,13 +6,20 @@ use std::{
     time::Duration,
 };
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::{sync::mpsc, time};
 
-use crate::model::{File, attachment::is_attachment};
+use crate::{
+    model::{File, attachment::is_attachment},
+    regular_file,
+};
 
-/// How deep folders may nest: a loop of links must end somewhere.
+/// How deep folders may nest.
 const DEEPEST: usize = 16;
+/// How many entries a directory may have with all of its folders, and how many bytes in all files that are read: as many as
+/// a bundle may have.
+const MOST_ENTRIES: usize = 100_000;
+const LARGEST: u64 = 64 << 20;
 /// How long a directory must be quiet before it is read, so that a change of several files is one change …
 const QUIET: Duration = Duration::from_millis(50);
 /// … and how long it may go on without being quiet.
@@ -36,8 +43,22 @@ pub enum SourceError {
     #[error("{}: the file is empty: is it being written?", .0.display())]
     EmptyFile(PathBuf),
     /// Folders in folders without an end.
-    #[error("{}: folders are nested too deep", .0.display())]
+    #[error("{}: folders are nested too deep: at most {DEEPEST} levels are read", .0.display())]
     Nested(PathBuf),
+    /// A link leads to a folder that it is in.
+    #[error("{}: the link leads to a folder that it is in", .0.display())]
+    Loop(PathBuf),
+    /// A link leads out of the directory.
+    #[error("{}: the link leads out of the directory, to {}: copy the file, or read the directory that has both", path.display(), target.display())]
+    Outside {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// More files than anybody has.
+    #[error("{}: there are more than {MOST_ENTRIES} files and folders", .0.display())]
+    TooMany(PathBuf),
     /// The directory cannot be watched.
     #[error("{}: cannot be watched: {error}", path.display())]
     Watch {
@@ -49,34 +70,89 @@ pub enum SourceError {
 }
 
 /// Every `.yaml` and `.yml` file in a directory and its folders, and the certificates and keys for them, in the order of
-/// their paths.
+/// their paths. Links are followed as long as they stay inside the directory.
 pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
-    let mut paths = Vec::new();
-    collect(directory, 0, &mut paths)?;
+    let failed = |error| SourceError::Read { path: directory.to_owned(), error };
+    let mut search =
+        Search { root: directory.canonicalize().map_err(failed)?, above: Vec::new(), seen: 0, found: Vec::new() };
+    search.folder(directory)?;
+    let mut paths = search.found;
     paths.sort();
     if !paths.iter().any(|path| is_resources(path)) {
         return Err(SourceError::Empty(directory.to_owned()));
     }
-    paths.into_iter().map(read_file).collect()
+    let mut left = LARGEST;
+    paths.into_iter().map(|path| read_file(path, &mut left)).collect()
 }
 
-fn collect(directory: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> Result<(), SourceError> {
-    if depth > DEEPEST {
-        return Err(SourceError::Nested(directory.to_owned()));
+/// A walk through a directory.
+struct Search {
+    /// The directory, without links.
+    root: PathBuf,
+    /// The folders that lead to the current one, without links.
+    above: Vec<PathBuf>,
+    /// How many entries were looked at.
+    seen: usize,
+    found: Vec<PathBuf>,
+}
+
+impl Search {
+    fn folder(&mut self, path: &Path) -> Result<(), SourceError> {
+        let failed = |error| SourceError::Read { path: path.to_owned(), error };
+        let real = path.canonicalize().map_err(failed)?;
+        if self.above.contains(&real) {
+            return Err(SourceError::Loop(path.to_owned()));
+        }
+        if self.above.len() > DEEPEST {
+            return Err(SourceError::Nested(path.to_owned()));
+        }
+        self.above.push(real);
+        for entry in fs::read_dir(path).map_err(failed)? {
+            self.entry(entry.map_err(failed)?.path())?;
+        }
+        self.above.pop();
+        Ok(())
     }
-    let failed = |error| SourceError::Read { path: directory.to_owned(), error };
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+
+    fn entry(&mut self, path: PathBuf) -> Result<(), SourceError> {
+        self.seen = self.seen.saturating_add(1);
+        if self.seen > MOST_ENTRIES {
+            return Err(SourceError::TooMany(path));
+        }
         if is_hidden(&path) {
-            continue;
+            return Ok(());
         }
-        if path.is_dir() {
-            collect(&path, depth + 1, paths)?;
-        } else if is_resources(&path) || is_attachment(&path) {
-            paths.push(path);
+        let wanted = is_resources(&path) || is_attachment(&path);
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            // It leads nowhere, or in a circle, and has no name that would be read.
+            Err(_) if !wanted => return Ok(()),
+            Err(error) => return Err(SourceError::Read { path, error }),
+        };
+        if !metadata.is_dir() && !wanted {
+            return Ok(());
+        }
+        self.stays_inside(&path)?;
+        if metadata.is_dir() {
+            return self.folder(&path);
+        }
+        self.found.push(path);
+        Ok(())
+    }
+
+    /// A link may lead anywhere inside the directory, as those of mounted volumes do. What is outside was not handed over.
+    fn stays_inside(&self, path: &Path) -> Result<(), SourceError> {
+        let failed = |error| SourceError::Read { path: path.to_owned(), error };
+        if !fs::symlink_metadata(path).map_err(failed)?.is_symlink() {
+            return Ok(());
+        }
+        let target = path.canonicalize().map_err(failed)?;
+        if target.starts_with(&self.root) {
+            Ok(())
+        } else {
+            Err(SourceError::Outside { path: path.to_owned(), target })
         }
     }
-    Ok(())
 }
 
 fn is_resources(path: &Path) -> bool {
@@ -88,11 +164,15 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-fn read_file(path: PathBuf) -> Result<File, SourceError> {
-    let bytes = fs::read(&path).map_err(|error| SourceError::Read { path: path.clone(), error })?;
+fn read_file(path: PathBuf, left: &mut u64) -> Result<File, SourceError> {
+    let bytes = match regular_file::read(&path, *left) {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(SourceError::Read { path, error }),
+    };
     if bytes.is_empty() {
         return Err(SourceError::EmptyFile(path));
     }
+    *left = left.saturating_sub(bytes.len() as u64);
     Ok(File { name: path.display().to_string(), bytes })
 }
 
@@ -108,14 +188,16 @@ impl Watch {
     pub fn start(directory: &Path) -> Result<Self, SourceError> {
         let failed = |error| SourceError::Watch { path: directory.to_owned(), error };
         let (sender, changes) = mpsc::channel(1);
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        let told = move |event: notify::Result<Event>| {
             let reading = event.as_ref().is_ok_and(|event| event.kind.is_access() && !is_write_end(event));
             if !reading {
                 // A full channel holds a change that is still to be seen: one is as good as many.
                 let _ = sender.try_send(());
             }
-        })
-        .map_err(failed)?;
+        };
+        // Links stay inside the directory, which is watched whole; one that does not must not have all else watched.
+        let config = Config::default().with_follow_symlinks(false);
+        let mut watcher = RecommendedWatcher::new(told, config).map_err(failed)?;
         watcher.watch(directory, RecursiveMode::Recursive).map_err(failed)?;
         Ok(Self { changes, _watcher: watcher })
     }
@@ -136,4 +218,73 @@ impl Watch {
 fn is_write_end(event: &Event) -> bool {
     use notify::event::{AccessKind, AccessMode, EventKind};
     matches!(event.kind, EventKind::Access(AccessKind::Close(AccessMode::Write)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(directory: &Path, expect: &str) {
+        match read(directory) {
+            Ok(files) => {
+                let names: Vec<_> = files.iter().map(|file| file.name.rsplit('/').next().unwrap_or_default()).collect();
+                assert_eq!(names.join(" "), expect);
+            }
+            Err(error) => assert!(!expect.is_empty() && error.to_string().contains(expect), "{error}"),
+        }
+    }
+
+    #[test]
+    fn reads_a_mounted_volume() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("..2026_01")).unwrap();
+        fs::write(at("..2026_01/a.yaml"), "kind: A").unwrap();
+        symlink("..2026_01", at("..data")).unwrap();
+        symlink("..data/a.yaml", at("a.yaml")).unwrap();
+        check(directory.path(), "a.yaml");
+        // The directory itself may be a link.
+        let beside = tempfile::tempdir().unwrap();
+        symlink(directory.path(), beside.path().join("policies")).unwrap();
+        check(&beside.path().join("policies"), "a.yaml");
+    }
+
+    #[test]
+    fn follows_no_link_in_a_circle_or_out_of_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a.yaml"), "kind: A").unwrap();
+        fs::create_dir_all(at("x/y")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        check(directory.path(), "a.yaml");
+        symlink("../..", at("x/y/up")).unwrap();
+        check(directory.path(), "up: the link leads to a folder that it is in");
+        fs::remove_file(at("x/y/up")).unwrap();
+        symlink("self.yaml", at("self.yaml")).unwrap();
+        check(directory.path(), "self.yaml: Too many levels of symbolic links");
+        fs::remove_file(at("self.yaml")).unwrap();
+        symlink("/etc/hostname", at("b.yaml")).unwrap();
+        check(directory.path(), "b.yaml: the link leads out of the directory, to /etc/hostname");
+        fs::remove_file(at("b.yaml")).unwrap();
+        symlink("/", at("root")).unwrap();
+        check(directory.path(), "root: the link leads out of the directory, to /: ");
+        fs::remove_file(at("root")).unwrap();
+        symlink("/dev/zero", at("zero.yaml")).unwrap();
+        check(directory.path(), "zero.yaml: the link leads out of the directory, to /dev/zero");
+    }
+
+    #[test]
+    fn reads_regular_files_of_bounded_size_alone() {
+        let error = |path: &str, most| regular_file::read(Path::new(path), most).unwrap_err().to_string();
+        assert_eq!(error("/dev/zero", 10), "not a regular file: only regular files are read");
+        assert_eq!(error("/dev", 10), "not a regular file: only regular files are read");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(regular_file::read(&file, 5).unwrap(), b"12345");
+        assert_eq!(error(file.to_str().unwrap(), 4), "larger than 4 bytes: no more are read");
+    }
 }

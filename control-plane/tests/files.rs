@@ -163,8 +163,34 @@ fn removes_the_files_of_resources_that_are_gone_and_no_others() {
 fn keeps_secrets_from_strangers() {
     let directory = tempfile::tempdir().unwrap();
     write(&delivery(&directory), RESOURCES);
-    let mode = fs::metadata(directory.path().join("new").join(FILES[5])).unwrap().mode();
-    assert_eq!(mode & 0o007, 0, "{mode:o}");
+    let new = directory.path().join("new");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    for file in FILES {
+        assert_eq!(mode(&new.join(file)), 0o600, "{file}");
+        assert_eq!(mode(new.join(file).parent().unwrap()), 0o700, "{file}");
+    }
+}
+
+#[test]
+fn takes_files_of_an_earlier_version_from_strangers() {
+    let directory = tempfile::tempdir().unwrap();
+    let new = directory.path().join("new");
+    write(&delivery(&directory), RESOURCES);
+    let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let (file, folder, draft) = (new.join(FILES[5]), new.join("sds"), new.join(".cds.json.new"));
+    open(&file, 0o644);
+    open(&folder, 0o755);
+    let elsewhere = directory.path().join("elsewhere");
+    fs::write(&elsewhere, "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &draft).unwrap();
+    write(&delivery(&directory), &RESOURCES.replace("9000", "9009"));
+    fs::remove_file(new.join("cds.json")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &draft).unwrap();
+    write(&delivery(&directory), RESOURCES);
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&file), mode(&folder)), (0o600, 0o700));
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "", "a draft is never written through a link");
+    assert!(fs::symlink_metadata(new.join("cds.json")).unwrap().is_file());
 }
 
 #[test]

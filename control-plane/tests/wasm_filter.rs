@@ -13,6 +13,7 @@ use postern::{
         StreamId, Vm,
     },
 };
+use postern_proto::configuration::{unwrap, wrap};
 
 const POLICY: &str = "
 apiVersion: postern/v1
@@ -47,7 +48,7 @@ fn filter() -> &'static Filter {
 fn plan(text: &str) -> Vec<u8> {
     let files = [File { name: "p.yaml".into(), bytes: text.into() }];
     let snapshot = compile(&files, &FilterCode::new(b"code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"));
-    snapshot.plan().bytes().to_vec()
+    snapshot.plan().configuration().to_vec()
 }
 
 fn route(name: &str) -> Properties {
@@ -72,10 +73,12 @@ fn request(more: &[(&str, &str)]) -> HeaderMap {
 fn refuses_a_corrupt_plan_with_the_filters_own_line() {
     let mut vm = filter().start(Setup::default()).unwrap();
     for (bytes, line) in [
-        (b"".as_slice(), "plan refused: plan format 0 is not supported"),
-        (b"\xff\xff\xff", "plan refused: the plan cannot be decoded"),
+        (wrap(b""), "plan refused: plan format 0 is not supported"),
+        (wrap(b"\xff\xff\xff"), "plan refused: the plan cannot be decoded"),
+        (Vec::new(), "plan refused: the configuration is not a GenericSecret with a plan"),
+        (unwrap(&plan(POLICY)).unwrap().to_vec(), "plan refused: the configuration is not a GenericSecret with a plan"),
     ] {
-        let refused = vm.configure(bytes).unwrap_err();
+        let refused = vm.configure(&bytes).unwrap_err();
         assert!(matches!(refused, Refused::Declined { .. }), "{refused:?}");
         assert_eq!(refused.log()[0].level, LogLevel::Error);
         assert!(refused.log()[0].text.starts_with(line), "{refused}");

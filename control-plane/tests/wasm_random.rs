@@ -15,6 +15,7 @@ use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Response, Run, Turn, Verdict, agent::Health,
     host::Alone,
 };
+use postern_proto::configuration;
 use serde_json::{Value, json};
 
 const PLANS: u64 = 300;
@@ -378,7 +379,7 @@ fn decides_random_requests_as_the_engine_does_and_never_traps() {
         let bytes = plan(&mut dice);
         let setup = Setup { headers_pause: HeadersPause::ShowsBody, ..Setup::default() };
         let mut vm = filter.start(setup).unwrap();
-        let root = vm.configure(&bytes).unwrap();
+        let root = vm.configure(&configuration::wrap(&bytes)).unwrap();
         let mut worker = Worker { vm, root };
         let mut native = Native { plan: Arc::new(Plan::load(&bytes).unwrap()), host: Alone::default() };
         for number in 0..REQUESTS {

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use postern_engine::{LoadError, Placement, Plan};
+use postern_proto::configuration;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
@@ -120,7 +121,10 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
 }
 
 fn load(size: usize) -> Result<(Plan, Placement), Refusal> {
-    let plan = Plan::load(&host::plugin_configuration(size)?)?;
+    let configuration = host::plugin_configuration(size)?;
+    let plan = Plan::load(configuration::unwrap(&configuration).ok_or(Refusal::Configuration)?)?;
+    // It is as large as the plan, and all that is kept of it is in the plan.
+    drop(configuration);
     if let Some(agent) = plan.agent_names().next() {
         return Err(Refusal::Agent(agent.to_owned()));
     }
@@ -138,6 +142,8 @@ enum Refusal {
     Load(#[from] LoadError),
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error("the configuration is not a GenericSecret with a plan")]
+    Configuration,
     #[error("agent `{0}`: this filter does not call agents yet")]
     Agent(String),
 }

@@ -1,6 +1,9 @@
-//! The messages that Postern's parts speak among themselves. Generated code only: meaning belongs to the users.
+//! The messages that Postern's parts speak among themselves. Generated code, and how a plan is carried
+//! ([`configuration`]): meaning belongs to the users.
 
 #![forbid(unsafe_code)]
+
+pub mod configuration;
 
 /// The plan that a filter loads.
 pub mod plan {

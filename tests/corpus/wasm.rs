@@ -7,6 +7,7 @@ use std::{
 
 use envoy_types::pb::envoy::config::core::v3::{GrpcService, grpc_service::TargetSpecifier};
 use postern::wasm::{Callout, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Properties, RootId, Setup, Vm};
+use postern_proto::configuration;
 use postern_tests::control_plane::from_environment;
 use prost::Message as _;
 
@@ -31,7 +32,7 @@ impl Worker {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let setup = Setup { headers_pause: HeadersPause::ShowsBody, time, ..Setup::default() };
         let mut vm = filter.start(setup).unwrap();
-        let root = vm.configure(&file.plan_bytes()).unwrap();
+        let root = vm.configure(&configuration::wrap(&file.plan_bytes())).unwrap();
         Self { vm, root }
     }
 

@@ -48,13 +48,27 @@ impl ControlPlane {
         Self::start_anywhere(vec!["--state".into(), state.into()])
     }
 
+    /// Serves a directory with further options, and may have only so many files open.
+    pub fn start_with_open_files(config: &Path, options: &[&str], files: u32) -> Result<Self> {
+        let mut arguments = vec!["--config".into(), config.into()];
+        arguments.extend(options.iter().map(OsString::from));
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit -n {files} && exec \"$@\""), "sh"]);
+        limited.arg(from_environment("POSTERN_BIN")?).env("POSTERN_FILTER", from_environment("POSTERN_FILTER")?);
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_by(limited, arguments, any, any)
+    }
+
     fn start_anywhere(arguments: Vec<OsString>) -> Result<Self> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         Self::start_on(arguments, any, any)
     }
 
     fn start_on(arguments: Vec<OsString>, xds: SocketAddr, http: SocketAddr) -> Result<Self> {
-        let mut command = Self::command()?;
+        Self::start_by(Self::command()?, arguments, xds, http)
+    }
+
+    fn start_by(mut command: Command, arguments: Vec<OsString>, xds: SocketAddr, http: SocketAddr) -> Result<Self> {
         command.args(["serve", "--xds", &xds.to_string(), "--http", &http.to_string()]).args(&arguments);
         let mut process = Process::start("postern", &mut command)?;
         let listening = |line: &str| Some((field(line, "xds=")?, field(line, "http=")?));

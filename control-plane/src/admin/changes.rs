@@ -13,6 +13,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
+    bounded,
     model::File,
     releases::{Applied, Proposal, RolloutReport},
     rollout::Rollout,
@@ -75,11 +76,11 @@ struct Bundle {
     /// Only say whether it would be taken.
     #[serde(default)]
     dry_run: bool,
-    /// Why it is applied.
-    #[serde(default)]
+    /// Why it is applied, in at most 4,096 bytes.
+    #[serde(default, deserialize_with = "bounded::read_message")]
     message: String,
-    /// Who applies it.
-    #[serde(default)]
+    /// Who applies it, in at most 256 bytes.
+    #[serde(default, deserialize_with = "bounded::read_name")]
     author: String,
 }
 
@@ -87,7 +88,8 @@ struct Bundle {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SentFile {
-    /// What errors call it.
+    /// What errors call it, in at most 4,096 bytes.
+    #[serde(deserialize_with = "bounded::read_message")]
     name: String,
     /// What it holds.
     text: String,
@@ -158,8 +160,8 @@ async fn apply(
 struct RollbackTo {
     /// The number of the revision.
     revision: u64,
-    /// Who goes back.
-    #[serde(default)]
+    /// Who goes back, in at most 256 bytes.
+    #[serde(default, deserialize_with = "bounded::read_name")]
     author: String,
 }
 

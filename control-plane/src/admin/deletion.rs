@@ -14,6 +14,7 @@ use super::{
     resources::{OfName, unknown},
 };
 use crate::{
+    bounded,
     catalogue::{ResourceKey, without},
     releases::{ApplyError, Proposal},
     serve::Hub,
@@ -50,11 +51,11 @@ struct Deletion {
     /// Only say whether it could be taken out.
     #[serde(default)]
     dry_run: bool,
-    /// Why.
-    #[serde(default)]
+    /// Why, in at most 4,096 bytes.
+    #[serde(default, deserialize_with = "bounded::read_message")]
     message: String,
-    /// Who takes it out.
-    #[serde(default)]
+    /// Who takes it out, in at most 256 bytes.
+    #[serde(default, deserialize_with = "bounded::read_name")]
     author: String,
 }
 

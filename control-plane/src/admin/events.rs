@@ -1,8 +1,15 @@
 //! Happenings as server-sent events: for whoever wants to know at once, and does not want to ask again and again.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use axum::{
+    Extension,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::sse::{Event as Sent, KeepAlive, Sse},
@@ -18,8 +25,9 @@ use crate::{
     serve::Hub,
 };
 
-/// How many may follow at a time.
+/// How many may follow at a time, in all and from one address.
 const MOST_FOLLOWERS: usize = 64;
+const MOST_OF_ONE: usize = 32;
 /// How long a follower hears nothing at most.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
@@ -37,6 +45,7 @@ pub(super) fn operations() -> Vec<Operation> {
         )
         .text("text/event-stream", "Server-sent events. The data of each is JSON, its name is in `event`.")
         .problem(400, "A parameter cannot be read.")
+        .problem(429, "Too many follow already from this address.")
         .problem(503, "Too many follow already."),
     ]
 }
@@ -61,20 +70,19 @@ type Events = Sse<axum::response::sse::KeepAliveStream<ReceiverStream<Result<Sen
 
 async fn follow(
     State(hub): State<Arc<Hub>>,
+    client: Option<Extension<Client>>,
     headers: HeaderMap,
     Asked(Following { last, follow }): Asked<Following>,
 ) -> Result<Events, Problem> {
-    let Ok(permit) = Arc::clone(hub.followers()).try_acquire_owned() else {
-        let detail = format!("{MOST_FOLLOWERS} follow events already");
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many follow", detail));
-    };
+    let client = client.map_or(Client(Ipv4Addr::UNSPECIFIED.into()), |Extension(client)| client);
+    let place = Places::take(hub.followers(), client)?;
     let journal = Arc::clone(hub.journal());
     let (sender, receiver) = mpsc::channel(64);
     let seen = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| journal.place(id)));
     tokio::spawn(async move {
         // A follower that goes away is no error: there is nobody to tell.
         let _ended = feed(&journal, &sender, (seen, last), follow).await;
-        drop(permit);
+        drop(place);
     });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEPALIVE)))
 }
@@ -133,7 +141,78 @@ fn missed(count: Option<u64>) -> Sent {
     Sent::default().event(event.what.name()).data(event.to_json())
 }
 
+/// Who calls, by its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Client(pub(crate) IpAddr);
+
 /// A place for each that may follow.
-pub(crate) fn places() -> Arc<tokio::sync::Semaphore> {
-    Arc::new(tokio::sync::Semaphore::new(MOST_FOLLOWERS))
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    taken: Mutex<BTreeMap<Client, usize>>,
+}
+
+/// A place that is taken. Dropping it gives it back.
+#[derive(Debug)]
+struct Place {
+    places: Arc<Places>,
+    client: Client,
+}
+
+impl Places {
+    fn take(places: &Arc<Self>, client: Client) -> Result<Place, Problem> {
+        let mut taken = places.taken();
+        if taken.values().sum::<usize>() >= MOST_FOLLOWERS {
+            let detail = format!("{MOST_FOLLOWERS} follow events already: try again when one has left");
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many follow", detail));
+        }
+        let own = taken.entry(client).or_default();
+        if *own >= MOST_OF_ONE {
+            let detail = format!("{MOST_OF_ONE} follow events already from {}: end one of them first", client.0);
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many follow", detail));
+        }
+        *own += 1;
+        drop(taken);
+        Ok(Place { places: Arc::clone(places), client })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<Client, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        if let Some(own) = taken.get_mut(&self.client) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                taken.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+
+    fn client(last: u8) -> Client {
+        Client([127, 0, 0, last].into())
+    }
+
+    #[test]
+    fn one_client_leaves_places_to_others() {
+        let places = Arc::<Places>::default();
+        let status = |taken: Result<Place, Problem>| taken.map_err(|problem| problem.into_response().status());
+        let of_one: Vec<_> = (0..MOST_OF_ONE).map(|_| Places::take(&places, client(1)).unwrap()).collect();
+        assert_eq!(status(Places::take(&places, client(1))).unwrap_err(), StatusCode::TOO_MANY_REQUESTS);
+        let of_others: Vec<_> = (0..MOST_OF_ONE).map(|_| Places::take(&places, client(2)).unwrap()).collect();
+        assert_eq!(status(Places::take(&places, client(3))).unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        drop(of_one);
+        assert!(Places::take(&places, client(3)).is_ok());
+        drop(of_others);
+        assert!(places.taken().is_empty());
+    }
 }

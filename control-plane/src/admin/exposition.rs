@@ -112,6 +112,9 @@ fn fleet(hub: &Hub, text: &mut Exposition) {
     });
     text.gauge("nodes", "The nodes, by where they are.", states);
     text.gauge("xds_streams", "The xDS streams that are open.", alone(u64::try_from(streams).unwrap_or(u64::MAX)));
+    let groups = hub.publications().borrow().as_ref().map_or(0, |publication| publication.groups());
+    let groups = u64::try_from(groups).unwrap_or(u64::MAX);
+    text.gauge("node_groups", "The groups of nodes that are kept compiled.", alone(groups));
     let metrics = hub.metrics();
     text.per_type("xds_pushes_total", "What was sent to nodes.", &metrics.pushes);
     text.per_type("xds_acks_total", "What nodes accepted.", &metrics.acks);

@@ -30,9 +30,12 @@ use axum::{
     response::Response,
 };
 
-pub(crate) use self::events::places;
 pub use self::openapi::description;
-use self::{operation::Operation, problem::Problem};
+use self::operation::Operation;
+pub(crate) use self::{
+    events::{Client, Places},
+    problem::Problem,
+};
 use crate::serve::Hub;
 
 /// How large a bundle may be: a hundred thousand routes with their policies.

@@ -14,7 +14,7 @@ pub(super) const TYPE: &str = "application/problem+json";
 
 /// An error.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     title: &'static str,
     detail: String,
@@ -41,7 +41,7 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, title: &'static str, detail: String) -> Self {
+    pub(crate) fn new(status: StatusCode, title: &'static str, detail: String) -> Self {
         Self { status, title, detail, errors: None }
     }
 

@@ -39,13 +39,13 @@ use crate::{
     eval::Eval,
     explain::{Explain, Simulate},
     files::{self, Delivery},
-    open_files,
+    http, open_files,
     publication::Publication,
     reference,
     releases::{KEPT, Releases},
     rollout::Strategy,
     schema,
-    serve::{Hub, Sockets, follow, serve_within},
+    serve::{Hub, ServeError, Sockets, follow, serve_with},
     store::Database,
     terminal,
     validate::Validate,
@@ -147,6 +147,8 @@ struct Serve {
     log: String,
     #[command(flatten)]
     limits: Limits,
+    #[command(flatten)]
+    web: http::Options,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -241,10 +243,12 @@ impl Serve {
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
         let mut terminated = signal(SignalKind::terminate())?;
+        // A task of its own: connections are accepted while a change is compiled.
+        let served = tokio::spawn(serve_with(Arc::clone(&hub), sockets, self.limits.clone(), self.web.clone()));
         tokio::select! {
             ended = follow(Arc::clone(&hub), self.config.as_deref()) => ended?,
             () = deliver(delivery, hub.publications()) => {}
-            ended = serve_within(Arc::clone(&hub), sockets, self.limits.clone()) => ended?,
+            ended = served => ended.map_err(ServeError::Ended)??,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }

@@ -102,6 +102,11 @@ impl<C> Registry<C> {
         (Ticket { address: address.to_owned(), number }, replaced.map(|replaced| replaced.cut))
     }
 
+    /// Whether a client may open a stream, if so many clients may be connected.
+    pub fn has_room_for(&self, address: &str, most: usize) -> bool {
+        self.connections.len() < most || self.connections.contains_key(address)
+    }
+
     /// A stream ended. Nobody waits for its client any longer.
     pub fn disconnect(&mut self, ticket: &Ticket) {
         if self.connection(ticket).is_some() {

@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use envoy_types::pb::envoy::config::core::v3::Node;
 use postern_proto::discovery::v1::{
     HealthCheckRequest, HealthCheckResponse, PolicyDiscoveryRequest, PolicyDiscoveryResponse,
     policy_discovery_server::{PolicyDiscovery, PolicyDiscoveryServer},
@@ -24,18 +23,22 @@ use super::{
     registry::ClientReport,
     session::{Reaction, Request, Update},
 };
-use crate::{digest::Digest, node::NodeIdentity, serve::Hub};
+use crate::{
+    bounded::{self, NAME},
+    digest::Digest,
+    node::NodeIdentity,
+    serve::Hub,
+    xds::service::Line,
+};
 
 /// How long a client may be silent.
 pub const MAX_CLIENT_INACTIVE: Duration = Duration::from_secs(300);
-/// An address is a name, not a place to store things.
-const LONGEST_ADDRESS: usize = 256;
 /// Who asks, two digests and an error: a request is small.
 const LARGEST_REQUEST: usize = 64 * 1024;
 /// How long a stream may be open before its first request.
 const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
-/// Of a client's own words, so much is kept.
-const LONGEST_MESSAGE: usize = 4096;
+/// How many clients may be connected.
+const MOST_CLIENTS: usize = 10_000;
 
 /// How long a client that does not read is waited for when its stream ends.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
@@ -124,7 +127,7 @@ impl Shared {
         let publication = self.hub.publications().borrow().clone();
         let mut registry = self.registry();
         if let Some(publication) = publication {
-            let snapshot = publication.snapshot_for(&NodeIdentity::read(&Node::default()));
+            let snapshot = publication.snapshot_for(&NodeIdentity::default());
             if registry.publish(snapshot.policies(), SystemTime::now()) {
                 tracing::info!(version = snapshot.policies().version().short(), "policies in force for discovery");
             }
@@ -171,7 +174,10 @@ impl PolicyDiscovery for Discovery {
         // One waits at most: a newer update takes the place of all that a slow client has not got yet.
         let (sender, receiver) = mpsc::channel(1);
         let shared = Arc::clone(&self.shared);
+        // A connection that has only such streams is in use too.
+        let used = request.extensions().get::<Arc<Line>>().map(Line::used);
         tokio::spawn(async move {
+            let _used = used;
             if let Err(status) = converse(&shared, request.into_inner(), &sender).await {
                 tracing::warn!(code = ?status.code(), message = status.message(), "policy discovery stream ended");
                 // The client may be gone, or not read: then nobody can be told.
@@ -208,6 +214,10 @@ async fn converse(
         return Ok(());
     };
     check_address(&first.client_address)?;
+    if !shared.registry().has_room_for(&first.client_address, MOST_CLIENTS) {
+        let message = format!("{MOST_CLIENTS} clients are connected for policies, and no more are served");
+        return Err(Status::resource_exhausted(message));
+    }
     let (cut, ended) = oneshot::channel();
     let (ticket, replaced) = shared.registry().connect(&first.client_address, Instant::now(), cut);
     if let Some(replaced) = replaced {
@@ -265,10 +275,12 @@ impl ClientStream<'_> {
             )));
         }
         self.shared.registry().active(&self.ticket, Instant::now());
+        check_length("version_info", &request.version_info)?;
+        check_length("response_nonce", &request.response_nonce)?;
         let request = Request {
             version: request.version_info,
             nonce: request.response_nonce,
-            error: request.error_detail.map(|detail| detail.message.chars().take(LONGEST_MESSAGE).collect()),
+            error: request.error_detail.map(|detail| bounded::message(detail.message)),
         };
         let current = self.shared.current();
         let reaction = self.session.on_request(request, current.as_ref());
@@ -308,8 +320,12 @@ fn check_address(address: &str) -> Result<(), Status> {
     if address.is_empty() {
         return Err(Status::invalid_argument("`client_address` is empty: it says which client asks"));
     }
-    if address.len() > LONGEST_ADDRESS {
-        return Err(Status::invalid_argument(format!("`client_address` is longer than {LONGEST_ADDRESS} bytes")));
+    check_length("client_address", address)
+}
+
+fn check_length(field: &str, name: &str) -> Result<(), Status> {
+    if name.len() > NAME {
+        return Err(Status::invalid_argument(format!("`{field}` is longer than {NAME} bytes")));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Delivery to files, for an Envoy with `path_config_source`s: a `DiscoveryResponse` in JSON for all clusters, one for all
 //! listeners, and one for each of what they refer to, since Envoy takes such a file for that one resource. A file that
-//! changes is replaced as a whole, by a rename, which is what Envoy watches for.
+//! changes is replaced as a whole, by a rename, which is what Envoy watches for. Only the user of this process can read
+//! them: plans and secrets are among them.
 
 mod departing;
 mod place;
@@ -20,10 +21,10 @@ use tokio::{sync::watch, time};
 
 pub use self::{departing::Departing, place::place};
 
-use self::place::{folder, mode, replace};
+use self::place::{folder, private_folder, replace};
 use crate::{
     model::{self, Diagnostics},
-    node::{DEFAULT_MESH, NodeIdentity},
+    node::{DEFAULT_MESH, IdentityError, NodeIdentity},
     protobuf_json::{self, Faults, Unknown, WriteError},
     publication::Publication,
     redirect::{Source, response},
@@ -83,6 +84,14 @@ pub enum DeliveryError {
         /// What is wrong with it.
         faults: Faults,
     },
+    /// The node says too much of itself.
+    #[error("{}: {error}", path.display())]
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// What is too long.
+        error: IdentityError,
+    },
     /// A resource has no JSON.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -138,7 +147,7 @@ impl Delivery {
     ) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::File { path: directory.to_owned(), error };
         for folder in ORDER.into_iter().filter_map(folder) {
-            fs::create_dir_all(directory.join(folder)).map_err(failed)?;
+            private_folder(&directory.join(folder)).map_err(failed)?;
         }
         let directory = directory.canonicalize().map_err(failed)?;
         let source = Source::Files { directory: seen_as.unwrap_or(&directory).to_owned() };
@@ -204,9 +213,9 @@ impl Delivery {
 
     fn write_all(&self, files: &[&Delivered]) -> Result<usize, DeliveryError> {
         let mut written = 0;
-        for Delivered { place, kind, content } in files {
+        for Delivered { place, content, .. } in files {
             let path = self.directory.join(place);
-            let changed = replace(&path, content.as_bytes(), mode(*kind));
+            let changed = replace(&path, content.as_bytes());
             written += usize::from(changed.map_err(|error| DeliveryError::File { path, error })?);
         }
         Ok(written)
@@ -278,5 +287,5 @@ fn read_node(path: &Path) -> Result<NodeIdentity, DeliveryError> {
     let node = document.get("node").unwrap_or(&serde_json::Value::Null);
     let node: Node = protobuf_json::read(node, Unknown::Refused)
         .map_err(|faults| DeliveryError::NodeFields { path: path.to_owned(), faults })?;
-    Ok(NodeIdentity::read(&node))
+    NodeIdentity::read(&node).map_err(|error| DeliveryError::Identity { path: path.to_owned(), error })
 }

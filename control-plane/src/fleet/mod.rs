@@ -154,13 +154,14 @@ impl Fleet {
         self.changed();
     }
 
-    /// Forgets nodes that have been away for longer than `keep`, and the first to leave of too many. Says how many.
-    pub fn forget(&mut self, keep: Duration, now: SystemTime) -> usize {
+    /// Forgets nodes that have been away for longer than `keep`, and of too many the first to leave; those that `is_known`
+    /// says are somebody's, and not just anybody's, come last. Says how many.
+    pub fn forget(&mut self, keep: Duration, now: SystemTime, is_known: impl Fn(&NodeIdentity) -> bool) -> usize {
         let limit = seconds(now).saturating_sub(keep.as_secs());
         let before = self.nodes.len();
         self.nodes.retain(|_, node| !node.streams.is_empty() || node.since >= limit);
         let away = self.nodes.values().filter(|node| node.streams.is_empty()).count();
-        self.forget_first(away.saturating_sub(MOST_DISCONNECTED));
+        self.forget_first(away.saturating_sub(MOST_DISCONNECTED), is_known);
         let forgotten = before.saturating_sub(self.nodes.len());
         if forgotten > 0 {
             self.changed();
@@ -169,14 +170,14 @@ impl Fleet {
     }
 
     /// Forgets some of the nodes that are away: those that left first.
-    fn forget_first(&mut self, number: usize) {
+    fn forget_first(&mut self, number: usize, is_known: impl Fn(&NodeIdentity) -> bool) {
         if number == 0 {
             return;
         }
         let away = self.nodes.iter().filter(|(_, node)| node.streams.is_empty());
-        let mut away: Vec<_> = away.map(|(id, node)| (node.since, id.clone())).collect();
+        let mut away: Vec<_> = away.map(|(id, node)| (is_known(&node.identity), node.since, id.clone())).collect();
         away.sort();
-        for (_, id) in away.iter().take(number) {
+        for (_, _, id) in away.iter().take(number) {
             self.nodes.remove(id);
         }
     }
@@ -296,6 +297,10 @@ mod tests {
         NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() }
     }
 
+    fn nobody(_: &NodeIdentity) -> bool {
+        false
+    }
+
     fn ids(fleet: &Fleet) -> Vec<String> {
         fleet.report().into_iter().map(|node| node.id).collect()
     }
@@ -306,11 +311,11 @@ mod tests {
         let gone = fleet.connect(&node("gone"), at(0));
         fleet.connect(&node("here"), at(0));
         fleet.disconnect("gone", gone.stream, at(100));
-        fleet.forget(Duration::from_secs(60), at(160));
+        fleet.forget(Duration::from_secs(60), at(160), nobody);
         assert_eq!(ids(&fleet), ["gone", "here"]);
-        fleet.forget(Duration::from_secs(60), at(161));
+        fleet.forget(Duration::from_secs(60), at(161), nobody);
         assert_eq!(ids(&fleet), ["here"]);
-        fleet.forget(Duration::from_secs(60), at(1_000_000));
+        fleet.forget(Duration::from_secs(60), at(1_000_000), nobody);
         assert_eq!(ids(&fleet), ["here"]);
     }
 
@@ -322,9 +327,22 @@ mod tests {
             let joined = fleet.connect(&node(&id), at(0));
             fleet.disconnect(&id, joined.stream, at(number as u64));
         }
-        fleet.forget(Duration::from_secs(1_000_000), at(0));
+        fleet.forget(Duration::from_secs(1_000_000), at(0), nobody);
         let left = ids(&fleet);
         assert_eq!((left.len(), left.first().map(String::as_str)), (MOST_DISCONNECTED, Some("000002")));
+    }
+
+    #[test]
+    fn forgets_strangers_before_nodes_that_a_target_selects() {
+        let mut fleet = Fleet::default();
+        for number in 0..MOST_DISCONNECTED + 2 {
+            let id = format!("{number:06}");
+            let joined = fleet.connect(&node(&id), at(0));
+            fleet.disconnect(&id, joined.stream, at(number as u64));
+        }
+        fleet.forget(Duration::from_secs(1_000_000), at(0), |node| node.id == "000000");
+        let left = ids(&fleet);
+        assert_eq!((left.len(), &left[..2]), (MOST_DISCONNECTED, &["000000".to_owned(), "000003".to_owned()][..]));
     }
 
     #[test]

@@ -15,7 +15,10 @@ mod modules;
 use std::{fmt, sync::Arc, time::Instant};
 
 use postern_engine::Plan;
-use postern_proto::plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps};
+use postern_proto::{
+    configuration,
+    plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps},
+};
 use prost::Message;
 
 pub(crate) use self::blame::blame;
@@ -32,20 +35,30 @@ const REFUSED: &str = "plan refused: ";
 /// An encoded plan that a gate has let through. Only a gate makes one.
 #[derive(Debug, Clone)]
 pub struct AdmittedPlan {
-    bytes: Vec<u8>,
+    configuration: Vec<u8>,
     gate: Gate,
 }
 
 impl AdmittedPlan {
-    /// The plan as a filter gets it.
+    fn new(plan: &[u8], gate: Gate) -> Self {
+        Self { configuration: configuration::wrap(plan), gate }
+    }
+
+    /// The plan.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        // It was put in, and so is there.
+        configuration::unwrap(&self.configuration).unwrap_or_default()
+    }
+
+    /// The configuration that brings it to a filter, byte for byte as Envoy hands it over.
+    pub fn configuration(&self) -> &[u8] {
+        &self.configuration
     }
 
     /// A plan that went past the gate, so that a test can see what an Envoy makes of it.
     #[cfg(feature = "test-hooks")]
-    pub fn forced_past_the_gate(bytes: Vec<u8>) -> Self {
-        Self { bytes, gate: Gate::of_engine() }
+    pub fn forced_past_the_gate(plan: &[u8]) -> Self {
+        Self::new(plan, Gate::of_engine())
     }
 }
 
@@ -60,7 +73,7 @@ pub fn refusal(revision: &Digest) -> AdmittedPlan {
         default_chain: 1,
         ..WirePlan::default()
     };
-    AdmittedPlan { bytes: plan.encode_to_vec(), gate: Gate::of_engine() }
+    AdmittedPlan::new(&plan.encode_to_vec(), Gate::of_engine())
 }
 
 /// Loads plans as Envoys will. Cheap to clone.
@@ -101,18 +114,18 @@ impl Gate {
 
     /// Loads a plan as a filter would.
     pub fn admit(&self, plan: &WirePlan) -> Result<AdmittedPlan, Refusal> {
-        let bytes = plan.encode_to_vec();
-        self.load(&bytes)?;
-        Ok(AdmittedPlan { bytes, gate: self.clone() })
+        let admitted = AdmittedPlan::new(&plan.encode_to_vec(), self.clone());
+        self.load(&admitted)?;
+        Ok(admitted)
     }
 
-    fn load(&self, plan: &[u8]) -> Result<(), Refusal> {
+    fn load(&self, plan: &AdmittedPlan) -> Result<(), Refusal> {
         match &*self.0 {
-            Loader::Engine => Plan::load(plan).map(drop).map_err(|error| Refusal::Declined(error.to_string())),
+            Loader::Engine => Plan::load(plan.bytes()).map(drop).map_err(|error| Refusal::Declined(error.to_string())),
             Loader::Filter { filter, limits, times } => {
                 let begin = Instant::now();
                 let mut vm = filter.start(Setup { limits: *limits, ..Setup::default() })?;
-                let loaded = vm.configure(plan).map(drop).map_err(Refusal::from);
+                let loaded = vm.configure(plan.configuration()).map(drop).map_err(Refusal::from);
                 times.observe(begin.elapsed());
                 loaded
             }
@@ -166,5 +179,5 @@ fn reason(log: &[LogLine]) -> String {
 
 /// Why a filter would refuse a plan: what a NACK leaves out. `None` if the gate that it went through still takes it.
 pub fn diagnose(plan: &AdmittedPlan) -> Option<Refusal> {
-    plan.gate.load(&plan.bytes).err()
+    plan.gate.load(plan).err()
 }

@@ -55,7 +55,7 @@ impl ModuleCache {
     /// Opens the cache of a directory. The first time, it makes a key that only this user can read.
     pub fn open(home: &Path) -> Result<Self, CacheError> {
         let modules = home.join(MODULES);
-        fs::create_dir_all(&modules).map_err(|error| CacheError { path: modules.clone(), error })?;
+        secret_file::make_folder(&modules).map_err(|error| CacheError { path: modules.clone(), error })?;
         let path = home.join(KEY);
         let key = load_key(&path).map_err(|error| CacheError { path, error })?;
         Ok(Self { modules, key })

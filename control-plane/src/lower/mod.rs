@@ -11,6 +11,7 @@ mod ip_filter;
 mod issuers;
 mod json_schema;
 mod jwt_validation;
+mod needs;
 mod policies;
 mod request_id;
 mod request_size;
@@ -29,7 +30,7 @@ use postern_proto::plan::v1::{
 };
 use prost::Message;
 
-use self::interned::Interned;
+use self::{interned::Interned, needs::Needs};
 use crate::{
     attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
     digest::Digest,
@@ -69,8 +70,10 @@ pub fn lower(
     let default = attachment.default.and_then(|chain| chains.get(chain));
     lowering.plan.default_chain = default.map_or(0, |chain| chain.saturating_add(1));
     lowering.plan.declared_routes = lowering.declared_routes(scope, attachment);
-    for consumer in &scope.consumers {
-        lowering.consumer(consumer);
+    let needs = lowering.needs();
+    lowering.keep_issuers(&needs);
+    for consumer in scope.consumers.iter().filter(|consumer| needs.has_use_for(&consumer.spec)) {
+        lowering.consumer(consumer, &needs);
     }
     if let Some(settings) = scope.settings {
         lowering.settings(&settings.spec);
@@ -136,12 +139,15 @@ impl Lowering {
         index
     }
 
-    fn consumer(&mut self, consumer: &Resource<model::Consumer>) {
+    /// A consumer with what it can be known by in this plan.
+    fn consumer(&mut self, consumer: &Resource<model::Consumer>, needs: &Needs) {
         let name = self.string(&consumer.name);
-        let api_key_sha256 = consumer.spec.api_keys.iter().map(|key| key.sha256.to_vec()).collect();
+        let api_keys = consumer.spec.api_keys.iter().filter(|_| needs.api_keys);
+        let api_key_sha256 = api_keys.map(|key| key.sha256.to_vec()).collect();
         let groups = consumer.spec.groups.iter().map(|group| self.string(group)).collect();
-        let hmac = consumer.spec.hmac.iter().map(|key| self.hmac_key(key)).collect();
-        let basic_auth = consumer.spec.basic_auth.as_ref().map(|credential| PasswordCredential {
+        let hmac = consumer.spec.hmac.iter().filter(|_| needs.hmac_keys).map(|key| self.hmac_key(key)).collect();
+        let password = consumer.spec.basic_auth.as_ref().filter(|_| needs.passwords);
+        let basic_auth = password.map(|credential| PasswordCredential {
             username: self.string(&credential.username),
             salt: credential.password.salt.clone(),
             iterations: credential.password.iterations,

@@ -18,6 +18,7 @@ use super::{
     tree::{Node, Value},
 };
 use crate::{
+    bounded::RESOURCE_NAME,
     protobuf_json::{Fault, Faults, Unknown, read_any_at},
     snapshot::ResourceType,
 };
@@ -114,6 +115,10 @@ impl RawResource {
             // A name that is no text is reported already.
             (Some(_), Some(field)) if name.is_none_or(|name| name.as_str() == Some("")) => {
                 fault(&path.field(field), format!("missing required field {}", quote(field)));
+            }
+            // Who subscribes to a longer one is refused.
+            (Some(_), Some(field)) if name.and_then(Json::as_str).is_some_and(|name| name.len() > RESOURCE_NAME) => {
+                fault(&path.field(field), format!("expected a name of at most {RESOURCE_NAME} bytes"));
             }
             (None, _) if !body.type_url.is_empty() => {
                 let served = ResourceType::ALL.map(|kind| short_name(kind.type_url()));

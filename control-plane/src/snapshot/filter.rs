@@ -13,10 +13,11 @@ use envoy_types::pb::{
             wasm::v3::{FailurePolicy, PluginConfig, VmConfig, plugin_config},
         },
     },
-    google::protobuf::{BoolValue, BytesValue},
+    google::protobuf::{Any, BoolValue},
 };
 
 use postern_engine::Placement;
+use postern_proto::configuration;
 
 use super::{FILTER_NAME, Resource, any};
 use crate::{
@@ -83,7 +84,7 @@ pub(super) fn extension_config(placement: Placement, plan: &AdmittedPlan, code: 
     let plugin = PluginConfig {
         name: placement.name().to_owned(),
         root_id: placement.name().to_owned(),
-        configuration: Some(any(&BytesValue { value: plan.bytes().to_vec() })),
+        configuration: Some(Any { type_url: configuration::TYPE_URL.to_owned(), value: plan.configuration().to_vec() }),
         // Even a trap heals: the VM starts anew with the next request.
         failure_policy: FailurePolicy::FailReload.into(),
         // A request that waits for its body must be able to pause before its headers go on.

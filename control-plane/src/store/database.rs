@@ -68,7 +68,7 @@ impl Database {
     pub fn open_with(state: &Path, key: &Path) -> Result<Self, StoreError> {
         let path = state.join(FILE);
         let failed = |error| StoreError::Io { path: path.clone(), error };
-        fs::create_dir_all(state).map_err(failed)?;
+        secret_file::make_folder(state).map_err(failed)?;
         let new = !path.try_exists().map_err(failed)?;
         let seal = seal(key, new)?;
         let store = Self { place: Place::File(path.clone()), seal, open: Mutex::default() };

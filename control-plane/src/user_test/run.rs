@@ -22,7 +22,7 @@ pub fn run<'a>(
     let snapshot = compile(&source::read(&suite.resources)?, code)?;
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut vm = filter.start(Setup { headers_pause: HeadersPause::ShowsBody, time, ..Setup::default() })?;
-    let root = vm.configure(snapshot.plan().bytes())?;
+    let root = vm.configure(snapshot.plan().configuration())?;
     let mut worker = Worker { vm, root, time };
     let one = |test: &'a Test| {
         let mut outcome = worker.exchange(test)?;

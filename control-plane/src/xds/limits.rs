@@ -24,6 +24,9 @@ pub const REQUEST_BURST: u32 = 1_000;
 /// How many streams one connection may have: an Envoy has one, or one a type.
 pub const STREAMS_PER_CONNECTION: u32 = 64;
 
+/// How many names of one type a stream may subscribe to, and a request may have.
+pub const MOST_NAMES: usize = 50_000;
+
 /// Limits of the xDS server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits of xDS")]

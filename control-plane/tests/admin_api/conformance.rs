@@ -16,7 +16,8 @@ const POLLED: [&str; 6] = ["clusters", "endpoints", "extension_configs", "listen
 
 /// What cannot be had on purpose here, by operation and status: a disk that is full, sixty-five followers, a rollback to
 /// what an older version wrote.
-const NOT_TRIED: [(&str, u16); 4] = [("apply", 507), ("followEvents", 503), ("rollback", 422), ("diffRevisions", 422)];
+const NOT_TRIED: [(&str, u16); 5] =
+    [("apply", 507), ("followEvents", 429), ("followEvents", 503), ("rollback", 422), ("diffRevisions", 422)];
 
 /// A request, and the status that it gets.
 struct Example {
@@ -291,7 +292,7 @@ fn has_no_route_that_it_does_not_describe() {
     let polled = POLLED.map(|kind| format!("/v3/discovery:{kind}"));
     let expect: BTreeSet<_> = described.into_iter().chain(polled).collect();
     // The router shows its routes to who debugs it, and to nobody else.
-    let shown = format!("{:?}", http::router(Arc::clone(&server.hub)));
+    let shown = format!("{:?}", http::router(Arc::clone(&server.hub), http::Names::new(80, Vec::new(), Vec::new())));
     let paths = shown.split('"').skip(1).step_by(2).filter(|text| text.len() > 1 && text.starts_with('/'));
     let found: BTreeSet<_> = paths.filter(|path| !path.contains("__private__")).map(str::to_owned).collect();
     assert_eq!(found, expect);

@@ -55,7 +55,7 @@ fn tells_whoever_follows_at_once() {
     let address = server.address();
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    (&stream).write_all(b"GET /api/v1/events HTTP/1.1\r\nhost: postern\r\n\r\n").unwrap();
+    (&stream).write_all(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(&stream).lines().map(|line| line.unwrap());
     assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
     // The head is there, so that it follows already.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use postern_proto::configuration;
 use serde_json::{Value, json};
 
 use super::{
@@ -14,10 +15,10 @@ use super::{
 };
 
 /// A Wasm filter from a file, as the control plane configures ours.
-pub(super) fn wasm(code: &Path, configuration: &[u8]) -> Value {
+pub(super) fn wasm(code: &Path, plan: &[u8]) -> Value {
     let configuration = json!({
-        "@type": "type.googleapis.com/google.protobuf.BytesValue",
-        "value": BASE64_STANDARD.encode(configuration),
+        "@type": configuration::TYPE_URL,
+        "secret": { "inline_bytes": BASE64_STANDARD.encode(plan) },
     });
     filter(
         "wasm.v3.Wasm",

@@ -3,10 +3,11 @@
 
 use std::{
     io,
+    net::IpAddr,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -28,30 +29,41 @@ pub struct Connection {
 /// What cuts a connection off.
 #[derive(Debug)]
 pub struct Line {
-    opened: Instant,
-    has_streams: AtomicBool,
+    client: IpAddr,
+    /// How many streams it has, and since when it has none.
+    streams: Mutex<(usize, Instant)>,
+    /// How many lines have no stream: this one too, while it has none.
+    unused: Arc<AtomicUsize>,
     is_cut: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
 
 impl Line {
-    fn new() -> Self {
+    fn new(client: IpAddr, unused: &Arc<AtomicUsize>) -> Self {
+        unused.fetch_add(1, Ordering::Relaxed);
         Self {
-            opened: Instant::now(),
-            has_streams: AtomicBool::new(false),
+            client,
+            streams: Mutex::new((0, Instant::now())),
+            unused: Arc::clone(unused),
             is_cut: AtomicBool::new(false),
             reader: Mutex::default(),
         }
     }
 
-    /// A stream was opened on it.
-    pub(super) fn has_stream(&self) {
-        self.has_streams.store(true, Ordering::Relaxed);
+    /// A stream was opened on it, and is open until what is returned is dropped.
+    pub(crate) fn used(self: &Arc<Self>) -> Used {
+        let mut streams = self.streams();
+        if streams.0 == 0 {
+            self.unused.fetch_sub(1, Ordering::Relaxed);
+        }
+        streams.0 = streams.0.saturating_add(1);
+        Used(Arc::clone(self))
     }
 
-    /// Whether it has been open for this long without any stream.
-    pub(super) fn is_unused(&self, limit: Duration) -> bool {
-        !self.has_streams.load(Ordering::Relaxed) && self.opened.elapsed() > limit
+    /// Since when it has had no stream; `None` if it has one.
+    fn unused_since(&self) -> Option<Instant> {
+        let (streams, since) = *self.streams();
+        (streams == 0).then_some(since)
     }
 
     /// Ends the connection with all of its streams.
@@ -69,30 +81,85 @@ impl Line {
         }
         if self.is_cut.load(Ordering::Acquire) { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
+
+    fn streams(&self) -> MutexGuard<'_, (usize, Instant)> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.unused_since().is_some() {
+            self.unused.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A stream of a connection that is open.
+#[derive(Debug)]
+pub(crate) struct Used(Arc<Line>);
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        let mut streams = self.0.streams();
+        *streams = (streams.0.saturating_sub(1), Instant::now());
+        if streams.0 == 0 {
+            self.0.unused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Connection {
-    pub(super) fn new(tcp: TcpStream, lines: &Lines) -> Self {
+    pub(super) fn new(tcp: TcpStream, client: IpAddr, lines: &Lines) -> Self {
         // Without it a change would wait for the ACK of the one before, in the network's sense. It is a matter of speed
         // only: a socket that cannot do it serves all the same.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
-        Self { tcp, line: lines.open() }
+        Self { tcp, line: lines.open(client) }
     }
 }
 
 /// The connections that are open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lines {
     open: Mutex<Vec<Weak<Line>>>,
+    unused: Arc<AtomicUsize>,
+    most_unused: usize,
 }
 
 impl Lines {
-    fn open(&self) -> Arc<Line> {
-        let line = Arc::new(Line::new());
+    /// Of connections without a stream, only so many are kept.
+    pub(super) fn new(most_unused: usize) -> Self {
+        Self { open: Mutex::default(), unused: Arc::default(), most_unused: most_unused.max(1) }
+    }
+
+    /// One more connection. Of too many without a stream, the one that has been so for longest gives way: one of the same
+    /// client, if there is any.
+    fn open(&self, client: IpAddr) -> Arc<Line> {
+        if self.unused.load(Ordering::Relaxed) >= self.most_unused {
+            let _gave_way = self.cut_oldest(|line| line.client == client) || self.cut_oldest(|_| true);
+        }
+        let line = Arc::new(Line::new(client, &self.unused));
         self.lock().push(Arc::downgrade(&line));
         line
+    }
+
+    /// Gives up one connection without a stream, if there is any.
+    pub(super) fn make_room(&self) {
+        self.cut_oldest(|_| true);
+    }
+
+    /// Ends the connection that has had no stream for longest, of those that may be ended. Says whether there was one.
+    fn cut_oldest(&self, may_end: impl Fn(&Line) -> bool) -> bool {
+        let lines: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        let unused = lines.iter().filter(|line| !line.is_cut.load(Ordering::Relaxed) && may_end(line));
+        let oldest = unused.filter_map(|line| Some((line.unused_since()?, line))).min_by_key(|(since, _)| *since);
+        if let Some((_, line)) = oldest {
+            tracing::debug!("a connection without a stream gave way to another");
+            line.cut();
+        }
+        oldest.is_some()
     }
 
     /// Ends every connection that has had no stream for this long, and forgets those that have ended.
@@ -102,7 +169,8 @@ impl Lines {
         if open.capacity() > 4 * open.len().max(64) {
             open.shrink_to_fit();
         }
-        for line in open.iter().filter_map(Weak::upgrade).filter(|line| line.is_unused(limit)) {
+        let is_old = |line: &Arc<Line>| line.unused_since().is_some_and(|since| since.elapsed() > limit);
+        for line in open.iter().filter_map(Weak::upgrade).filter(is_old) {
             tracing::debug!("a connection without a stream is cut off");
             line.cut();
         }

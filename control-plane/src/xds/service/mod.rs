@@ -24,12 +24,13 @@ use std::{
 
 use axum::{body::Body, extract::Request, response::Response, routing::post};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use tokio::{net::TcpListener, time::MissedTickBehavior};
-use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
+use tokio::{net::TcpListener, sync::mpsc, time::MissedTickBehavior};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Status, service::Routes, transport::Server};
 
+pub(crate) use self::connection::Line;
 use self::{
-    connection::{Connection, Line, Lines},
+    connection::{Connection, Lines},
     stream::StreamBody,
     watchdog::Watchdog,
 };
@@ -37,7 +38,7 @@ use super::{
     limits::{Limits, MANY_DEPARTED, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL, TIME_TO_FIRST_REQUEST},
     wire::{ClientMessage, Scope},
 };
-use crate::{heap, serve::Hub, snapshot::ResourceType};
+use crate::{accept::accept, heap, open_files, serve::Hub, snapshot::ResourceType};
 
 /// Every service: its name, what it carries, and its methods for state of the world and for changes.
 const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
@@ -112,7 +113,7 @@ struct Shared {
 impl XdsServer {
     /// Serves what the hub publishes.
     pub fn new(hub: Arc<Hub>, limits: Limits) -> Self {
-        let (watchdog, lines) = (Watchdog::default(), Lines::default());
+        let (watchdog, lines) = (Watchdog::default(), Lines::new(open_files::share(limits.streams)));
         Self {
             shared: Arc::new(Shared {
                 hub,
@@ -151,10 +152,25 @@ impl XdsServer {
         router.into()
     }
 
-    /// The connections of clients, each of which can be cut off.
+    /// The connections of clients, each of which can be cut off. A socket that has none to give for a while is no end.
     pub fn incoming(&self, listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> + use<> {
         let shared = Arc::clone(&self.shared);
-        TcpListenerStream::new(listener).map(move |accepted| accepted.map(|tcp| Connection::new(tcp, &shared.lines)))
+        let (sender, receiver) = mpsc::channel(64);
+        tokio::spawn(async move {
+            loop {
+                let accepted = accept(&listener, || shared.lines.make_room());
+                tokio::select! {
+                    (tcp, peer) = accepted => {
+                        let connection = Connection::new(tcp, peer.ip(), &shared.lines);
+                        if sender.send(Ok(connection)).await.is_err() {
+                            return;
+                        }
+                    }
+                    () = sender.closed() => return,
+                }
+            }
+        });
+        ReceiverStream::new(receiver)
     }
 
     /// Cuts off clients that do not read, forgets nodes that are long gone, and gives back what they leave behind. Never
@@ -168,7 +184,9 @@ impl XdsServer {
             let limits = &self.shared.limits;
             self.shared.watchdog.cut_off(limits.stall_timeout);
             self.shared.lines.cut_unused(TIME_TO_FIRST_REQUEST);
-            let forgotten = self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now());
+            let publication = self.shared.hub.publications().borrow().clone();
+            let is_known = |node: &_| publication.as_ref().is_some_and(|publication| publication.selects(node));
+            let forgotten = self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now(), is_known);
             let ended = self.shared.ended_streams.load(Ordering::Relaxed);
             let leaving = ended.wrapping_sub(ended_before).saturating_add(forgotten);
             (departed, ended_before) = (leaving.saturating_add(departed), ended);
@@ -191,9 +209,6 @@ impl XdsServer {
             return Status::resource_exhausted(message).into_http();
         }
         let line = request.extensions().get::<Arc<Line>>().cloned();
-        if let Some(line) = &line {
-            line.has_stream();
-        }
         let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, request.into_body(), line);
         let mut response = Response::new(Body::new(body));
         let grpc = axum::http::HeaderValue::from_static("application/grpc");

@@ -19,14 +19,24 @@ use tokio::time::Sleep;
 use tokio_stream::{Stream, wrappers::WatchStream};
 use tonic::{Status, Streaming};
 
-use super::{Shared, connection::Line, decode::Decode, frame::frames, rate::Rate, record::record, watchdog::Watched};
+use super::{
+    Shared,
+    connection::{Line, Used},
+    decode::Decode,
+    frame::frames,
+    rate::Rate,
+    record::record,
+    watchdog::Watched,
+};
 use crate::{
+    bounded,
     fleet::Joined,
     node::NodeIdentity,
     publication::Publication,
+    snapshot::ResourceType,
     xds::{
-        limits::{REQUEST_BURST, TIME_TO_FIRST_REQUEST},
-        session::{Reaction, Response, Session},
+        limits::{MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
+        session::{Reaction, Request, Response, Session, Wish},
         wire::{ClientMessage, Scope, node_of},
     },
 };
@@ -46,6 +56,7 @@ pub(super) struct StreamBody<M> {
     rate: Rate,
     timer: Option<Pin<Box<Sleep>>>,
     watched: Watched,
+    _used: Option<Used>,
 }
 
 /// The node at the other end, once it has said who it is.
@@ -68,6 +79,7 @@ impl<M: ClientMessage> StreamBody<M> {
         Self {
             requests: Streaming::new_request(Decode::default(), requests, None, Some(shared.limits.message_bytes)),
             publications: WatchStream::new(shared.hub.publications()),
+            _used: line.as_ref().map(Line::used),
             watched: shared.watchdog.watch(line),
             shared,
             scope,
@@ -134,11 +146,13 @@ impl<M: ClientMessage> StreamBody<M> {
         if self.peer.is_none() {
             self.peer = Some(Box::new(self.join(node_of(&message)?)));
         }
-        let type_url = message.type_url().to_owned();
+        // Checked before it is kept for the log.
+        let type_url = bounded::shown(message.type_url()).into_owned();
         let request = self.scope.read(message)?;
         let Some(peer) = &mut self.peer else { return Ok(()) };
         match request {
             Some(request) => {
+                let request = within_limits(request, &peer.session)?;
                 let reaction = peer.session.on_request(request, now);
                 self.carry_out(reaction);
             }
@@ -201,6 +215,24 @@ impl<M: ClientMessage> StreamBody<M> {
         }
         self.end = End::With(Box::new(status));
     }
+}
+
+/// A request, unless too many names would be subscribed to. What callers of an Envoy ask it for must not end its stream:
+/// further virtual hosts are not looked for.
+fn within_limits(mut request: Request, session: &Session) -> Result<Request, Status> {
+    let subscribed = session.names_after(&request);
+    if subscribed <= MOST_NAMES {
+        return Ok(request);
+    }
+    let kind = request.kind;
+    match &mut request.wish {
+        Wish::Changes { subscribe, .. } if kind == ResourceType::VirtualHost => subscribe.clear(),
+        _ => {
+            let message = format!("{subscribed} names of {kind} are subscribed to: at most {MOST_NAMES} are served");
+            return Err(Status::resource_exhausted(message));
+        }
+    }
+    Ok(request)
 }
 
 fn trailers(status: &Status) -> HeaderMap {

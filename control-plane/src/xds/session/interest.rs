@@ -71,7 +71,8 @@ impl Interest {
             }
             self.names.remove(name);
         }
-        asked.retain(|name| !unsubscribe.contains(name));
+        let unsubscribed: BTreeSet<_> = unsubscribe.iter().collect();
+        asked.retain(|name| !unsubscribed.contains(name));
         self.names.extend(asked.iter().cloned());
         asked
     }

@@ -13,7 +13,11 @@ mod message;
 mod order;
 mod subscription;
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 pub use memory::{Memory, TypeMemory};
 pub use message::{Event, Reaction, Request, Response, Wish};
@@ -74,6 +78,20 @@ impl Session {
     /// When [`Session::on_deadline`] has something to do, if nothing happens before.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// How many names of its type the client has subscribed to once a request is dealt with.
+    pub fn names_after(&self, request: &Request) -> usize {
+        let nothing = BTreeSet::new();
+        let known = self.subscriptions.get(&request.kind).map_or(&nothing, |known| known.interest.names());
+        match &request.wish {
+            Wish::All { names, .. } => names.len(),
+            Wish::Changes { subscribe, unsubscribe, .. } => {
+                let new = subscribe.iter().filter(|name| !known.contains(*name)).count();
+                let gone = unsubscribe.iter().filter(|name| known.contains(*name)).count();
+                known.len().saturating_add(new).saturating_sub(gone)
+            }
+        }
     }
 
     /// The client asks, accepts or refuses.

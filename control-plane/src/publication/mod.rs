@@ -4,11 +4,14 @@
 //! Nodes that the same resources select are one group, whatever their number. A group is compiled when its first node
 //! comes, or before, when a change is admitted; and one that a change does not touch keeps the snapshot that it had.
 
+mod compiled;
+
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use self::compiled::{Compiled, MOST_GROUPS};
 use crate::{
     attach::{Scope, Targeted},
     digest::Digest,
@@ -56,28 +59,38 @@ struct Groups {
     code: FilterCode,
     kinship: Kinship,
     /// By the targets that select their nodes.
-    compiled: Mutex<HashMap<Signature, Arc<OnceLock<Arc<Snapshot>>>>>,
+    compiled: Mutex<Compiled>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
 }
 
-/// What tells nodes apart: every target that selects nodes, with its mesh, once.
+/// What tells nodes apart: every target that selects nodes, with its mesh, once, and the meshes that have resources.
 #[derive(Debug)]
-pub(crate) struct Kinship(Vec<(String, TargetRef)>);
+pub(crate) struct Kinship {
+    targets: Vec<(String, TargetRef)>,
+    meshes: BTreeSet<String>,
+}
 
-/// The mesh of a node, and the places of the targets that select it: nodes of one signature are of one group.
+/// The mesh of a node, and the places of the targets that select it: nodes of one signature are of one group. Meshes that
+/// have no resources are one, without a name: whoever makes up a mesh makes no group.
 pub(crate) type Signature = (String, Vec<usize>);
 
 impl Kinship {
     /// By all targets of some bundles.
     pub(crate) fn of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Self {
-        Self(bundles.into_iter().flat_map(targets).collect::<BTreeSet<_>>().into_iter().collect())
+        let (mut all, mut meshes) = (BTreeSet::new(), BTreeSet::new());
+        for bundle in bundles {
+            all.extend(targets(bundle));
+            meshes.extend(every_mesh(bundle));
+        }
+        Self { targets: all.into_iter().collect(), meshes }
     }
 
     pub(crate) fn signature(&self, node: &NodeIdentity) -> Signature {
         let selects = |(mesh, target): &(String, TargetRef)| *mesh == node.mesh && target.selects(node);
-        let selecting = self.0.iter().enumerate().filter(|(_, target)| selects(target));
-        (node.mesh.clone(), selecting.map(|(index, _)| index).collect())
+        let selecting = self.targets.iter().enumerate().filter(|(_, target)| selects(target));
+        let mesh = self.meshes.get(&node.mesh).cloned().unwrap_or_default();
+        (mesh, selecting.map(|(index, _)| index).collect())
     }
 }
 
@@ -119,6 +132,24 @@ impl Publication {
             Content::Uniform(_) | Content::Grouped(_) => self,
             Content::Split(split) if split.rollout.revision_for(node) == split.rollout.candidate() => &split.candidate,
             Content::Split(split) => &split.last_good,
+        }
+    }
+
+    /// How many groups of nodes are kept compiled: strangers can make up nodes, but no more than so many groups.
+    pub fn groups(&self) -> usize {
+        match &self.content {
+            Content::Uniform(_) => 1,
+            Content::Grouped(groups) => groups.count(),
+            Content::Split(split) => split.last_good.groups().saturating_add(split.candidate.groups()),
+        }
+    }
+
+    /// Whether a target, and not only its mesh, selects this node.
+    pub(crate) fn selects(&self, node: &NodeIdentity) -> bool {
+        match &self.content {
+            Content::Uniform(_) => false,
+            Content::Grouped(groups) => !groups.kinship.signature(node).1.is_empty(),
+            Content::Split(split) => split.last_good.selects(node) || split.candidate.selects(node),
         }
     }
 
@@ -172,7 +203,7 @@ impl Groups {
             match self.compile(&node, Strictness::Strict) {
                 Ok(snapshot) => {
                     used.insert(snapshot.revision().clone(), Arc::clone(&snapshot));
-                    lock(&self.compiled).insert(signature, Arc::new(OnceLock::from(snapshot)));
+                    lock(&self.compiled).foresee(signature, snapshot);
                 }
                 Err(CompileError::Diagnostics(found)) => errors.extend(found),
                 Err(error) => return Err(error),
@@ -184,8 +215,13 @@ impl Groups {
     }
 
     fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
-        let group = Arc::clone(lock(&self.compiled).entry(self.kinship.signature(node)).or_default());
+        let group = lock(&self.compiled).group(self.kinship.signature(node));
         Arc::clone(group.get_or_init(|| self.serve(node)))
+    }
+
+    /// How many groups are kept.
+    fn count(&self) -> usize {
+        lock(&self.compiled).len().max(lock(&self.known).len())
     }
 
     /// Compiles a group that was not foreseen. What is wrong in it refuses its requests, and is in the log.
@@ -211,9 +247,26 @@ impl Groups {
             tracing::error!("served as a refusal: {problem}");
         }
         let snapshot = Arc::new(snapshot);
-        lock(&self.known).insert(revision, Arc::clone(&snapshot));
+        let mut known = lock(&self.known);
+        if known.len() >= MOST_GROUPS {
+            // Those that no group and no stream has any more.
+            known.retain(|_, snapshot| Arc::strong_count(snapshot) > 1);
+        }
+        known.insert(revision, Arc::clone(&snapshot));
         Ok(snapshot)
     }
+}
+
+/// The meshes of all resources.
+fn every_mesh(bundle: &Bundle) -> impl Iterator<Item = String> {
+    let Bundle { gateways, services, envoy_resources, consumers, agents, issuers, .. } = bundle;
+    let Bundle { route_policies, traffic_permissions, timeouts, access_logs, settings, .. } = bundle;
+    fn of<T>(resources: &[Resource<T>]) -> impl Iterator<Item = &str> {
+        resources.iter().map(Resource::mesh)
+    }
+    let declared = of(gateways).chain(of(services)).chain(of(envoy_resources)).chain(of(consumers)).chain(of(agents));
+    let policies = of(route_policies).chain(of(traffic_permissions)).chain(of(timeouts)).chain(of(access_logs));
+    declared.chain(of(issuers)).chain(of(settings)).chain(policies).map(str::to_owned)
 }
 
 /// Every target that selects nodes, with its mesh.
