@@ -13,6 +13,7 @@
 mod audit_log;
 mod bench_xds;
 mod commands;
+mod cpu_without_a_bound;
 mod crashes;
 mod decisions;
 mod envoy_resources;

@@ -49,6 +49,14 @@ const SPEC: Object = Object {
              above, as denials are, always are.",
         ),
         Field::optional(
+            "requestBudgetMs",
+            Kind::Integer { min: 1, max: 100 },
+            "How much work a request may cause in the filter, in milliseconds, counted in steps of about 10 ns: expressions, \
+             patterns, schemas, keys that are tried. A body that a step reads adds 80 ns a byte, and the rounds of a password \
+             and one check of a signature are always allowed. Past it, the step under way fails with `budget_exhausted`.",
+        )
+        .or("1"),
+        Field::optional(
             "retention",
             Kind::Object(&RETENTION),
             "What the control plane keeps. It holds for all meshes, so that only one of them can say it.",
@@ -134,6 +142,8 @@ pub struct Settings {
     pub log_backends: Vec<LogBackend>,
     /// How many requests access logs have, of those that were answered well.
     pub log_sampling: Option<Percent>,
+    /// How much work a request may cause, in milliseconds.
+    pub request_budget_ms: Option<u32>,
     /// What the control plane keeps.
     pub retention: Option<Retention>,
     /// How a revision spreads.
