@@ -4,7 +4,10 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use postern_engine::cel::{Expression, Value, format_double, format_duration, format_timestamp};
+use postern_engine::{
+    budget::Budget,
+    cel::{Expression, Value, format_double, format_duration, format_timestamp},
+};
 use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::{
@@ -51,7 +54,7 @@ impl Eval {
             anyhow::anyhow!(shown.join("\n"))
         })?;
         let expression = Expression::load(&compiled)?;
-        expression.evaluate(&input).map_err(|error| {
+        expression.evaluate(&input, &Budget::default()).map_err(|error| {
             let column = usize::try_from(error.column()).unwrap_or(1);
             anyhow::anyhow!(self.show(column, &error.to_string()))
         })

@@ -16,7 +16,10 @@ use std::{
 use cel::{Context, Env, Value as Theirs, extensions, objects::Key as TheirKey};
 use cel_generator::{INPUT, expression};
 use postern::expression::{Environment, Input, compile, notation};
-use postern_engine::cel::{Expression, Key, Timestamp, Value};
+use postern_engine::{
+    budget::Budget,
+    cel::{Expression, Key, Timestamp, Value},
+};
 use proptest::{
     collection::vec,
     prelude::any,
@@ -38,7 +41,7 @@ fn ours(text: &str, input: &Input) -> Outcome {
         let first = errors.first().expect("at least one error");
         format!("{CHECKED}{first}")
     })?;
-    Expression::load(&wire).unwrap().evaluate(input).map_err(|error| error.to_string())
+    Expression::load(&wire).unwrap().evaluate(input, &Budget::default()).map_err(|error| error.to_string())
 }
 
 fn environment() -> Arc<Env> {

@@ -8,7 +8,10 @@ use std::cell::Cell;
 
 use cel_generator::{INPUT, expression};
 use postern::expression::{Environment, Input, compile};
-use postern_engine::cel::{Expression, NoAttributes};
+use postern_engine::{
+    budget::Budget,
+    cel::{Expression, NoAttributes},
+};
 use postern_proto::plan::v1::Expression as Wire;
 use proptest::{
     collection::vec,
@@ -27,8 +30,8 @@ fn runner(cases: u32) -> TestRunner {
 fn survives(bytes: &[u8], input: &Input) -> bool {
     let Ok(wire) = Wire::decode(bytes) else { return false };
     let Ok(expression) = Expression::load(&wire) else { return false };
-    let _ = expression.evaluate(input);
-    let _ = expression.test(&NoAttributes);
+    let _ = expression.evaluate(input, &Budget::default());
+    let _ = expression.test(&NoAttributes, &Budget::default());
     true
 }
 

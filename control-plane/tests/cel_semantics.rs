@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use postern::expression::{Environment, Input, compile, notation};
-use postern_engine::cel::Expression;
+use postern_engine::{budget::Budget, cel::Expression};
 
 const INPUT: &str = r#"{
     "request": {
@@ -19,7 +19,7 @@ const INPUT: &str = r#"{
 fn check(expression: &str, expect: &str) {
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
     let shown = match compile(expression, Environment::Response) {
-        Ok(wire) => match Expression::load(&wire).unwrap().evaluate(&input) {
+        Ok(wire) => match Expression::load(&wire).unwrap().evaluate(&input, &Budget::default()) {
             Ok(value) => notation(&value),
             Err(error) => format!("{}: {error}", error.column()),
         },
@@ -44,6 +44,16 @@ fn computes_with_integers_and_never_wraps() {
     check("1 / 0", "3: division by zero");
     check("1u % 0u", "4: modulus by zero");
     check("-(1u)", "1: `-` is not defined for uint; ");
+}
+
+/// langdef, "Name Resolution": a leading dot means the name outside of all comprehensions.
+#[test]
+fn means_the_outer_name_by_a_leading_dot() {
+    check("['a'].map(request, request)", r#"["a"]"#);
+    check("['a'].map(request, .request.method)", r#"["GET"]"#);
+    check("['a'].map(request, .request.headers['x-a'] + request)", r#"["1a"]"#);
+    check(".request.method", r#""GET""#);
+    check("['a'].exists(x, .x == 'a')", "18: unknown attribute `x`; ");
 }
 
 #[test]
@@ -333,6 +343,6 @@ fn bounds_what_an_evaluation_costs() {
     assert!(doubled.len() < 8 << 10);
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
     let wire = compile(&doubled, Environment::Request);
-    let error = Expression::load(&wire.unwrap()).unwrap().evaluate(&input).unwrap_err();
+    let error = Expression::load(&wire.unwrap()).unwrap().evaluate(&input, &Budget::default()).unwrap_err();
     assert_eq!(error.to_string(), "the evaluation makes too much data");
 }

@@ -3,12 +3,24 @@
 use std::{borrow::Cow, sync::Arc};
 
 use crate::{
+    budget::{Exhausted, steps},
     cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Value},
     event::{Headers, Needs, Phase, Property},
     policy::Context,
     selector::{self, spiffe},
     text::{host::host, ip, split_path},
 };
+
+/// What an entry of a map that is made costs.
+const ENTRY: u64 = 100;
+/// What it costs to find a header, beside looking at each.
+const LOOKUP: u64 = 8;
+
+impl From<Exhausted> for AttributeError {
+    fn from(Exhausted: Exhausted) -> Self {
+        Self::TooCostly
+    }
+}
 
 /// What a host must provide before an expression can be evaluated.
 pub(crate) fn needs(expression: &Expression) -> Needs {
@@ -67,17 +79,25 @@ impl Attributes for Context<'_> {
             Attribute::RequestHeaders => self.header_map(Phase::Request, &self.inputs.request_headers),
             Attribute::ResponseHeaders => self.header_map(Phase::Response, &self.inputs.response_headers),
             Attribute::RequestTime => timestamp(self.inputs.now).ok_or(AttributeError::Unavailable),
-            Attribute::RequestBody => Ok(Value::Bytes(self.inputs.body.as_slice().into())),
+            Attribute::RequestBody => {
+                self.budget.read(self.inputs.body.len())?;
+                Ok(Value::Bytes(self.inputs.body.as_slice().into()))
+            }
             Attribute::ResponseCode => self.response_code(),
             Attribute::XdsRouteName => Ok(Value::String(Arc::clone(self.route))),
             Attribute::ConsumerName => self.consumer().map(|consumer| Value::String(Arc::clone(&consumer.name))),
             Attribute::ConsumerGroups => {
+                self.budget.spend(steps(self.consumer()?.groups.len()))?;
                 let groups = |groups: &[Arc<str>]| groups.iter().cloned().map(Value::String).collect();
                 self.consumer().map(|consumer| Value::List(groups(&consumer.groups)))
             }
-            Attribute::Metadata => Ok(map(self.facts.metadata())),
+            Attribute::Metadata => {
+                self.budget.spend(steps(self.facts.metadata().count()).saturating_mul(ENTRY))?;
+                Ok(map(self.facts.metadata()))
+            }
             Attribute::JwtClaims => Ok(Value::Map(self.facts.claims.clone().unwrap_or_default())),
             Attribute::SourceTags => {
+                self.spend_on_tags()?;
                 let tags = selector::tags(self.inputs);
                 let entry = |(name, value): (Cow<'_, str>, Cow<'_, str>)| {
                     (Key::String((&*name).into()), Value::String((&*value).into()))
@@ -101,6 +121,7 @@ impl Attributes for Context<'_> {
                 Ok(self.facts.claims.as_ref().and_then(|claims| claims.get(&Key::from(key))).cloned())
             }
             Attribute::SourceTags => {
+                self.spend_on_tags()?;
                 let mut tags = selector::tags(self.inputs);
                 Ok(tags.find(|(name, _)| name == key).map(|(_, value)| Value::String((&*value).into())))
             }
@@ -114,6 +135,12 @@ impl Context<'_> {
     pub(crate) fn principal(&self) -> Result<&str, AttributeError> {
         let bytes = self.inputs.property(Property::PeerUriSan).filter(|bytes| !bytes.is_empty());
         str::from_utf8(bytes.ok_or(AttributeError::Absent)?).map_err(|_| AttributeError::NotUtf8)
+    }
+
+    /// Before the names in the peer's certificate are read.
+    fn spend_on_tags(&self) -> Result<(), AttributeError> {
+        let names = self.inputs.property(Property::PeerUriSans).map_or(0, <[u8]>::len);
+        Ok(self.budget.spend(steps(names).saturating_mul(2))?)
     }
 
     fn path(&self) -> Result<&[u8], AttributeError> {
@@ -145,6 +172,7 @@ impl Context<'_> {
 
     /// One header with the edits of earlier steps, several values joined by commas.
     fn header(&self, phase: Phase, came: &Headers, name: &str) -> Result<Option<Value>, AttributeError> {
+        self.budget.spend(cost_of_lookup(came))?;
         let edits = if phase == self.phase { &*self.edits } else { self.request_edits };
         match edits.values(came, name).as_slice() {
             [] => Ok(None),
@@ -159,6 +187,7 @@ impl Context<'_> {
         let edited = edits.headers().map(|edit| edit.name.as_bytes());
         let mut found = Map::default();
         for name in came.iter().map(|(name, _)| name).chain(edited) {
+            self.budget.spend(ENTRY)?;
             let name = str::from_utf8(name).map_err(|_| AttributeError::NotUtf8)?;
             if let Some(value) = self.header(phase, came, name)? {
                 // A repeated header is there already, with all its values.
@@ -186,6 +215,11 @@ impl Context<'_> {
             _ => text(bytes),
         }
     }
+}
+
+/// What it costs to find a header: all of them are looked at.
+fn cost_of_lookup(headers: &Headers) -> u64 {
+    steps(headers.len()).div_ceil(4).saturating_add(LOOKUP)
 }
 
 fn map<'a>(entries: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> Value {

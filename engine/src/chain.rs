@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postern_proto::plan::v1::{self as wire, api_key_auth, jwt_validation, step::Policy as Wire};
 
 use crate::{
-    attributes,
+    attributes, budget,
     cel::Expression,
     deny_with::DenyWith,
     event::{Needs, Phase},
@@ -113,6 +113,23 @@ impl Chain {
         })
     }
 
+    /// Refuses a chain that no request can pay for, at the step that it would fail at: what its steps cost at the least is
+    /// more than a request may.
+    pub(crate) fn check_cost(&self, steps: u64) -> Result<(), LoadError> {
+        let mut least: u64 = 0;
+        for (phase, name) in [(&self.request, "request"), (&self.response, "response")] {
+            for step in &phase.steps {
+                let (cost, most) = (step.least_cost(), steps.saturating_add(step.body_allowance(self.body_limit)));
+                if least.saturating_add(cost) > most {
+                    let error = LoadError::TooCostly { least: least.saturating_add(cost), steps };
+                    return Err(error.within(format!("step `{}`", step.name)).within(name));
+                }
+                least = least.saturating_add(if step.needs.has(Needs::BODY) { 0 } else { cost });
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn steps(&self, phase: Phase) -> &Steps {
         match phase {
             Phase::Request => &self.request,
@@ -217,6 +234,20 @@ impl Step {
     fn reads_headers(&self) -> bool {
         let when = self.when.as_ref().map_or(Needs::NONE, |when| attributes::needs(when));
         when.has(Needs::REQUEST_HEADERS) || (self.policy.evaluates() && self.needs.has(Needs::REQUEST_HEADERS))
+    }
+
+    /// The least that it takes from the budget of a request which gets to it and which it does not refuse.
+    fn least_cost(&self) -> u64 {
+        if self.shadow || self.source.is_some() {
+            return 0;
+        }
+        self.when.as_ref().map_or_else(|| self.policy.least_cost(), |when| when.least_cost())
+    }
+
+    /// What the largest body lets it cost more.
+    fn body_allowance(&self, limit: usize) -> u64 {
+        let limit = if self.needs.has(Needs::BODY) { limit } else { 0 };
+        budget::steps(limit).saturating_mul(budget::STEPS_A_BODY_BYTE)
     }
 
     fn load(wire: &wire::Step, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 use siphasher::sip128::SipHasher24;
 
-use crate::{password::Password, plan::LoadError, strings::Strings};
+use crate::{budget::Budget, password::Password, plan::LoadError, strings::Strings};
 
 /// The most rounds that a password may cost: every wrong one holds up a worker for that long.
 pub const MOST_ITERATIONS: u32 = 10_000;
@@ -127,12 +127,12 @@ impl Consumers {
 
     /// The consumer of this user name, if this is its password. It takes as long to find that it is not as to find that
     /// there is no such user.
-    pub(crate) fn by_password(&self, username: &[u8], password: &[u8]) -> Option<&Arc<Consumer>> {
+    pub(crate) fn by_password(&self, username: &[u8], password: &[u8], budget: &Budget) -> Option<&Arc<Consumer>> {
         let found = std::str::from_utf8(username).ok().and_then(|username| self.by_username.get(username));
         match found {
-            Some((consumer, expected)) => expected.is(password, self.most_rounds).then_some(consumer),
+            Some((consumer, expected)) => expected.is(password, self.most_rounds, budget).then_some(consumer),
             None => {
-                Password::nobodys().is(password, self.most_rounds);
+                Password::nobodys().is(password, self.most_rounds, budget);
                 None
             }
         }

@@ -61,6 +61,11 @@ impl Headers {
             .map(|(_, value)| value)
     }
 
+    /// How many headers there are.
+    pub(crate) fn len(&self) -> usize {
+        self.parts().0.len()
+    }
+
     #[inline]
     fn parts(&self) -> (&[Sizes], &[u8]) {
         let Some((count, rest)) = self.0.split_first_chunk() else { return (&[], &[]) };

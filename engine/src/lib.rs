@@ -13,6 +13,7 @@
 pub mod agent;
 pub mod ask;
 pub mod attributes;
+pub mod budget;
 pub mod cel;
 pub mod chain;
 pub mod consumers;

@@ -10,7 +10,7 @@ use crate::text::{
     split_path,
 };
 
-/// The longest `Signature-Input` or `Signature` that is read.
+/// The longest `Signature-Input`, `Signature` or `Content-Digest` that is read.
 const MAX_SIZE: usize = 8 << 10;
 
 /// A request, as a signature sees it: the values of a header or pseudo-header, in lower case.
@@ -174,6 +174,9 @@ fn authority(authority: &[u8], scheme: &[u8]) -> Vec<u8> {
 
 /// Whether `Content-Digest` is that of a body: it knows at least one of our algorithms, and all that it knows are right.
 pub(crate) fn is_digest_of(lines: &[&[u8]], body: &[u8]) -> bool {
+    if lines.iter().map(|line| line.len()).sum::<usize>() > MAX_SIZE {
+        return false;
+    }
     let Some(digests) = Dictionary::read(lines) else { return false };
     let mut known = 0_usize;
     let right = digests.0.iter().all(|(algorithm, member)| {

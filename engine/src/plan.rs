@@ -11,7 +11,7 @@ use postern_proto::plan::v1::{self as wire, FORMAT};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    cel,
+    budget, cel,
     chain::Chain,
     consumers::Consumers,
     edited::EditedHeaders,
@@ -41,6 +41,8 @@ pub struct Plan {
     agents: Vec<Agent>,
     policy_not_supported: Response,
     agent_unavailable: Response,
+    /// What a request may cost.
+    steps: u64,
 }
 
 /// An external agent, as the plan knows it.
@@ -66,6 +68,10 @@ impl Plan {
             Chain::load(chain, &strings, &agents, &issuers).map_err(|error| error.within(format!("chain {index}")))
         };
         let chains = wire.chains.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
+        let steps = if wire.steps == 0 { budget::STEPS } else { wire.steps };
+        for (index, chain) in chains.iter().enumerate() {
+            chain.check_cost(steps).map_err(|error| error.within(format!("chain {index}")))?;
+        }
         let answer = |wire: &Option<wire::Answer>, default: fn() -> Response| match wire {
             Some(wire) => strings.answer(wire),
             None => Ok(default()),
@@ -83,6 +89,7 @@ impl Plan {
             consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
             agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
+            steps,
             chains,
             agents,
         })
@@ -188,6 +195,12 @@ impl Plan {
 
     pub(crate) fn chain(&self, index: usize) -> Option<&Chain> {
         self.chains.get(index)
+    }
+
+    /// What a request may cost, beside what its steps declare and its body allows.
+    #[inline]
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     pub(crate) fn consumers(&self) -> &Consumers {
@@ -316,6 +329,14 @@ pub enum LoadError {
     /// An expression that cannot be evaluated.
     #[error(transparent)]
     Expression(#[from] cel::LoadError),
+    /// A step that fails whatever a request says.
+    #[error("it takes {least} steps or more, and a request has {steps}: it can only ever fail")]
+    TooCostly {
+        /// What it takes at the least, with what the steps before it take.
+        least: u64,
+        /// What a request has.
+        steps: u64,
+    },
     /// An index points nowhere.
     #[error("{what} {index} does not exist, there are {size}")]
     Index {

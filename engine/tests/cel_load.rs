@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
-use postern_engine::cel::{Attribute, Expression, NoAttributes, Value};
+use postern_engine::{
+    budget::Budget,
+    cel::{Attribute, Expression, NoAttributes, Value},
+};
 use postern_proto::plan::v1::{
     Expression as Wire,
     expression::{
@@ -62,8 +65,8 @@ fn loads_a_good_expression() {
 fn evaluates_what_reads_nothing() {
     let nodes = vec![int(20), int(22), call(Function::Add, &[0, 1])];
     let expression = Expression::load(&Wire { nodes }).unwrap();
-    assert_eq!(expression.evaluate(&NoAttributes), Ok(Value::Int(42)));
-    let error = expression.test(&NoAttributes).unwrap_err();
+    assert_eq!(expression.evaluate(&NoAttributes, &Budget::default()), Ok(Value::Int(42)));
+    let error = expression.test(&NoAttributes, &Budget::default()).unwrap_err();
     assert_eq!(error.to_string(), "the result is an int, not true or false");
 }
 

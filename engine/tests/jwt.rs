@@ -52,7 +52,7 @@ fn p256() -> VerificationKey {
 /// A plan with one issuer, `joe`, and a route whose chain is one step.
 fn plan(keys: Vec<VerificationKey>, change: impl FnOnce(&mut Issuer, &mut JwtValidation)) -> Writer {
     let mut writer = Writer::new();
-    writer.string("");
+    let [empty, jwt] = ["", "jwt"].map(|text| writer.string(text));
     let header = Source::Header(writer.string("authorization"));
     let name = writer.string("joe");
     let mut issuer = Issuer { name, issuer: name, keys, ..Default::default() };
@@ -61,6 +61,7 @@ fn plan(keys: Vec<VerificationKey>, change: impl FnOnce(&mut Issuer, &mut JwtVal
         source: Some(header),
         scheme: writer.string("Bearer"),
         max_size: 8192,
+        types: vec![empty, jwt],
         ..Default::default()
     };
     change(&mut issuer, &mut step);
@@ -119,10 +120,10 @@ fn asks_for_each_key_that_may_have_signed() {
         };
         key(Algorithm::Es256, Material::P256([vec![4], hex(x), hex(y)].concat()))
     };
-    let mut driver = request(ES256);
+    let mut driver = Driver { words: vec![Some(false), Some(true)], ..request(ES256) };
     assert_eq!((denial(&decide(&mut driver, &good(vec![other.clone(), p256()]))), driver.signatures), (None, 2));
     let many = vec![other; 40];
-    let mut driver = request(ES256);
+    let mut driver = Driver { words: vec![Some(false); 8], ..request(ES256) };
     let refused = Some((401, "signature_wrong"));
     assert_eq!((denial(&decide(&mut driver, &good(many))), driver.signatures), (refused, 8));
 }

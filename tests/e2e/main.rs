@@ -14,6 +14,7 @@ mod another_route;
 mod audit_log;
 mod bench_xds;
 mod commands;
+mod cpu_without_a_bound;
 mod crashes;
 mod decisions;
 mod envoy_resources;

@@ -1,7 +1,10 @@
 //! Replaces what depends on nothing by its value. The engine itself computes it, so the meaning cannot differ; what fails
 //! stays as it is, and fails when it is evaluated: another operand may make up for it.
 
-use postern_engine::cel::{Expression, NoAttributes, Value};
+use postern_engine::{
+    budget::Budget,
+    cel::{Expression, NoAttributes, Value},
+};
 
 use super::term::{Comprehension, Kind, Term};
 
@@ -37,7 +40,7 @@ fn value_of(term: &Term) -> Option<Value> {
     }
     // A variable without its comprehension does not load.
     let expression = Expression::load(&term.to_wire()).ok()?;
-    let value = expression.evaluate(&NoAttributes).ok()?;
+    let value = expression.evaluate(&NoAttributes, &Budget::default()).ok()?;
     let mut left = LARGEST;
     fits(&value, &mut left).then_some(value)
 }

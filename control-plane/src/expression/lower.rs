@@ -98,7 +98,8 @@ impl<'p> Lowering<'p> {
             return Err(ExpressionError::new(self.parsed.column(expression.id), "not a name"));
         };
         let (root, within) = name.parts.split_first().unwrap_or((&"", &[]));
-        if let Some(outwards) = self.variables.iter().rev().position(|variable| variable == root) {
+        let inner = self.variables.iter().rev().position(|variable| variable == root);
+        if let Some(outwards) = inner.filter(|_| !name.outer) {
             let variable = Term::new(name.column, None, Kind::Variable(outwards));
             return within.iter().try_fold(variable, |term, field| names::select(term, field));
         }
@@ -116,10 +117,10 @@ impl<'p> Lowering<'p> {
                     expression = &select.operand;
                 }
                 Expr::Ident(root) => {
-                    // A leading dot asks for the outermost meaning; there is only one.
-                    parts.push(root.strip_prefix('.').unwrap_or(root));
+                    let outer = root.strip_prefix('.');
+                    parts.push(outer.unwrap_or(root));
                     parts.reverse();
-                    return Some(Name { column: self.parsed.column(expression.id), parts });
+                    return Some(Name { column: self.parsed.column(expression.id), parts, outer: outer.is_some() });
                 }
                 _ => return None,
             }

@@ -12,6 +12,8 @@ use crate::model::{quote, suggestion};
 pub(super) struct Name<'a> {
     pub(super) column: usize,
     pub(super) parts: Vec<&'a str>,
+    /// Whether it starts with a dot: then it means what it means outside of all comprehensions (langdef, "Name Resolution").
+    pub(super) outer: bool,
 }
 
 impl Name<'_> {

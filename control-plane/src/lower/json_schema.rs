@@ -13,7 +13,7 @@ use postern_proto::plan::v1::{
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::{Lowering, Place};
+use super::{Lowering, Place, ecma};
 use crate::model::{push_field, push_item, quote, suggestion};
 
 /// The types, in the order of their bits in the plan.
@@ -292,12 +292,24 @@ impl Writer<'_, '_> {
     }
 
     fn pattern_properties(&mut self, of: &Map<String, Json>) -> Vec<Property> {
-        for pattern in of.get("patternProperties").and_then(Json::as_object).into_iter().flat_map(Map::keys) {
-            if let Err(error) = Pattern::compile(pattern) {
-                self.error("patternProperties", format!("{} is no regular expression: {error}", quote(pattern)));
+        let mut properties = self.map(of, "patternProperties");
+        let written = of.get("patternProperties").and_then(Json::as_object).into_iter().flat_map(Map::keys);
+        for (property, written) in properties.iter_mut().zip(written) {
+            property.name = self.pattern("patternProperties", written).unwrap_or(property.name);
+        }
+        properties
+    }
+
+    /// A pattern in the engine's words.
+    fn pattern(&mut self, keyword: &str, written: &str) -> Option<u32> {
+        let translated = ecma::translate(written).and_then(|text| Pattern::compile(&text).map(|_| text));
+        match translated {
+            Ok(text) => Some(self.lowering.string(&text)),
+            Err(error) => {
+                self.error(keyword, format!("{} is no regular expression: {error}", quote(written)));
+                None
             }
         }
-        self.map(of, "patternProperties")
     }
 
     fn dependent_required(&mut self, of: &Map<String, Json>) -> Vec<Dependency> {
@@ -338,11 +350,8 @@ impl Writer<'_, '_> {
     fn text(&mut self, of: &Map<String, Json>) -> Option<TextRules> {
         let mut patterns = Vec::new();
         if let Some(pattern) = of.get("pattern") {
-            match pattern.as_str().map(|text| (text, Pattern::compile(text))) {
-                Some((text, Ok(_))) => patterns.push(self.lowering.string(text)),
-                Some((text, Err(error))) => {
-                    self.error("pattern", format!("{} is no regular expression: {error}", quote(text)));
-                }
+            match pattern.as_str() {
+                Some(written) => patterns.extend(self.pattern("pattern", written)),
                 None => self.error("pattern", "expected a string"),
             }
         }

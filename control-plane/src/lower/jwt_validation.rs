@@ -15,6 +15,8 @@ use crate::model::unit;
 
 const DEFAULT_MAX_SIZE: u32 = 8 << 10;
 const MOST_MAX_SIZE: u32 = 64 << 10;
+/// What tokens for access are called: RFC 7519, section 5.1, and RFC 9068, section 2.1. Many issuers say nothing.
+const DEFAULT_TYPES: [&str; 3] = ["jwt", "at+jwt", ""];
 const MOST_LEEWAY_MS: u32 = 600_000;
 
 #[derive(Deserialize)]
@@ -39,6 +41,7 @@ pub(super) struct JwtValidationParams {
     consumer: Option<String>,
     max_token_size: Option<Size>,
     realm: Option<String>,
+    typ: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -93,7 +96,24 @@ impl Lowering {
             consumer_claim: self.claim(params.consumer.as_deref(), "")?,
             max_size: max_size(params.max_token_size.as_ref())?,
             realm: self.realm(params.realm.as_deref().unwrap_or("api"))?,
+            types: self.types(params.typ.as_deref())?,
         }))
+    }
+
+    /// What `typ` may say, in the form that the engine compares: media types in lower case, without `application/`.
+    fn types(&mut self, types: Option<&[String]>) -> Result<Vec<u32>, LowerError> {
+        let Some(types) = types else { return Ok(DEFAULT_TYPES.map(|name| self.string(name)).to_vec()) };
+        let mut lowered = Vec::with_capacity(types.len());
+        for written in types {
+            let lower = written.to_ascii_lowercase();
+            let short = lower.strip_prefix("application/").unwrap_or(&lower);
+            let is_type = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+            if short.is_empty() || !short.bytes().all(is_type) {
+                return Err(LowerError::Value("`typ`: expected media types such as `at+jwt`, or `none`"));
+            }
+            lowered.push(self.string(if lower == "none" { "" } else { short }));
+        }
+        Ok(lowered)
     }
 
     pub(super) fn role_check(&mut self, params: &RoleCheckParams) -> Result<Policy, LowerError> {

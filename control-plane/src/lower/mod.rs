@@ -4,6 +4,7 @@
 mod audit_log;
 mod basic_auth;
 mod cors;
+mod ecma;
 mod fault_injection;
 mod hmac_auth;
 mod interned;
@@ -22,7 +23,11 @@ mod security_headers;
 
 use std::collections::{BTreeMap, HashMap};
 
-use postern_engine::Phase;
+use postern_engine::{
+    Phase,
+    budget::{self, STEPS},
+    cel,
+};
 use postern_proto::plan::v1::{
     Answer, Chain, Consumer, DeclaredRoutes, DenyWith, Expression, FORMAT, HeaderValue, MatchedHeaders,
     OnFailure as WireOnFailure, PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps,
@@ -61,6 +66,9 @@ pub fn lower(
 ) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
     let mut lowering = Lowering { services, ..Lowering::default() };
+    if let Some(settings) = scope.settings {
+        lowering.settings(&settings.spec);
+    }
     lowering.issuers(scope, key_sets);
     let chains: Vec<_> = attachment.chains.iter().map(|attached| lowering.chain(attached)).collect();
     for (route, chain) in &attachment.routes {
@@ -74,9 +82,6 @@ pub fn lower(
     lowering.keep_issuers(&needs);
     for consumer in scope.consumers.iter().filter(|consumer| needs.has_use_for(&consumer.spec)) {
         lowering.consumer(consumer, &needs);
-    }
-    if let Some(settings) = scope.settings {
-        lowering.settings(&settings.spec);
     }
     lowering.plan.silent = logs_nothing(scope);
     let (mut plan, mut errors) = lowering.finish(revision, strictness)?;
@@ -174,6 +179,8 @@ impl Lowering {
             .map(|names| MatchedHeaders { names: names.iter().map(|name| self.header_name(name)).collect() });
         self.plan.policy_not_supported = settings.policy_not_supported.as_ref().map(|answer| self.answer(answer));
         self.plan.agent_unavailable = settings.agent_unavailable.as_ref().map(|answer| self.answer(answer));
+        let microseconds = settings.request_budget_ms.map_or(0, |budget| u64::from(budget).saturating_mul(1_000));
+        self.plan.steps = microseconds.saturating_mul(budget::STEPS_A_MICROSECOND);
     }
 
     fn steps(&mut self, attached: &Attached<'_>, phase: Phase) -> Option<Steps> {
@@ -272,6 +279,7 @@ impl Lowering {
 
     fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Result<Expression, Vec<ExpressionError>>) -> u32 {
         match compiled {
+            Ok(compiled) if self.can_only_run_out(place, field, &compiled) => 0,
             Ok(compiled) => self.expressions.index(compiled.encode_to_vec()).saturating_add(1),
             Err(errors) => {
                 for error in errors {
@@ -280,6 +288,24 @@ impl Lowering {
                 0
             }
         }
+    }
+
+    /// What a request may cost, in steps.
+    fn steps_of_request(&self) -> u64 {
+        if self.plan.steps == 0 { STEPS } else { self.plan.steps }
+    }
+
+    /// Whether an expression takes more steps than a request has, whatever the request is; that is an error at its field.
+    /// A body brings steps of its own, so what reads one may be able to afford it.
+    fn can_only_run_out(&mut self, place: &Place<'_>, field: &str, compiled: &Expression) -> bool {
+        let Ok(expression) = cel::Expression::load(compiled) else { return false };
+        let (least, steps) = (expression.least_cost(), self.steps_of_request());
+        let affordable = least <= steps || expression.attributes().contains(&cel::Attribute::RequestBody);
+        if !affordable {
+            let message = format!("this takes {least} steps or more, and a request has {steps}: it can only ever fail");
+            self.error(place, field, message);
+        }
+        !affordable
     }
 
     fn error(&mut self, place: &Place<'_>, field: &str, message: String) {

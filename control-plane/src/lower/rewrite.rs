@@ -27,13 +27,17 @@ impl Lowering {
             _ => return Err(LowerError::Value("expected only one of `prefix`, `template`, `regex`")),
         };
         let host = params.host.as_deref().map_or_else(Vec::new, |host| self.host(place, host, &names));
-        Ok(Policy::Rewrite(Rewrite { path, host }))
+        Ok(Policy::Rewrite(Rewrite { path, host, pass_unmatched: params.unmatched.as_deref() == Some("pass") }))
     }
 
     fn host(&mut self, place: &Place<'_>, host: &str, names: &[String]) -> Vec<RewritePart> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-._:[]{}".contains(c);
         if host.is_empty() || !host.chars().all(fits) {
             let message = format!("expected a host name, perhaps with a port, found {}", quote(host));
+            self.error(place, "params.host", message);
+        }
+        if host.split_once([':', '[', ']']).is_some_and(|(_, behind)| behind.contains('{')) {
+            let message = format!("no `{{name}}` can be part of a port or an address: {}", quote(host));
             self.error(place, "params.host", message);
         }
         self.named_parts(place, "params.host", host, names)
@@ -70,6 +74,12 @@ impl Lowering {
 
     fn regex(&mut self, place: &Place<'_>, regex: &Regex) -> Option<Path> {
         let groups = match Pattern::compile(&regex.pattern) {
+            Ok(pattern) if pattern.cost_of_captures(1) > self.steps_of_request() => {
+                let message =
+                    format!("{} takes more steps than a request has: it can only ever fail", quote(&regex.pattern));
+                self.error(place, "params.regex.pattern", message);
+                return None;
+            }
             Ok(pattern) => pattern.groups(),
             Err(reason) => {
                 let message = format!("{} is no regular expression: {reason}", quote(&regex.pattern));
@@ -134,6 +144,7 @@ pub(super) struct RewriteParams {
     template: Option<Template>,
     regex: Option<Regex>,
     host: Option<String>,
+    unmatched: Option<String>,
 }
 
 #[derive(Deserialize)]

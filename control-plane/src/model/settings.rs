@@ -59,6 +59,14 @@ const SPEC: Object = Object {
              chain that edits one of these does. Match on cookies is `cookie`. Routes of Gateways are known, and not listed.",
         ),
         Field::optional(
+            "requestBudgetMs",
+            Kind::Integer { min: 1, max: 100 },
+            "How much work a request may cause in the filter, in milliseconds, counted in steps of about 10 ns: expressions, \
+             patterns, schemas, keys that are tried. A body that a step reads adds 80 ns a byte, and the rounds of a password \
+             and one check of a signature are always allowed. Past it, the step under way fails with `budget_exhausted`.",
+        )
+        .or("1"),
+        Field::optional(
             "retention",
             Kind::Object(&RETENTION),
             "What the control plane keeps. It holds for all meshes, so that only one of them can say it.",
@@ -146,6 +154,8 @@ pub struct Settings {
     pub log_sampling: Option<Percent>,
     /// The request headers that routes of Envoys with routes of their own match on, if somebody lists them.
     pub route_headers: Option<Vec<String>>,
+    /// How much work a request may cause, in milliseconds.
+    pub request_budget_ms: Option<u32>,
     /// What the control plane keeps.
     pub retention: Option<Retention>,
     /// How a revision spreads.

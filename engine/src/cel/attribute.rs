@@ -155,6 +155,9 @@ pub enum AttributeError {
     /// It cannot be had here: the host did not tell, or it comes later.
     #[error("is not available here")]
     Unavailable,
+    /// What is left of the request's budget is too little to read it.
+    #[error("takes too long to read")]
+    TooCostly,
 }
 
 /// Answers nothing: for expressions that read nothing.

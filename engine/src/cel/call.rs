@@ -16,14 +16,12 @@ use super::{
     time::{Duration, Timestamp},
     value::{Type, Value},
 };
+use crate::budget::meter::work;
 
 type Outcome = Result<Option<Value>, ErrorKind>;
 
-/// What compiling a computed pattern costs.
-const COMPILE_STEPS: usize = 4_096;
-
 /// Calls a function.
-pub(super) fn call(function: Function, arguments: &[Value], budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn call(function: Function, arguments: &[Value], budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
     let result = match arguments {
         [value] => unary(function, value, budget)?,
         [one, other] => binary(function, one, other, budget)?,
@@ -38,7 +36,7 @@ pub(super) fn no_overload(function: Function, arguments: &[Value]) -> ErrorKind 
     ErrorKind::NoSuchOverload { function: function::name(function), types }
 }
 
-fn unary(function: Function, value: &Value, budget: &mut Budget) -> Outcome {
+fn unary(function: Function, value: &Value, budget: &mut Budget<'_>) -> Outcome {
     use Function as F;
     match function {
         F::Not => Ok(if let Value::Bool(value) = value { Some(Value::Bool(!value)) } else { None }),
@@ -61,9 +59,9 @@ fn unary(function: Function, value: &Value, budget: &mut Budget) -> Outcome {
     }
 }
 
-fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget) -> Outcome {
+fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
     use Function as F;
-    let ordered = |budget: &mut Budget, holds: fn(Ordering) -> bool| {
+    let ordered = |budget: &mut Budget<'_>, holds: fn(Ordering) -> bool| {
         // Nothing stands in any order to NaN.
         let order = operator::order(one, other, budget)?;
         Ok(order.map(|order| Value::Bool(order.0.is_some_and(holds))))
@@ -81,7 +79,7 @@ fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget) -
         F::Greater => ordered(budget, Ordering::is_gt),
         F::GreaterOrEqual => ordered(budget, Ordering::is_ge),
         F::In => operator::contains(one, other, budget),
-        F::Index => operator::index(one, other),
+        F::Index => operator::index(one, other, budget),
         _ => match one {
             Value::String(text) => on_text(function, text, std::slice::from_ref(other), budget),
             _ => Ok(None),
@@ -90,10 +88,11 @@ fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget) -
 }
 
 /// Functions with a string as receiver.
-fn on_text(function: Function, subject: &str, rest: &[Value], budget: &mut Budget) -> Outcome {
+fn on_text(function: Function, subject: &str, rest: &[Value], budget: &mut Budget<'_>) -> Outcome {
     use Function as F;
     use Value::{Int, String};
     budget.read(subject.len())?;
+    work(subject.len() / 64);
     match (function, rest) {
         (F::StartsWith, [String(part)]) => Ok(Some(Value::Bool(subject.starts_with(part.as_ref())))),
         (F::EndsWith, [String(part)]) => Ok(Some(Value::Bool(subject.ends_with(part.as_ref())))),
@@ -118,18 +117,16 @@ fn on_text(function: Function, subject: &str, rest: &[Value], budget: &mut Budge
 }
 
 /// A search takes time in proportion to the text and to the pattern.
-pub(super) fn matches(subject: &str, pattern: &Pattern, budget: &mut Budget) -> Result<Value, ErrorKind> {
-    budget.steps(pattern.cost(subject.len()))?;
-    Ok(Value::Bool(pattern.is_match(subject)))
+pub(super) fn matches(subject: &str, pattern: &Pattern, budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
+    Ok(Value::Bool(pattern.is_match(subject, budget.shared())?))
 }
 
-fn computed_match(subject: &str, pattern: &str, budget: &mut Budget) -> Result<Value, ErrorKind> {
-    budget.steps(COMPILE_STEPS)?;
-    let pattern = Pattern::computed(pattern).ok_or(ErrorKind::Pattern)?;
+fn computed_match(subject: &str, pattern: &str, budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
+    let pattern = Pattern::computed(pattern, budget.shared())?.ok_or(ErrorKind::Pattern)?;
     matches(subject, &pattern, budget)
 }
 
-fn size(value: &Value, budget: &mut Budget) -> Outcome {
+fn size(value: &Value, budget: &mut Budget<'_>) -> Outcome {
     let count = match value {
         Value::String(text) => {
             budget.read(text.len())?;

@@ -14,9 +14,12 @@ use super::{
 type Outcome = Result<Option<Value>, ErrorKind>;
 
 /// Converts a value to a type.
-pub(super) fn convert(value: &Value, to: Type, budget: &mut Budget) -> Outcome {
+pub(super) fn convert(value: &Value, to: Type, budget: &mut Budget<'_>) -> Outcome {
     if value.value_type() == to && to != Type::List && to != Type::Map && to != Type::Null {
         return Ok(Some(value.clone()));
+    }
+    if let Value::String(text) = value {
+        budget.read(text.len())?;
     }
     let converted = match to {
         Type::Bool => to_bool(value),
@@ -73,7 +76,7 @@ fn to_double(value: &Value) -> Option<Option<Value>> {
     Some(result.map(Value::Double))
 }
 
-fn to_string(value: &Value, budget: &mut Budget) -> Outcome {
+fn to_string(value: &Value, budget: &mut Budget<'_>) -> Outcome {
     let text = match value {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
@@ -93,7 +96,7 @@ fn to_string(value: &Value, budget: &mut Budget) -> Outcome {
     Ok(Some(Value::from(text)))
 }
 
-fn to_bytes(value: &Value, budget: &mut Budget) -> Outcome {
+fn to_bytes(value: &Value, budget: &mut Budget<'_>) -> Outcome {
     let Value::String(text) = value else { return Ok(None) };
     budget.make(text.len())?;
     Ok(Some(Value::Bytes(Arc::from(text.as_bytes()))))

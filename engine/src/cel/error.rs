@@ -26,8 +26,8 @@ impl EvaluationError {
         &self.kind
     }
 
-    /// Whether no other operand can make up for it: the evaluation must stop.
-    pub(super) fn is_final(&self) -> bool {
+    /// Whether it says that the evaluation costs more than it may. No other operand can make up for that: it must stop.
+    pub fn is_final(&self) -> bool {
         matches!(self.kind, ErrorKind::TooCostly | ErrorKind::TooLarge)
     }
 }

@@ -14,24 +14,25 @@ use super::{
     operator,
     value::Value,
 };
+use crate::budget;
 
 type Outcome = Result<Value, EvaluationError>;
 
 /// One evaluation: what it may read, what it may still cost, and the variables of the comprehensions that it is in.
 pub(super) struct Evaluation<'a> {
     attributes: &'a dyn Attributes,
-    budget: Budget,
+    budget: Budget<'a>,
     variables: Vec<Value>,
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(attributes: &'a dyn Attributes) -> Self {
-        Self { attributes, budget: Budget::new(), variables: Vec::new() }
+    pub(super) fn new(attributes: &'a dyn Attributes, budget: &'a budget::Budget) -> Self {
+        Self { attributes, budget: Budget::new(budget), variables: Vec::new() }
     }
 
     pub(super) fn value(&mut self, node: &Node) -> Outcome {
         let at = |kind: ErrorKind| kind.at(node.column);
-        self.budget.step().map_err(at)?;
+        self.budget.node().map_err(at)?;
         match &node.kind {
             Kind::Constant(value) => Ok(value.clone()),
             Kind::Attribute(attribute) => self.attribute(*attribute).map_err(at),
@@ -55,8 +56,22 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn attribute(&self, attribute: Attribute) -> Result<Value, ErrorKind> {
-        self.attributes.attribute(attribute).map_err(|error| ErrorKind::Attribute { attribute, error })
+    fn attribute(&mut self, attribute: Attribute) -> Result<Value, ErrorKind> {
+        match self.attributes.attribute(attribute) {
+            Ok(value) => self.taken(value),
+            Err(AttributeError::TooCostly) => Err(ErrorKind::TooCostly),
+            Err(error) => Err(ErrorKind::Attribute { attribute, error }),
+        }
+    }
+
+    /// A value that was copied for the evaluation.
+    fn taken(&mut self, value: Value) -> Result<Value, ErrorKind> {
+        match &value {
+            Value::String(text) => self.budget.read(text.len())?,
+            Value::Bytes(bytes) => self.budget.read(bytes.len())?,
+            _ => {}
+        }
+        Ok(value)
     }
 
     fn has_attribute(&self, attribute: Attribute) -> Result<Value, ErrorKind> {
@@ -64,13 +79,16 @@ impl<'a> Evaluation<'a> {
             Err(AttributeError::Absent) => Ok(Value::Bool(false)),
             // What is there but is no text is there all the same.
             Ok(_) | Err(AttributeError::NotUtf8) => Ok(Value::Bool(true)),
+            Err(AttributeError::TooCostly) => Err(ErrorKind::TooCostly),
             Err(error) => Err(ErrorKind::Attribute { attribute, error }),
         }
     }
 
-    fn member(&self, attribute: Attribute, key: &Arc<str>) -> Result<Value, ErrorKind> {
+    fn member(&mut self, attribute: Attribute, key: &Arc<str>) -> Result<Value, ErrorKind> {
         match self.attributes.member(attribute, key) {
-            Ok(found) => found.ok_or_else(|| ErrorKind::NoSuchKey(Some(Arc::clone(key)))),
+            Ok(Some(found)) => self.taken(found),
+            Ok(None) => Err(ErrorKind::NoSuchKey(Some(Arc::clone(key)))),
+            Err(AttributeError::TooCostly) => Err(ErrorKind::TooCostly),
             Err(error) => Err(ErrorKind::Member { attribute, key: Arc::clone(key), error }),
         }
     }
@@ -80,6 +98,7 @@ impl<'a> Evaluation<'a> {
             Ok(found) => Ok(Value::Bool(found.is_some())),
             Err(AttributeError::Absent) => Ok(Value::Bool(false)),
             Err(AttributeError::NotUtf8) => Ok(Value::Bool(true)),
+            Err(AttributeError::TooCostly) => Err(ErrorKind::TooCostly),
             Err(error) => Err(ErrorKind::Member { attribute, key: Arc::clone(key), error }),
         }
     }

@@ -6,10 +6,12 @@ use super::{
     attribute::{Attribute, Attributes},
     error::{ErrorKind, EvaluationError},
     evaluate::Evaluation,
+    least::least,
     load::{LoadError, load},
     node::Node,
     value::Value,
 };
+use crate::budget::Budget;
 
 /// A CEL expression that was checked whole and can be evaluated any number of times.
 #[derive(Debug)]
@@ -30,14 +32,19 @@ impl Expression {
         &self.attributes
     }
 
-    /// Its value over these attributes.
-    pub fn evaluate(&self, attributes: &impl Attributes) -> Result<Value, EvaluationError> {
-        Evaluation::new(attributes).value(&self.root)
+    /// The least steps that it takes to have a value.
+    pub fn least_cost(&self) -> u64 {
+        least(&self.root)
+    }
+
+    /// Its value over these attributes, within a budget.
+    pub fn evaluate(&self, attributes: &impl Attributes, budget: &Budget) -> Result<Value, EvaluationError> {
+        Evaluation::new(attributes, budget).value(&self.root)
     }
 
     /// Whether it holds. A value that is neither true nor false is an error.
-    pub fn test(&self, attributes: &impl Attributes) -> Result<bool, EvaluationError> {
-        match self.evaluate(attributes)? {
+    pub fn test(&self, attributes: &impl Attributes, budget: &Budget) -> Result<bool, EvaluationError> {
+        match self.evaluate(attributes, budget)? {
             Value::Bool(holds) => Ok(holds),
             other => Err(ErrorKind::NotBool(other.value_type()).at(self.root.column)),
         }

@@ -2,7 +2,7 @@
 //! host supplies. Meaning follows the CEL language definition (github.com/google/cel-spec, `doc/langdef.md`).
 //!
 //! There is no parser here: text never reaches the engine. Whatever an expression does is bounded, by its depth at
-//! load and by a budget at each evaluation.
+//! load and by the request's budget at each evaluation.
 //!
 //! The modules stand in the order of a value's way: [`attribute`] → [`load`](Expression::load) (`node`) → `evaluate` →
 //! operators and functions on [`Value`]s.
@@ -17,6 +17,7 @@ mod evaluate;
 mod expression;
 mod format;
 mod function;
+mod least;
 mod load;
 mod map;
 mod node;

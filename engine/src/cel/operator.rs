@@ -15,12 +15,12 @@ use super::{
 type Outcome = Result<Option<Value>, ErrorKind>;
 
 /// CEL's `==`: numbers by value, other values of unlike types are unequal (langdef, "Equality").
-pub(super) fn equal(one: &Value, other: &Value, budget: &mut Budget) -> Result<bool, ErrorKind> {
+pub(super) fn equal(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Result<bool, ErrorKind> {
     equal_within(one, other, MAX_DEPTH.saturating_mul(2), budget)
 }
 
-fn equal_within(one: &Value, other: &Value, depth: usize, budget: &mut Budget) -> Result<bool, ErrorKind> {
-    budget.step()?;
+fn equal_within(one: &Value, other: &Value, depth: usize, budget: &mut Budget<'_>) -> Result<bool, ErrorKind> {
+    budget.node()?;
     let deeper = depth.checked_sub(1).ok_or(ErrorKind::TooCostly)?;
     Ok(match (one, other) {
         (Value::Null, Value::Null) => true,
@@ -35,12 +35,12 @@ fn equal_within(one: &Value, other: &Value, depth: usize, budget: &mut Budget) -
     })
 }
 
-fn equal_bytes(one: &[u8], other: &[u8], budget: &mut Budget) -> Result<bool, ErrorKind> {
+fn equal_bytes(one: &[u8], other: &[u8], budget: &mut Budget<'_>) -> Result<bool, ErrorKind> {
     budget.read(one.len().min(other.len()))?;
     Ok(one == other)
 }
 
-fn equal_lists(one: &[Value], other: &[Value], depth: usize, budget: &mut Budget) -> Result<bool, ErrorKind> {
+fn equal_lists(one: &[Value], other: &[Value], depth: usize, budget: &mut Budget<'_>) -> Result<bool, ErrorKind> {
     if one.len() != other.len() {
         return Ok(false);
     }
@@ -52,7 +52,7 @@ fn equal_lists(one: &[Value], other: &[Value], depth: usize, budget: &mut Budget
     Ok(true)
 }
 
-fn equal_maps(one: &Map, other: &Map, depth: usize, budget: &mut Budget) -> Result<bool, ErrorKind> {
+fn equal_maps(one: &Map, other: &Map, depth: usize, budget: &mut Budget<'_>) -> Result<bool, ErrorKind> {
     if one.len() != other.len() {
         return Ok(false);
     }
@@ -66,7 +66,7 @@ fn equal_maps(one: &Map, other: &Map, depth: usize, budget: &mut Budget) -> Resu
 }
 
 /// How two values stand to each other, if their types have an order.
-pub(super) fn order(one: &Value, other: &Value, budget: &mut Budget) -> Result<Option<Comparison>, ErrorKind> {
+pub(super) fn order(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Result<Option<Comparison>, ErrorKind> {
     let ordered = |order| Some(Comparison(Some(order)));
     Ok(match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => ordered(one.cmp(other)),
@@ -85,7 +85,7 @@ pub(super) fn order(one: &Value, other: &Value, budget: &mut Budget) -> Result<O
 }
 
 /// `needle in haystack`.
-pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget) -> Outcome {
+pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget<'_>) -> Outcome {
     match haystack {
         Value::List(elements) => {
             for element in elements.iter() {
@@ -96,6 +96,7 @@ pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget) ->
             Ok(Some(Value::Bool(false)))
         }
         Value::Map(map) => {
+            lookup(needle, budget)?;
             let found = Key::equal_to(needle).is_some_and(|key| map.get(&key).is_some());
             Ok(Some(Value::Bool(found)))
         }
@@ -104,7 +105,7 @@ pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget) ->
 }
 
 /// `container[index]`.
-pub(super) fn index(container: &Value, index: &Value) -> Outcome {
+pub(super) fn index(container: &Value, index: &Value, budget: &mut Budget<'_>) -> Outcome {
     match container {
         Value::List(elements) => {
             let place = match index {
@@ -119,6 +120,7 @@ pub(super) fn index(container: &Value, index: &Value) -> Outcome {
             place.and_then(|place| elements.get(place)).cloned().map(Some).ok_or(ErrorKind::OutOfRange)
         }
         Value::Map(map) => {
+            lookup(index, budget)?;
             let found = Key::equal_to(index).and_then(|key| map.get(&key).cloned());
             found.map(Some).ok_or(ErrorKind::NoSuchKey(None))
         }
@@ -126,8 +128,16 @@ pub(super) fn index(container: &Value, index: &Value) -> Outcome {
     }
 }
 
+/// Before a key is looked up: it is compared with a few others.
+fn lookup(key: &Value, budget: &mut Budget<'_>) -> Result<(), ErrorKind> {
+    match key {
+        Value::String(text) => budget.read(text.len()),
+        _ => Ok(()),
+    }
+}
+
 /// Arithmetic on numbers of one type, and what else `+` and `-` can do.
-pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budget: &mut Budget) -> Outcome {
+pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => operator.ints(*one, *other).map(Value::Int).map(Some),
         (Value::Uint(one), Value::Uint(other)) => operator.uints(*one, *other).map(Value::Uint).map(Some),
@@ -140,7 +150,7 @@ pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budge
     }
 }
 
-fn add(one: &Value, other: &Value, budget: &mut Budget) -> Outcome {
+fn add(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
     match (one, other) {
         (Value::String(one), Value::String(other)) => text::concatenate(one, other, budget).map(Some),
         (Value::Bytes(one), Value::Bytes(other)) => text::concatenate_bytes(one, other, budget).map(Some),
@@ -178,7 +188,7 @@ pub(super) fn negate(value: &Value) -> Outcome {
 }
 
 /// What a macro goes over: the elements of a list, the keys of a map.
-pub(super) fn elements(range: Value, budget: &mut Budget) -> Result<Option<Arc<[Value]>>, ErrorKind> {
+pub(super) fn elements(range: Value, budget: &mut Budget<'_>) -> Result<Option<Arc<[Value]>>, ErrorKind> {
     Ok(match range {
         Value::List(elements) => Some(elements),
         Value::Map(map) => {

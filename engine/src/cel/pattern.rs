@@ -6,27 +6,38 @@
 //! `(?i)` with other letters than ASCII for the same reason. What is left is that `\s` has the vertical tab, which RE2
 //! leaves out.
 
+//!
+//! A search cannot be interrupted, so it takes a [`Budget`] and is charged its worst case first: every state of the
+//! pattern at every byte of the text. There is no way to search without one.
+
 use std::ops::Range;
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// The kilobytes that a compiled pattern may have if it is part of an expression.
-const CONSTANT_SIZE: usize = 64;
+use crate::budget::{Budget, Exhausted, meter::work, steps};
+
+/// The states that a pattern may have if it is part of an expression.
+const CONSTANT_SIZE: usize = 2_048;
 /// The same for a pattern that is computed, and compiled at each evaluation.
-const COMPUTED_SIZE: usize = 16;
+const COMPUTED_SIZE: usize = 512;
+/// The bytes that a state with one range takes, by which the crate limits what it compiles: they are the same states, but
+/// smaller where pointers are.
+const STATE: usize = if cfg!(target_pointer_width = "32") { 24 } else { 40 };
 /// How deep a pattern may nest.
 const MAX_NESTING: u32 = 32;
 /// The longest pattern.
 const MAX_LENGTH: usize = 4 << 10;
-/// What a search costs for each byte of text and kilobyte of the pattern: measured, up to 160 ns natively.
-const STEPS: usize = 2;
+/// What a search costs for each state and byte.
+const STEPS: u64 = 1;
+/// What compiling costs for each byte of a pattern, and for each state that it may get.
+const COMPILE_STEPS: u64 = 64;
 
 /// A compiled regular expression.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
     /// Steps for each byte of a text.
-    cost: usize,
+    cost: u64,
 }
 
 impl Pattern {
@@ -35,8 +46,12 @@ impl Pattern {
         Self::build(pattern, CONSTANT_SIZE)
     }
 
-    pub(super) fn computed(pattern: &str) -> Option<Self> {
-        Self::build(pattern, COMPUTED_SIZE).ok()
+    /// Compiles a pattern that an expression has computed; `None` if it is none.
+    pub(super) fn computed(pattern: &str, budget: &Budget) -> Result<Option<Self>, Exhausted> {
+        let size = pattern.len().min(MAX_LENGTH);
+        budget.spend(steps(size.saturating_add(COMPUTED_SIZE / 8)).saturating_mul(COMPILE_STEPS))?;
+        work(size);
+        Ok(Self::build(pattern, COMPUTED_SIZE).ok())
     }
 
     /// The regular expression does not tell its size: the smallest limit that it fits into does.
@@ -47,20 +62,27 @@ impl Pattern {
         if !pattern.is_ascii() && ignores_case(pattern) {
             return Err("`(?i)` knows ASCII letters only".to_owned());
         }
-        let mut kilobytes: usize = 1;
+        let mut states: usize = 8;
         loop {
-            let limit = kilobytes.saturating_mul(1 << 10);
+            let limit = states.saturating_mul(STATE);
             match RegexBuilder::new(pattern).size_limit(limit).nest_limit(MAX_NESTING).build() {
-                Ok(regex) => return Ok(Self { regex, cost: kilobytes.saturating_mul(STEPS) }),
-                Err(error) if kilobytes >= most => return Err(error.to_string()),
-                Err(_) => kilobytes = kilobytes.saturating_mul(2),
+                Ok(regex) => return Ok(Self { regex, cost: steps(states).saturating_mul(STEPS) }),
+                Err(error) if states >= most => return Err(error.to_string()),
+                // 8, 12, 16, 24, 32, …
+                Err(_) if states.is_power_of_two() => states = (states / 2).saturating_mul(3),
+                Err(_) => states = (states / 3).saturating_mul(4),
             }
         }
     }
 
-    /// How many steps it takes to search a text of this size.
-    pub(crate) fn cost(&self, size: usize) -> usize {
-        self.cost.saturating_mul(size)
+    /// How many steps it takes to search a text of this size: the end of the text is a place of its own.
+    pub fn cost(&self, size: usize) -> u64 {
+        self.cost.saturating_mul(steps(size).saturating_add(1))
+    }
+
+    /// The same for [`captures`](Self::captures): each state has the places of all groups.
+    pub fn cost_of_captures(&self, size: usize) -> u64 {
+        self.cost(size).saturating_mul(steps(self.groups()).div_ceil(4).saturating_add(1))
     }
 
     /// How many groups it has; the first is all of it.
@@ -69,15 +91,23 @@ impl Pattern {
     }
 
     /// The place of the first match, and its groups; one that took no part is empty.
-    pub(crate) fn captures<'t>(&self, text: &'t str) -> Option<(Range<usize>, Vec<&'t str>)> {
-        let found = self.regex.captures(text)?;
+    pub(crate) fn captures<'t>(
+        &self,
+        text: &'t str,
+        budget: &Budget,
+    ) -> Result<Option<(Range<usize>, Vec<&'t str>)>, Exhausted> {
+        budget.spend(self.cost_of_captures(text.len()))?;
+        work(text.len());
+        let Some(found) = self.regex.captures(text) else { return Ok(None) };
         let groups = found.iter().map(|group| group.map_or("", |group| group.as_str())).collect();
-        Some((found.get(0)?.range(), groups))
+        Ok(found.get(0).map(|whole| (whole.range(), groups)))
     }
 
     /// Whether the pattern matches some part of a text.
-    pub(crate) fn is_match(&self, text: &str) -> bool {
-        self.regex.is_match(text)
+    pub fn is_match(&self, text: &str, budget: &Budget) -> Result<bool, Exhausted> {
+        budget.spend(self.cost(text.len()))?;
+        work(text.len());
+        Ok(self.regex.is_match(text))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{budget::Budget, error::ErrorKind, value::Value};
+use crate::budget::meter::work;
 
 /// `limit` of `split` and `replace`: how many, if bounded.
 fn bound(limit: Option<i64>) -> Option<usize> {
@@ -30,7 +31,7 @@ pub(super) fn char_at(text: &str, position: i64) -> Result<Value, ErrorKind> {
     Ok(Value::from(found))
 }
 
-pub(super) fn substring(text: &str, start: i64, end: Option<i64>, budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn substring(text: &str, start: i64, end: Option<i64>, budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
     let start = place(text, start)?;
     let end = end.map_or(Ok(text.len()), |end| place(text, end))?;
     let part = text.get(start..end).ok_or(ErrorKind::OutOfRange)?;
@@ -48,20 +49,27 @@ pub(super) fn index_of(text: &str, part: &str, offset: Option<i64>) -> Result<Va
     })
 }
 
-pub(super) fn ascii_case(text: &str, case: fn(&str) -> String, budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn ascii_case(text: &str, case: fn(&str) -> String, budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
     budget.make(text.len())?;
     Ok(Value::from(case(text)))
 }
 
-pub(super) fn trim(text: &str, budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn trim(text: &str, budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
     let trimmed = text.trim();
     budget.make(trimmed.len())?;
     Ok(Value::from(trimmed))
 }
 
 /// An empty separator splits into code points.
-pub(super) fn split(text: &str, separator: &str, limit: Option<i64>, budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn split(
+    text: &str,
+    separator: &str,
+    limit: Option<i64>,
+    budget: &mut Budget<'_>,
+) -> Result<Value, ErrorKind> {
+    budget.spend(text.len())?;
     budget.make(text.len())?;
+    work(text.len() / 8);
     let pieces = if separator.is_empty() { text.chars().count() } else { text.matches(separator).count() };
     let limit = bound(limit);
     budget.make_elements(limit.unwrap_or(usize::MAX).min(pieces.saturating_add(1)))?;
@@ -92,26 +100,31 @@ pub(super) fn replace(
     part: &str,
     by: &str,
     limit: Option<i64>,
-    budget: &mut Budget,
+    budget: &mut Budget<'_>,
 ) -> Result<Value, ErrorKind> {
-    budget.read(text.len())?;
+    budget.spend(text.len().saturating_mul(2))?;
+    work(text.len() / 8);
     let limit = bound(limit).unwrap_or(usize::MAX);
     let matches = text.matches(part).count().min(limit);
     budget.make(text.len().saturating_add(matches.saturating_mul(by.len())))?;
     Ok(Value::from(text.replacen(part, by, limit)))
 }
 
-pub(super) fn concatenate(one: &str, other: &str, budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn concatenate(one: &str, other: &str, budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
     budget.make(one.len().saturating_add(other.len()))?;
     Ok(Value::String([one, other].concat().into()))
 }
 
-pub(super) fn concatenate_bytes(one: &[u8], other: &[u8], budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn concatenate_bytes(one: &[u8], other: &[u8], budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
     budget.make(one.len().saturating_add(other.len()))?;
     Ok(Value::Bytes([one, other].concat().into()))
 }
 
-pub(super) fn concatenate_lists(one: &Arc<[Value]>, other: &[Value], budget: &mut Budget) -> Result<Value, ErrorKind> {
+pub(super) fn concatenate_lists(
+    one: &Arc<[Value]>,
+    other: &[Value],
+    budget: &mut Budget<'_>,
+) -> Result<Value, ErrorKind> {
     budget.make_elements(one.len().saturating_add(other.len()))?;
     Ok(Value::List(one.iter().chain(other).cloned().collect()))
 }

@@ -6,6 +6,10 @@ mod reader;
 use std::borrow::Cow;
 
 use self::reader::read;
+use crate::budget::steps;
+
+/// What a byte costs to read.
+const STEPS_A_BYTE: u64 = 4;
 
 /// A JSON value. Text that needs no decoding stays where it was read. Its numbers are `N`: [`Number`], or their very text
 /// for readers that lose nothing ([`parse_exact`]).
@@ -167,6 +171,11 @@ impl Number {
             Self::Double(number) => number,
         }
     }
+}
+
+/// What it costs to read so many bytes of JSON, whatever they are: the members of an object are sorted.
+pub(crate) fn cost(bytes: usize) -> u64 {
+    steps(bytes).saturating_mul(STEPS_A_BYTE).saturating_add(STEPS_A_BYTE)
 }
 
 /// Reads a text that is one JSON value and nothing else.

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use super::{Error, ErrorKind, FromNumber, Limits, Object, Value};
+use crate::budget::meter::work;
 
 pub(super) fn read<'a, N: FromNumber<'a>>(text: &'a [u8], limits: Limits) -> Result<Value<'a, N>, Error> {
     let text = str::from_utf8(text).map_err(|error| Error { kind: ErrorKind::NotUtf8, at: error.valid_up_to() })?;
+    work(text.len() / 4);
     let mut reader = Reader { text, at: 0, values: limits.values };
     let value = reader.value(limits.depth)?;
     match reader.next_byte() {

@@ -4,14 +4,15 @@
 use std::cmp::Ordering;
 
 use super::decimal::Decimal;
+use crate::budget::{Budget, Exhausted, meter::work, steps};
 use crate::json::{self, Limits, Object};
 
 /// What a document is once it is read.
 pub(crate) type Value<'a> = json::Value<'a, &'a str>;
 
+/// What it costs to compare two values that are not made of others.
+const COMPARISON: u64 = 3;
 const LIMITS: Limits = Limits { depth: 32, values: 10_000 };
-/// How many bytes of text are compared for one step.
-const BYTES_A_STEP: usize = 64;
 
 /// A value that a schema names.
 #[derive(Debug)]
@@ -43,66 +44,98 @@ impl Constant {
         }
     }
 
-    /// Whether a value is this one. It looks at no more than this one has.
-    pub(crate) fn equals(&self, value: &Value<'_>) -> bool {
-        match (self, value) {
+    /// Whether a value is this one.
+    pub(crate) fn equals(&self, value: &Value<'_>, budget: &Budget) -> Result<bool, Exhausted> {
+        budget.spend(1)?;
+        work(1);
+        Ok(match (self, value) {
             (Self::Null, Value::Null) => true,
             (Self::Bool(one), Value::Bool(other)) => one == other,
-            (Self::Number(one), Value::Number(other)) => *one == Decimal::read(other),
-            (Self::String(one), Value::String(other)) => **one == **other,
-            (Self::Array(items), Value::Array(others)) => {
-                items.len() == others.len() && items.iter().zip(others).all(|(one, other)| one.equals(other))
+            (Self::Number(one), Value::Number(other)) => {
+                budget.read(other.len())?;
+                *one == Decimal::read(other)
             }
-            (Self::Object(members), Value::Object(others)) => {
-                let same = |((name, one), (other_name, other)): (&(Box<str>, Self), (&str, &Value<'_>))| {
-                    **name == *other_name && one.equals(other)
-                };
-                members.len() == others.len() && members.iter().zip(others.iter()).all(same)
+            (Self::String(one), Value::String(other)) if one.len() == other.len() => {
+                budget.read(one.len())?;
+                **one == **other
+            }
+            (Self::Array(items), Value::Array(others)) if items.len() == others.len() => {
+                return all(items.iter().zip(others), |(one, other)| one.equals(other, budget));
+            }
+            (Self::Object(members), Value::Object(others)) if members.len() == others.len() => {
+                return all(members.iter().zip(others.iter()), |((name, one), (other_name, other))| {
+                    budget.read(name.len())?;
+                    Ok(**name == *other_name && one.equals(other, budget)?)
+                });
             }
             _ => false,
-        }
-    }
-
-    /// How many values it is made of.
-    pub(crate) fn weight(&self) -> usize {
-        match self {
-            Self::Array(items) => items.iter().fold(1, |sum, item| sum.saturating_add(item.weight())),
-            Self::Object(members) => members.iter().fold(1, |sum, (_, value)| sum.saturating_add(value.weight())),
-            _ => 1,
-        }
+        })
     }
 }
 
-/// An order of all values, in which only equal ones are equal. `work` counts what it costs.
-pub(crate) fn compare(one: &Value<'_>, other: &Value<'_>, work: &mut usize) -> Ordering {
-    *work = work.saturating_add(1);
+/// Whether all hold, up to the first that does not.
+fn all<T>(
+    mut items: impl Iterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool, Exhausted>,
+) -> Result<bool, Exhausted> {
+    items.try_fold(true, |fits, item| Ok(fits && holds(item)?))
+}
+
+/// What it costs at the most to compare each of these values with another of them once: all values in them, and their
+/// text. A comparison ends with the shorter of two texts, but reads both of two numbers.
+pub(crate) fn weight(items: &[Value<'_>]) -> u64 {
+    let number = steps(longest_number(items) / 8);
+    let each = COMPARISON.saturating_add(number);
+    items.iter().map(|item| weight_of(item, each)).fold(0, u64::saturating_add)
+}
+
+fn weight_of(value: &Value<'_>, each: u64) -> u64 {
+    let text = |text: &str| steps(text.len() / 8);
+    let within = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(string) => text(string),
+        Value::Array(items) => items.iter().map(|item| weight_of(item, each)).fold(0, u64::saturating_add),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| weight_of(value, each).saturating_add(text(name)))
+            .fold(0, u64::saturating_add),
+    };
+    within.saturating_add(each)
+}
+
+fn longest_number(items: &[Value<'_>]) -> usize {
+    let of = |value: &Value<'_>| match value {
+        Value::Number(text) => text.len(),
+        Value::Array(items) => longest_number(items),
+        Value::Object(members) => {
+            members.iter().map(|(_, value)| longest_number(std::slice::from_ref(value))).max().unwrap_or(0)
+        }
+        _ => 0,
+    };
+    items.iter().map(of).max().unwrap_or(0)
+}
+
+/// An order of all values, in which only equal ones are equal.
+pub(crate) fn compare(one: &Value<'_>, other: &Value<'_>) -> Ordering {
+    work(1);
     match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
-        (Value::Number(one), Value::Number(other)) => {
-            *work = work.saturating_add(one.len().saturating_add(other.len()) / BYTES_A_STEP);
-            Decimal::read(one).cmp(&Decimal::read(other))
-        }
-        (Value::String(one), Value::String(other)) => compare_text(one, other, work),
+        (Value::Number(one), Value::Number(other)) => Decimal::read(one).cmp(&Decimal::read(other)),
+        (Value::String(one), Value::String(other)) => one.cmp(other),
         (Value::Array(items), Value::Array(others)) => {
-            first_difference(items.iter().zip(others).map(|(one, other)| compare(one, other, work)))
+            first_difference(items.iter().zip(others).map(|(one, other)| compare(one, other)))
                 .unwrap_or(items.len().cmp(&others.len()))
         }
-        (Value::Object(members), Value::Object(others)) => compare_objects(members, others, work),
+        (Value::Object(members), Value::Object(others)) => compare_objects(members, others),
         _ => rank(one).cmp(&rank(other)),
     }
 }
 
-fn compare_objects(members: &Object<'_, &str>, others: &Object<'_, &str>, work: &mut usize) -> Ordering {
+fn compare_objects(members: &Object<'_, &str>, others: &Object<'_, &str>) -> Ordering {
     let pairs = members.iter().zip(others.iter());
-    let compared = pairs.map(|((name, value), (other_name, other))| {
-        compare_text(name, other_name, work).then_with(|| compare(value, other, work))
-    });
+    let compared =
+        pairs.map(|((name, value), (other_name, other))| name.cmp(other_name).then_with(|| compare(value, other)));
     first_difference(compared).unwrap_or(members.len().cmp(&others.len()))
-}
-
-fn compare_text(one: &str, other: &str, work: &mut usize) -> Ordering {
-    *work = work.saturating_add(one.len().min(other.len()) / BYTES_A_STEP);
-    one.cmp(other)
 }
 
 fn first_difference(mut compared: impl Iterator<Item = Ordering>) -> Option<Ordering> {
@@ -127,9 +160,9 @@ mod tests {
     fn check(one: &str, other: &str, equal: bool) {
         let limits = Limits { depth: 8, values: 100 };
         let [left, right] = [one, other].map(|text| json::parse_exact(text.as_bytes(), limits).unwrap());
-        assert_eq!(compare(&left, &right, &mut 0).is_eq(), equal, "{one} and {other}");
-        assert_eq!(compare(&right, &left, &mut 0), compare(&left, &right, &mut 0).reverse(), "{one} and {other}");
-        assert_eq!(Constant::read(one).unwrap().equals(&right), equal, "{one} and {other}");
+        assert_eq!(compare(&left, &right).is_eq(), equal, "{one} and {other}");
+        assert_eq!(compare(&right, &left), compare(&left, &right).reverse(), "{one} and {other}");
+        assert_eq!(Constant::read(one).unwrap().equals(&right, &Budget::default()), Ok(equal), "{one} and {other}");
     }
 
     #[test]

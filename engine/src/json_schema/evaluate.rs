@@ -1,23 +1,26 @@
-//! A document against its schema, with a limit on depth and on work that grows with the document's size alone.
+//! A document against its schema, with a limit on depth, and within the request's budget.
 
 use std::borrow::Cow;
 
 use super::{
     ArrayRules, Condition, DOCUMENT, Extent, NumberRules, ObjectRules, Schema, Schemas, TYPES, TextRules, Types,
-    constant::{Value, compare},
+    constant::{Constant, Value, compare, weight},
     decimal::Decimal,
 };
 use crate::{
+    budget::{Budget, Exhausted, meter::work, steps},
     cel::Pattern,
     json::{self, Object},
 };
 
 /// How many schemas may be under way at once: a document's depth times a schema's own, in practice a few dozen.
-const MAX_DEPTH: usize = 160;
-/// What a check may cost: so much, and so much more for each byte.
-const STEPS: usize = 500_000;
-const STEPS_A_BYTE: usize = 8;
-const BYTES_A_STEP: usize = 64;
+pub(super) const MAX_DEPTH: usize = 160;
+/// What it costs to look at a value by a schema.
+pub(super) const SCHEMA: u64 = 4;
+/// What it costs to find a member of an object.
+const LOOKUP: u64 = 4;
+/// What it costs to tell a multiple, beside its digits: a product for each bit of an exponent.
+const MULTIPLE: u64 = 100;
 /// The most bytes of a pointer that are told.
 const MAX_POINTER: usize = 256;
 
@@ -30,8 +33,10 @@ pub enum Outcome {
     Violates(Vec<Violation>),
     /// It is not JSON, or not as strict as we want it.
     NotJson,
-    /// It would take more than it may to tell.
+    /// It nests too deep, or is made of too much.
     TooComplex,
+    /// It would take more steps than there are to tell.
+    Exhausted,
 }
 
 /// What does not fit, and where.
@@ -45,7 +50,10 @@ pub struct Violation {
 
 impl Schemas {
     /// Checks a document, and tells up to `most` violations.
-    pub fn check(&self, document: &[u8], most: usize) -> Outcome {
+    pub fn check(&self, document: &[u8], most: usize, budget: &Budget) -> Outcome {
+        if budget.spend(json::cost(document.len())).is_err() {
+            return Outcome::Exhausted;
+        }
         let value = match json::parse_exact(document, DOCUMENT) {
             Ok(value) => value,
             Err(error) => match error.kind {
@@ -55,7 +63,7 @@ impl Schemas {
         };
         let mut evaluation = Evaluation {
             schemas: &self.0,
-            steps: STEPS.saturating_add(document.len().saturating_mul(STEPS_A_BYTE)),
+            budget,
             depth: 0,
             quiet: most == 0,
             path: Vec::new(),
@@ -65,15 +73,25 @@ impl Schemas {
         match evaluation.schema(0, &value) {
             Ok(true) => Outcome::Fits,
             Ok(false) => Outcome::Violates(evaluation.found),
-            Err(TooComplex) => Outcome::TooComplex,
+            Err(Undecided::TooDeep) => Outcome::TooComplex,
+            Err(Undecided::Exhausted) => Outcome::Exhausted,
         }
     }
 }
 
-/// The limit on depth or work is reached.
-struct TooComplex;
+/// Why it cannot be told whether a value fits.
+enum Undecided {
+    TooDeep,
+    Exhausted,
+}
 
-type Fits = Result<bool, TooComplex>;
+impl From<Exhausted> for Undecided {
+    fn from(Exhausted: Exhausted) -> Self {
+        Self::Exhausted
+    }
+}
+
+type Fits = Result<bool, Undecided>;
 
 /// One step from a value into its parts.
 enum Part<'v> {
@@ -83,8 +101,7 @@ enum Part<'v> {
 
 struct Evaluation<'s, 'v> {
     schemas: &'s [Schema],
-    /// What is left of them.
-    steps: usize,
+    budget: &'s Budget,
     depth: usize,
     /// Whether only the answer counts, and not its reasons.
     quiet: bool,
@@ -94,9 +111,8 @@ struct Evaluation<'s, 'v> {
 }
 
 impl<'s, 'v> Evaluation<'s, 'v> {
-    fn spend(&mut self, steps: usize) -> Result<(), TooComplex> {
-        self.steps = self.steps.checked_sub(steps).ok_or(TooComplex)?;
-        Ok(())
+    fn spend(&self, steps: u64) -> Result<(), Undecided> {
+        Ok(self.budget.spend(steps)?)
     }
 
     /// Whether nothing that comes can change what is told.
@@ -117,13 +133,14 @@ impl<'s, 'v> Evaluation<'s, 'v> {
     }
 
     fn schema(&mut self, index: usize, value: &'v Value<'v>) -> Fits {
-        self.spend(1)?;
+        self.spend(SCHEMA)?;
+        work(1);
         let Some(schema) = self.schemas.get(index) else { return Ok(false) };
         if let Some(always) = schema.always {
             return Ok(self.require(always, || "must not be there".to_owned()));
         }
         if self.depth >= MAX_DEPTH {
-            return Err(TooComplex);
+            return Err(Undecided::TooDeep);
         }
         self.depth = self.depth.saturating_add(1);
         let fits = self.rules(schema, value);
@@ -146,16 +163,27 @@ impl<'s, 'v> Evaluation<'s, 'v> {
     }
 
     fn kind(&mut self, schema: &'s Schema, value: &'v Value<'v>) -> Fits {
+        if let Value::Number(text) = value {
+            self.budget.read(text.len())?;
+        }
         Ok(self.require(schema.types.holds(value), || format!("must be of type {}", schema.types)))
     }
 
     fn constants(&mut self, schema: &'s Schema, value: &'v Value<'v>) -> Fits {
-        self.spend(schema.weight)?;
-        let holds = schema.values.is_empty() || schema.values.iter().any(|constant| constant.equals(value));
+        let holds = schema.values.is_empty() || self.is_one_of(&schema.values, value)?;
         Ok(self.require(holds, || match schema.values.len() {
             1 => "must be the one value that is allowed".to_owned(),
             _ => "must be one of the values that are allowed".to_owned(),
         }))
+    }
+
+    fn is_one_of(&self, values: &[Constant], value: &Value<'_>) -> Fits {
+        for constant in values {
+            if constant.equals(value, self.budget)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn content(&mut self, schema: &'s Schema, value: &'v Value<'v>) -> Fits {
@@ -207,7 +235,7 @@ impl<'s, 'v> Evaluation<'s, 'v> {
     }
 
     /// How many schemas a value fits, counted no further than `enough`.
-    fn count(&mut self, schemas: &[usize], value: &'v Value<'v>, enough: usize) -> Result<usize, TooComplex> {
+    fn count(&mut self, schemas: &[usize], value: &'v Value<'v>, enough: usize) -> Result<usize, Undecided> {
         let mut count = 0_usize;
         for index in schemas {
             count = count.saturating_add(usize::from(self.quietly(*index, value)?));
@@ -229,18 +257,19 @@ impl<'s, 'v> Evaluation<'s, 'v> {
     fn object(&mut self, rules: &'s ObjectRules, object: &'v Object<'v, &'v str>, value: &'v Value<'v>) -> Fits {
         let mut fits = self.extent(rules.size, object.len(), "properties");
         for name in &rules.required {
-            self.spend(1)?;
+            self.spend(LOOKUP)?;
             fits &= self.require(object.get(name).is_some(), || format!("property `{name}` is missing"));
         }
+        self.spend(steps(rules.dependent_required.len()).saturating_mul(LOOKUP))?;
         for (name, required) in rules.dependent_required.iter().filter(|(name, _)| object.get(name).is_some()) {
             for other in required {
-                self.spend(1)?;
+                self.spend(LOOKUP)?;
                 let holds = object.get(other).is_some();
                 fits &= self.require(holds, || format!("property `{other}` is missing, which `{name}` needs"));
             }
         }
         for (name, schema) in &rules.dependent_schemas {
-            self.spend(1)?;
+            self.spend(LOOKUP)?;
             if object.get(name).is_some() {
                 fits &= self.schema(*schema, value)?;
             }
@@ -255,7 +284,8 @@ impl<'s, 'v> Evaluation<'s, 'v> {
     }
 
     fn member(&mut self, rules: &'s ObjectRules, name: &'v str, value: &'v Value<'v>) -> Fits {
-        self.spend(1)?;
+        self.spend(LOOKUP)?;
+        work(1);
         self.path.push(Part::Member(name));
         let mut fits = true;
         if let Some(names) = rules.names {
@@ -286,16 +316,14 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         let value = Value::String(Cow::Borrowed(name));
         let mut inner = Evaluation {
             schemas: self.schemas,
-            steps: self.steps,
+            budget: self.budget,
             depth: self.depth,
             quiet: true,
             path: Vec::new(),
             most: 0,
             found: Vec::new(),
         };
-        let fits = inner.schema(schema, &value);
-        self.steps = inner.steps;
-        let fits = fits?;
+        let fits = inner.schema(schema, &value)?;
         Ok(self.require(fits, || "has a name that is not allowed".to_owned()))
     }
 
@@ -326,19 +354,19 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         Ok(fits)
     }
 
-    /// Sorted, equal items are neighbours.
+    /// Sorted, equal items are neighbours. Sorting cannot be interrupted: it compares each item with as many others as the
+    /// number of items has bits, or twice that, and no comparison looks at more than the smaller item has.
     fn are_unique(&mut self, items: &'v [Value<'v>]) -> Fits {
-        let mut work = 0;
+        let bits = u64::from(usize::BITS.saturating_sub(items.len().leading_zeros()));
+        self.spend(weight(items).saturating_mul(bits.saturating_mul(2).saturating_add(1)))?;
         let mut sorted: Vec<_> = items.iter().collect();
-        sorted.sort_unstable_by(|one, other| compare(one, other, &mut work));
-        let repeated =
-            sorted.windows(2).any(|pair| matches!(pair, [one, other] if compare(one, other, &mut work).is_eq()));
-        self.spend(work)?;
+        sorted.sort_unstable_by(|one, other| compare(one, other));
+        let repeated = sorted.windows(2).any(|pair| matches!(pair, [one, other] if compare(one, other).is_eq()));
         Ok(!repeated)
     }
 
     fn text(&mut self, rules: &'s TextRules, text: &'v str) -> Fits {
-        self.spend(text.len() / BYTES_A_STEP)?;
+        self.budget.read(text.len())?;
         let mut fits = self.extent(rules.size, text.chars().count(), "characters");
         for pattern in &rules.patterns {
             let holds = self.matches(pattern, text)?;
@@ -351,12 +379,12 @@ impl<'s, 'v> Evaluation<'s, 'v> {
     }
 
     fn matches(&mut self, pattern: &Pattern, text: &str) -> Fits {
-        self.spend(pattern.cost(text.len()).saturating_add(1))?;
-        Ok(pattern.is_match(text))
+        Ok(pattern.is_match(text, self.budget)?)
     }
 
     fn number(&mut self, rules: &'s NumberRules, text: &'v str) -> Fits {
-        self.spend(text.len() / BYTES_A_STEP)?;
+        let bounds = rules.least.len().saturating_add(rules.most.len());
+        self.budget.read(text.len().saturating_mul(bounds.saturating_add(1)))?;
         let number = Decimal::read(text);
         let mut fits = true;
         for bound in &rules.least {
@@ -370,7 +398,8 @@ impl<'s, 'v> Evaluation<'s, 'v> {
             fits &= self.require(holds, || format!("must be {word} {}", bound.text));
         }
         for (divisor, text_of_divisor) in &rules.multiple_of {
-            self.spend(text.len())?;
+            self.spend(steps(text.len()).saturating_add(MULTIPLE))?;
+            work(text.len());
             let holds = number.is_multiple_of(divisor);
             fits &= self.require(holds, || format!("must be a multiple of {text_of_divisor}"));
         }

@@ -5,6 +5,7 @@ mod constant;
 mod decimal;
 mod evaluate;
 mod format;
+mod least;
 
 use std::sync::Arc;
 
@@ -35,8 +36,6 @@ struct Schema {
     always: Option<bool>,
     types: Types,
     values: Vec<Constant>,
-    /// What it costs to compare with all of `values`.
-    weight: usize,
     object: Option<Box<ObjectRules>>,
     array: Option<Box<ArrayRules>>,
     text: Option<Box<TextRules>>,
@@ -145,7 +144,6 @@ impl Loader<'_> {
                     value: wire.types.into(),
                 })?,
             ),
-            weight: values.iter().fold(0, |sum: usize, value| sum.saturating_add(value.weight())),
             values,
             object: wire.object.as_ref().map(|rules| self.object(rules).map(Box::new)).transpose()?,
             array: wire.array.as_ref().map(|rules| self.array(rules).map(Box::new)).transpose()?,

@@ -42,6 +42,11 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
+    /// How long the token is.
+    pub(crate) fn size(&self) -> usize {
+        self.token.len()
+    }
+
     fn is(&self, other: &Self) -> bool {
         is_equal(&self.scope, &other.scope) && is_equal(&self.token, &other.token)
     }

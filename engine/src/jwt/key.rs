@@ -11,13 +11,25 @@ use rsa::{BoxedUint, Pkcs1v15Sign, Pss, RsaPublicKey, traits::PublicKeyParts, tr
 use sha2::{Digest, Sha256, Sha384, Sha512, digest::const_oid::AssociatedOid};
 
 use super::{algorithm::Algorithm, der};
-use crate::{plan::LoadError, strings::Strings};
+use crate::{
+    budget::{DIGEST, digest_steps, steps},
+    plan::LoadError,
+    strings::Strings,
+};
 
 /// RFC 7518, sections 3.3 and 3.5, ask for 2048 bits or more; past the greatest, one check costs too much.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 /// RFC 7518, section 3.2: as long as the hash.
 const LEAST_SECRET: usize = 32;
 const MOST_SECRET: usize = 1024;
+
+/// What a check of a signature costs, in steps.
+pub(super) struct Cost {
+    /// Where the host checks it.
+    pub(super) host: u64,
+    /// Where this engine does.
+    pub(super) own: u64,
+}
 
 /// A key that checks signatures.
 #[derive(Debug)]
@@ -155,6 +167,25 @@ impl Key {
             (Material::Secret(secret), Algorithm::Hs256) => secret.verify(text, signature),
             _ => false,
         }
+    }
+
+    /// What it costs to check a signature of a text of this size: by the host, and by this engine.
+    ///
+    /// Measured for each check: RSA with 2048 bits 25 to 31 µs by Envoy and 0.4 ms as Wasm in V8, with 4096 bits four times
+    /// that; P-256 0.1 ms and 0.8 ms, P-384 0.7 ms and 2.7 ms, Ed25519 0.2 ms as Wasm.
+    pub(super) fn cost(&self, size: usize) -> Cost {
+        let (host, own) = match &self.material {
+            Material::Rsa(public) => {
+                let square = steps(public.key.size()).saturating_pow(2);
+                (square / 16, square)
+            }
+            Material::P256(_) => (12_000, 85_000),
+            Material::P384(_) => (75_000, 280_000),
+            Material::Ed25519(_) => (0, 20_000),
+            Material::Secret(_) => (0, DIGEST),
+        };
+        let text = digest_steps(size);
+        Cost { host: text.saturating_add(host), own: text.saturating_add(own) }
     }
 
     /// The same for a host: `None` if it is not known to check such a signature faster, or the signature cannot be good.

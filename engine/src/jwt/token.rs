@@ -16,6 +16,8 @@ pub(super) struct Token {
     pub(super) algorithm: Algorithm,
     /// `kid`.
     pub(super) key_id: Option<Arc<str>>,
+    /// `typ`, in lower case and without `application/`; empty if there is none.
+    pub(super) media_type: Arc<str>,
     /// Its claims, as JSON.
     payload: Vec<u8>,
     /// How many bytes of the token are signed.
@@ -28,6 +30,7 @@ pub(super) struct Token {
 struct Header {
     algorithm: Algorithm,
     key_id: Option<Arc<str>>,
+    media_type: Arc<str>,
 }
 
 /// The header that was read last, and what it says: an issuer's tokens all have the same one, as long as its key is.
@@ -57,9 +60,9 @@ pub(super) enum Unreadable {
 impl Token {
     pub(super) fn read(token: &[u8], last: &LastHeader) -> Result<Self, Unreadable> {
         let (header, payload, signature) = split(token).ok_or(Unreadable::Malformed)?;
-        let Header { algorithm, key_id } = last.read(header)?;
+        let Header { algorithm, key_id, media_type } = last.read(header)?;
         let signed = header.len().saturating_add(1).saturating_add(payload.len());
-        Ok(Self { algorithm, key_id, payload: decode(payload)?, signed, signature: decode(signature)? })
+        Ok(Self { algorithm, key_id, media_type, payload: decode(payload)?, signed, signature: decode(signature)? })
     }
 
     /// What it says.
@@ -80,7 +83,7 @@ fn split_at_dot(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((before, dot_and_rest.get(1..)?))
 }
 
-/// `typ` and `cty` say nothing that matters here. A key inside a token (`jwk`, `jku`, `x5c`, `x5u`) is its sender's own,
+/// `cty` says nothing that matters here. A key inside a token (`jwk`, `jku`, `x5c`, `x5u`) is its sender's own,
 /// so none of them is looked at.
 fn read_header(header: &Object<'_>) -> Result<Header, Unreadable> {
     let key_id = match header.get("kid") {
@@ -93,7 +96,21 @@ fn read_header(header: &Object<'_>) -> Result<Header, Unreadable> {
         return Err(Unreadable::Malformed);
     }
     let algorithm = header.get("alg").and_then(Value::as_str).ok_or(Unreadable::Malformed)?;
-    Ok(Header { algorithm: Algorithm::named(algorithm).ok_or(Unreadable::Algorithm)?, key_id })
+    let algorithm = Algorithm::named(algorithm).ok_or(Unreadable::Algorithm)?;
+    Ok(Header { algorithm, key_id, media_type: media_type(header)? })
+}
+
+/// RFC 7515, section 4.1.9: a media type, whose case does not matter, usually without `application/`.
+fn media_type(header: &Object<'_>) -> Result<Arc<str>, Unreadable> {
+    match header.get("typ") {
+        None => Ok("".into()),
+        Some(Value::String(text)) => {
+            let lower = text.to_ascii_lowercase();
+            let short = lower.strip_prefix("application/").unwrap_or(&lower);
+            if short.is_empty() { Err(Unreadable::Malformed) } else { Ok(short.into()) }
+        }
+        Some(_) => Err(Unreadable::Malformed),
+    }
 }
 
 /// The alphabet without padding, no white space, and no bits that nothing stands in: one text has one spelling.

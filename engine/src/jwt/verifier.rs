@@ -11,9 +11,11 @@ use super::{
     cache::{Entry, TokenKey, Verified},
     claims::{self, ClaimPath, header_text},
     issuer::Issuer,
+    key::Key,
     token::{LastHeader, Token, Unreadable},
 };
 use crate::{
+    budget::{Budget, Exhausted},
     cel::Map,
     header,
     host::Host,
@@ -34,6 +36,8 @@ pub(crate) struct Rules {
     pub(crate) leeway: u64,
     /// How long after `iat` a token is good, in nanoseconds.
     pub(crate) max_age: Option<u64>,
+    /// What `typ` may say, in lower case and without `application/`; empty text for a token without it.
+    pub(crate) types: Vec<Arc<str>>,
     /// The claims that must be there.
     pub(crate) required: Vec<Arc<str>>,
     /// The claims that become headers.
@@ -50,6 +54,7 @@ pub(crate) struct Verifier {
     unexpiring: bool,
     leeway: u64,
     max_age: Option<u64>,
+    types: Vec<Arc<str>>,
     required: Vec<ClaimPath>,
     headers: Vec<ClaimPath>,
     consumer: Option<ClaimPath>,
@@ -98,6 +103,9 @@ impl Verifier {
         if rules.issuers.is_empty() {
             return Err(LoadError::Missing("issuers"));
         }
+        if rules.types.is_empty() {
+            return Err(LoadError::Missing("types"));
+        }
         for (index, issuer) in rules.issuers.iter().enumerate() {
             if rules.issuers.iter().take(index).any(|other| other.issuer == issuer.issuer) {
                 return Err(LoadError::Repeated { what: "issuer", name: Arc::clone(&issuer.issuer) });
@@ -114,6 +122,7 @@ impl Verifier {
             unexpiring: rules.unexpiring,
             leeway: rules.leeway,
             max_age: rules.max_age,
+            types: rules.types,
             keeps_claims: true,
             last_header: LastHeader::default(),
         })
@@ -135,6 +144,9 @@ impl Verifier {
     /// Everything but the signature.
     pub(crate) fn examine(&self, key: TokenKey, now: u64) -> Result<Pending, Trouble> {
         let token = Token::read(&key.token, &self.last_header)?;
+        if !self.types.iter().any(|fits| **fits == *token.media_type) {
+            return Err(Refused("type_refused"));
+        }
         let claims = token.claims()?;
         let issuer = self.issuer(&claims)?;
         self.check_audience(&claims, issuer)?;
@@ -222,14 +234,42 @@ impl Verifier {
 }
 
 impl Pending {
-    /// Whether one of the keys that it may be signed with made its signature. The host is asked first: it is faster.
-    pub(crate) fn is_signed(&self, host: &mut dyn Host) -> bool {
+    /// Whether one of the keys that it may be signed with made its signature.
+    ///
+    /// One check is always allowed: it is what the step is for. Each further key that is tried, for a token that does not
+    /// say which is its own, is charged.
+    pub(crate) fn is_signed(&self, host: &mut dyn Host, budget: &Budget) -> Result<bool, Exhausted> {
+        let mut first = true;
+        for key in self.candidates.iter().filter_map(|place| self.issuer.key(*place)) {
+            let charge = |steps: u64| match first {
+                true => Ok(budget.declare(steps)),
+                false => budget.spend(steps),
+            };
+            if self.is_signed_by(key, host, charge)? {
+                return Ok(true);
+            }
+            first = false;
+        }
+        Ok(false)
+    }
+
+    /// The host is asked first: it is faster.
+    fn is_signed_by(
+        &self,
+        key: &Key,
+        host: &mut dyn Host,
+        charge: impl Fn(u64) -> Result<(), Exhausted>,
+    ) -> Result<bool, Exhausted> {
         let text = SignedText::new(&self.key.token, self.signed);
-        self.candidates.iter().filter_map(|place| self.issuer.key(*place)).any(|key| {
-            let check = key.check(self.algorithm, &text, &self.signature);
-            let word = check.and_then(|check| host.verify(&check));
-            word.unwrap_or_else(|| key.verify(self.algorithm, &text, &self.signature))
-        })
+        let cost = key.cost(text.len());
+        if let Some(check) = key.check(self.algorithm, &text, &self.signature) {
+            charge(cost.host)?;
+            if let Some(word) = host.verify(&check) {
+                return Ok(word);
+            }
+        }
+        charge(cost.own)?;
+        Ok(key.verify(self.algorithm, &text, &self.signature))
     }
 
     /// What is to be remembered once the signature is good.
@@ -252,6 +292,7 @@ fn scope(rules: &Rules) -> [u8; 32] {
     print.number(u64::from(rules.unexpiring));
     print.number(rules.leeway);
     print.number(rules.max_age.map_or(0, |age| age.saturating_add(1)));
+    print.add_all(&rules.types);
     print.add_all(&rules.required);
     print.add_all(&rules.headers);
     print.add_all(rules.consumer.as_slice());

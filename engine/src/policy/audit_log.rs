@@ -267,7 +267,7 @@ impl AuditLog {
 
     /// The record; `None` if the condition does not hold.
     pub(crate) fn record(&self, context: &Context<'_>, decision: &Decision, notes: &[Note]) -> Option<Record> {
-        let condition_failed = match self.when.as_ref().map(|when| when.test(context)) {
+        let condition_failed = match self.when.as_ref().map(|when| when.test(context, context.budget)) {
             None | Some(Ok(true)) => false,
             Some(Ok(false)) => return None,
             Some(Err(_)) => true,
@@ -284,7 +284,7 @@ impl AuditLog {
         self.put_headers(&mut draft, context);
         let shown = Redacted { context, redaction: &self.redaction };
         for (name, expression) in &self.fields {
-            draft.put_own(name, &expression.evaluate(&shown).unwrap_or(Value::Null));
+            draft.put_own(name, &expression.evaluate(&shown, context.budget).unwrap_or(Value::Null));
         }
         Some(draft.finish())
     }

@@ -10,6 +10,7 @@ use postern_proto::plan::v1 as wire;
 
 use super::{Context, Flow};
 use crate::{
+    budget::{Budget, Exhausted},
     cel::Pattern,
     event::Phase,
     header::{Name, Value},
@@ -162,7 +163,10 @@ impl Cors {
 
     #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let from = self.from(context);
+        let from = match self.from(context) {
+            Ok(from) => from,
+            Err(exhausted) => return Flow::Fail(exhausted.into()),
+        };
         if matches!(from, From::Other) && self.enforce {
             let response = Response::problem(403, "this origin is not admitted").with_header("vary", "Origin");
             return Flow::Deny(Denial { reason: "origin_not_allowed", response });
@@ -174,31 +178,36 @@ impl Cors {
         Flow::Continue
     }
 
-    fn from(&self, context: &Context<'_>) -> From {
+    fn from(&self, context: &Context<'_>) -> Result<From, Exhausted> {
         let values = context.request_header("origin");
-        match values.as_slice() {
+        Ok(match values.as_slice() {
             [] if self.any => From::Allowed(Value::built_in("*")),
             [] => From::Nowhere,
             _ if self.any => From::Allowed(Value::built_in("*")),
-            [value] => self.admitted(value).map_or(From::Other, From::Allowed),
+            [value] => self.admitted(value, context.budget)?.map_or(From::Other, From::Allowed),
             _ => From::Other,
-        }
+        })
     }
 
     /// An origin that is allowed goes back as it came.
-    fn admitted(&self, value: &[u8]) -> Option<Value> {
-        let text = str::from_utf8(value).ok()?;
+    fn admitted(&self, value: &[u8], budget: &Budget) -> Result<Option<Value>, Exhausted> {
+        let Ok(text) = str::from_utf8(value) else { return Ok(None) };
         if text == "null" {
-            return self.rules.contains(&OriginRule::Null).then(|| Value::built_in("null"));
+            return Ok(self.rules.contains(&OriginRule::Null).then(|| Value::built_in("null")));
         }
-        let origin = Origin::parse(text)?;
+        let Some(origin) = Origin::parse(text) else { return Ok(None) };
         let listed = self.rules.iter().any(|rule| rule.admits(&origin));
-        let fits = listed || (!self.patterns.is_empty() && self.fits(&origin.normal()));
-        if fits { Value::new(text) } else { None }
+        let fits = listed || (!self.patterns.is_empty() && self.fits(&origin.normal(), budget)?);
+        Ok(if fits { Value::new(text) } else { None })
     }
 
-    fn fits(&self, normal: &str) -> bool {
-        self.patterns.iter().any(|pattern| pattern.is_match(normal))
+    fn fits(&self, normal: &str, budget: &Budget) -> Result<bool, Exhausted> {
+        for pattern in &self.patterns {
+            if pattern.is_match(normal, budget)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn answer(&self, context: &Context<'_>, from: &From) -> Response {

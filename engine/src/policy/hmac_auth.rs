@@ -10,8 +10,9 @@ use std::sync::Arc;
 use postern_proto::plan::v1 as wire;
 use sha2::{Digest, Sha256};
 
-use super::{Context, Flow, failure};
+use super::{Context, Flow, exhausted, failure};
 use crate::{
+    budget::{self, Exhausted},
     event::{Needs, Phase},
     host::{Host, SharedValue},
     message_signature::{Message, NOBODY, Problem, Signature, is_digest_of},
@@ -155,6 +156,7 @@ impl HmacAuth {
             _ => self.check(context),
         };
         match checked {
+            Err(budget::REASON) => Flow::Fail(exhausted()),
             Err(reason) => deny(reason),
             Ok(()) if self.require_digest && context.memory.tries != ASKED => {
                 context.memory.tries = ASKED;
@@ -175,6 +177,7 @@ impl HmacAuth {
             return Err("algorithm_unsupported");
         }
         let base = signature.base(&message).map_err(reason)?;
+        context.budget.digest(base.len()).map_err(|Exhausted| budget::REASON)?;
         let key = signature.text("keyid").and_then(|id| context.plan.consumers().by_hmac_key(id));
         let right = signature.is_made_with(key.map_or(NOBODY, |key| key.secret()), &base);
         let consumer = Arc::clone(key.ok_or("key_unknown")?.consumer());
@@ -216,7 +219,10 @@ impl HmacAuth {
     }
 
     fn check_digest(&self, context: &Context<'_>) -> Result<(), &'static str> {
-        let body = context.edits.body().unwrap_or(&context.inputs.body);
+        let body = context.body();
+        // Two algorithms at the most.
+        context.allow_body();
+        context.budget.digest(body.len().saturating_mul(2)).map_err(|Exhausted| budget::REASON)?;
         match context.memory.covers_digest {
             true if is_digest_of(&context.request_header("content-digest"), body) => Ok(()),
             true => Err("digest_wrong"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{Context, Flow, exhausted};
 use crate::{
     event::{Needs, Phase},
     json_schema::{Outcome, Schemas, Violation},
@@ -63,7 +63,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         Ending {
             status: "`status`",
             reason: "body_too_complex",
-            when: "the body nests too deep or takes too long to check",
+            when: "the body nests too deep, or has more than 500000 values",
         },
         Ending { status: "400", reason: "body_missing", when: "there is no body, and `allowEmpty` is not set" },
         Ending { status: "400", reason: "body_not_json", when: "the body is not JSON" },
@@ -109,9 +109,13 @@ impl JsonSchema {
         Needs::REQUEST_HEADERS.union(Needs::BODY)
     }
 
+    pub(crate) fn least_cost(&self) -> u64 {
+        if self.allow_empty { 0 } else { self.schemas.least_cost() }
+    }
+
     #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let body = context.edits.body().unwrap_or(&context.inputs.body);
+        let body = context.body();
         if body.is_empty() {
             return match self.allow_empty {
                 true => Flow::Continue,
@@ -124,9 +128,10 @@ impl JsonSchema {
         if context.request_header("content-encoding").iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
             return deny(415, "content_encoded", "the body must not be compressed or otherwise encoded");
         }
-        match self.schemas.check(body, self.most_errors) {
+        match self.schemas.check(body, self.most_errors, context.budget) {
             Outcome::Fits => Flow::Continue,
             Outcome::NotJson => deny(400, "body_not_json", "the body is not valid JSON"),
+            Outcome::Exhausted => Flow::Fail(exhausted()),
             Outcome::TooComplex => deny(self.status, "body_too_complex", "the body is too complex to be checked"),
             Outcome::Violates(found) => Flow::Deny(self.violated(&found)),
         }

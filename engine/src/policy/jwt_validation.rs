@@ -11,6 +11,7 @@ use crate::{
     edited::HeaderEdits,
     event::Phase,
     header::{self, HeaderUse, Name},
+    json,
     jwt::{Issuer, Rules, Trouble, Verified, Verifier},
     plan::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
@@ -77,6 +78,13 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 Kind::Text,
                 "The claim that names the `Consumer` which the caller is, if there is one of that name.",
             ),
+            Field::optional(
+                "typ",
+                Kind::List { item: &Kind::Text, at_least: 1 },
+                "What the token's header may say in `typ`, in any case and with or without `application/`; `none` stands for \
+                 a token that does not say. Tokens for another use, such as `logout+jwt`, are refused by default.",
+            )
+            .or("[JWT, at+jwt, none]"),
             Field::optional("maxTokenSize", Kind::Size, "The longest token, at most 64KiB.").or("8KiB"),
             Field::optional("realm", Kind::HeaderValue, "What `WWW-Authenticate` calls what is protected.").or("api"),
         ],
@@ -92,6 +100,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             when: "it is not a JWT in compact form, or says what no JWT may",
         },
         Ending { status: "401", reason: "algorithm_refused", when: "its algorithm is unknown, or `none`" },
+        Ending { status: "401", reason: "type_refused", when: "its `typ` is none of those of `typ`" },
         Ending { status: "401", reason: "issuer_unknown", when: "its `iss` is none of the issuers" },
         Ending { status: "401", reason: "audience_wrong", when: "its `aud` has none of the audiences" },
         Ending { status: "401", reason: "token_expired", when: "`exp` or `maxAge` is past" },
@@ -205,12 +214,15 @@ impl JwtValidation {
         if let Some(known) = context.host.recall(&key).filter(|known| known.is_good_at(now)) {
             return Ok(known);
         }
+        context.budget.declare(json::cost(key.size()));
         let pending = self.verifier.examine(key, now).map_err(|trouble| match trouble {
             Trouble::Refused(reason) => Flow::Deny(self.refused(reason)),
             Trouble::KeysUnavailable => Flow::Fail(keys_unavailable()),
         })?;
-        if !pending.is_signed(context.host) {
-            return Err(Flow::Deny(self.refused("signature_wrong")));
+        match pending.is_signed(context.host, context.budget) {
+            Ok(true) => {}
+            Ok(false) => return Err(Flow::Deny(self.refused("signature_wrong"))),
+            Err(exhausted) => return Err(Flow::Fail(exhausted.into())),
         }
         context.host.remember(pending.entry());
         Ok(pending.into_verified())
@@ -301,6 +313,7 @@ fn rules(wire: &wire::JwtValidation, strings: &Strings, issuers: &[Arc<Issuer>])
         unexpiring: wire.unexpiring,
         leeway: u64::from(wire.leeway_ms).saturating_mul(MILLISECOND),
         max_age: Some(wire.max_age_ms.saturating_mul(MILLISECOND)).filter(|age| *age > 0),
+        types: all(&wire.types)?,
         required: all(&wire.required_claims)?,
         headers: all(&headers)?,
         consumer: Some(strings.get(wire.consumer_claim)?).filter(|claim| !claim.is_empty()),

@@ -31,7 +31,8 @@ use crate::{
     agent::Health,
     ask::{Answer, Ask},
     attributes,
-    cel::{Expression, Map},
+    budget::{self, Budget, Exhausted},
+    cel::{EvaluationError, Expression, Map},
     chain::Step,
     consumers::Consumer,
     edited::HeaderEdits,
@@ -91,6 +92,24 @@ pub(crate) enum Flow {
 /// A failure to decide.
 pub(crate) fn failure(reason: &'static str) -> Denial {
     Denial { reason, response: Response::problem(500, "a policy could not be evaluated") }
+}
+
+/// There were not enough steps left to decide.
+#[cold]
+pub(crate) fn exhausted() -> Denial {
+    failure(budget::REASON)
+}
+
+impl From<Exhausted> for Denial {
+    fn from(Exhausted: Exhausted) -> Self {
+        exhausted()
+    }
+}
+
+/// Why an expression has no value, as a step says it: `reason`, unless it would have cost too much.
+#[cold]
+pub(crate) fn unevaluated(error: &EvaluationError, reason: &'static str) -> Denial {
+    if error.is_final() { exhausted() } else { failure(reason) }
 }
 
 /// What one message has taught so far; a response knows what its request taught.
@@ -180,6 +199,8 @@ pub(crate) struct Context<'a> {
     /// The step's place in the chain.
     pub(crate) step: usize,
     pub(crate) inputs: &'a Inputs,
+    /// What is left of what the request may cost.
+    pub(crate) budget: &'a Budget,
     pub(crate) health: &'a Health,
     /// This step and the ones after it.
     pub(crate) following: &'a [Step],
@@ -204,6 +225,18 @@ impl Context<'_> {
     /// The same as the upstream gets them: without what the caller says in a header that only steps may set.
     pub(crate) fn forwarded_header(&self, name: &str) -> Values<'_> {
         self.edits.values(&self.inputs.request_headers, name)
+    }
+
+    /// The body, as earlier steps left it.
+    pub(crate) fn body(&self) -> &[u8] {
+        self.edits.body().unwrap_or(&self.inputs.body)
+    }
+
+    /// Before a step that reads the body: it may cost more for each byte.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn allow_body(&self) {
+        self.budget.allow_body(self.body().len());
     }
 
     /// Random bytes of this step's own: two steps of one chain must not decide or name things alike.
@@ -379,6 +412,18 @@ impl Policy {
         }
     }
 
+    /// The least that it costs a request that it admits, of what depends on the request.
+    pub(crate) fn least_cost(&self) -> u64 {
+        match self {
+            Self::JsonSchema(policy) => policy.least_cost(),
+            Self::RateLimit(policy) => policy.least_cost(),
+            Self::Respond(policy) => policy.least_cost(),
+            Self::Rewrite(policy) => policy.least_cost(),
+            Self::Validate(policy) => policy.least_cost(),
+            _ => 0,
+        }
+    }
+
     /// The shared values that it uses, if they are known beforehand.
     pub(crate) fn shared_keys(&self) -> Vec<Arc<str>> {
         match self {
@@ -428,6 +473,11 @@ impl Policy {
             Self::Validate(policy) => policy.run(context),
         }
     }
+}
+
+/// What several expressions cost at the least.
+fn least_cost<'a>(expressions: impl IntoIterator<Item = &'a Arc<Expression>>) -> u64 {
+    expressions.into_iter().map(|expression| expression.least_cost()).fold(0, u64::saturating_add)
 }
 
 /// What several expressions read.

@@ -10,7 +10,7 @@ use postern_proto::plan::v1 as wire;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::{Context, Flow, failure, needs_of};
+use super::{Context, Flow, failure, least_cost, needs_of, unevaluated};
 use crate::{
     cel::{Expression, Value},
     event::{Needs, Phase},
@@ -126,6 +126,10 @@ impl RateLimit {
         Needs::NOW.union(needs_of(&self.key))
     }
 
+    pub(crate) fn least_cost(&self) -> u64 {
+        least_cost(&self.key)
+    }
+
     /// Takes a token, and tries again when another worker was faster.
     #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
@@ -133,7 +137,10 @@ impl RateLimit {
         let (hash, key) = match &self.key {
             None => (0, &self.prefix),
             Some(key) => {
-                let Some(hash) = hash(key, context) else { return Flow::Fail(failure("key_failed")) };
+                let hash = match hash(key, context) {
+                    Ok(hash) => hash,
+                    Err(denial) => return Flow::Fail(denial),
+                };
                 made = self.set_key(hash);
                 (hash, &made)
             }
@@ -239,17 +246,23 @@ impl RateLimit {
 
 /// Which bucket the request takes from. The digest keeps a caller from choosing another's bucket.
 #[inline(never)]
-fn hash(key: &Expression, context: &Context<'_>) -> Option<u64> {
-    let digest = match key.evaluate(context).ok()? {
-        Value::String(text) => Sha256::digest(text.as_bytes()),
+fn hash(key: &Expression, context: &Context<'_>) -> Result<u64, Denial> {
+    let value = key.evaluate(context, context.budget).map_err(|error| unevaluated(&error, "key_failed"))?;
+    let digest = match value {
+        Value::String(text) => {
+            context.budget.digest(text.len())?;
+            Sha256::digest(text.as_bytes())
+        }
         Value::Int(number) => Sha256::digest(number.to_le_bytes()),
         Value::Uint(number) => Sha256::digest(number.to_le_bytes()),
         Value::Bool(truth) => Sha256::digest([u8::from(truth)]),
-        Value::Bytes(bytes) => Sha256::digest(&bytes),
-        _ => return None,
+        Value::Bytes(bytes) => {
+            context.budget.digest(bytes.len())?;
+            Sha256::digest(&bytes)
+        }
+        _ => return Err(failure("key_failed")),
     };
-    let (first, _) = digest.split_first_chunk::<8>()?;
-    Some(u64::from_le_bytes(*first))
+    Ok(digest.split_first_chunk::<8>().map_or(0, |(first, _)| u64::from_le_bytes(*first)))
 }
 
 fn in_range(what: &'static str, value: u64, least: u64, most: u64) -> Result<u64, LoadError> {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, TemplateEscape};
 
-use super::{Context, Flow, failure, needs_of};
+use super::{Context, Flow, failure, least_cost, needs_of, unevaluated};
 use crate::{
+    budget::steps,
     cel::{Expression, Value, format_double},
     event::{Needs, Phase},
     header::HeaderUse,
@@ -125,10 +126,14 @@ impl Respond {
         match &self.filling {
             Filling::Nothing => Needs::NONE,
             Filling::Location(_) => Needs::REQUEST_HEADERS,
-            Filling::Template(parts) => needs_of(parts.iter().filter_map(|part| match part {
-                Part::Text(_) => None,
-                Part::Value(expression, _) => Some(expression),
-            })),
+            Filling::Template(parts) => needs_of(expressions(parts)),
+        }
+    }
+
+    pub(crate) fn least_cost(&self) -> u64 {
+        match &self.filling {
+            Filling::Template(parts) => least_cost(expressions(parts)),
+            Filling::Nothing | Filling::Location(_) => 0,
         }
     }
 
@@ -138,8 +143,8 @@ impl Respond {
         match &self.filling {
             Filling::Nothing => {}
             Filling::Template(parts) => match fill(parts, context) {
-                Some(body) => answer.body = body.into_bytes(),
-                None => return Flow::Fail(failure("template_failed")),
+                Ok(body) => answer.body = body.into_bytes(),
+                Err(denial) => return Flow::Fail(denial),
             },
             Filling::Location(redirect) => match redirect.location(context) {
                 Some(location) => answer = answer.with_header("location", &location),
@@ -163,18 +168,33 @@ impl Part {
     }
 }
 
-fn fill(parts: &[Part], context: &Context<'_>) -> Option<String> {
+fn expressions(parts: &[Part]) -> impl Iterator<Item = &Arc<Expression>> {
+    parts.iter().filter_map(|part| match part {
+        Part::Text(_) => None,
+        Part::Value(expression, _) => Some(expression),
+    })
+}
+
+fn fill(parts: &[Part], context: &Context<'_>) -> Result<String, Denial> {
+    let failed = || failure("template_failed");
     let mut body = String::new();
     for part in parts {
         match part {
             Part::Text(text) => body.push_str(text),
-            Part::Value(expression, how) => body.push_str(&escaped(&expression.evaluate(context).ok()?, *how)?),
+            Part::Value(expression, how) => {
+                let value = expression.evaluate(context, context.budget);
+                let value = value.map_err(|error| unevaluated(&error, "template_failed"))?;
+                if let Value::String(text) = &value {
+                    context.budget.spend(steps(text.len()))?;
+                }
+                body.push_str(&escaped(&value, *how).ok_or_else(failed)?);
+            }
         }
         if body.len() > LARGEST {
-            return None;
+            return Err(failed());
         }
     }
-    Some(body)
+    Ok(body)
 }
 
 /// A value as text, so that it cannot be more than a value where it stands. Lists, maps and the like are none.

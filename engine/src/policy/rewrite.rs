@@ -10,6 +10,7 @@ use postern_proto::plan::v1::{self as wire, rewrite::Path as WirePath, rewrite_p
 
 use super::{Context, Flow, failure};
 use crate::{
+    budget::{Budget, Exhausted},
     cel::Pattern,
     event::Phase,
     plan::LoadError,
@@ -19,14 +20,16 @@ use crate::{
     verdict::{Denial, Response},
 };
 
-/// The longest path that a regular expression looks at.
+/// The longest path that a match is looked for in.
 const LONGEST: usize = 8 << 10;
+/// The longest host name (RFC 1035, section 2.3.4).
+const LONGEST_HOST: usize = 253;
 
 /// What a user may write.
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
     name: "rewrite",
-    about: "Gives the upstream another path or host; the query stays. A path that does not match stays as it is. \
-            Conditions and later steps still see what the caller asked for. Postern's own routes carry it out; routes \
+    about: "Gives the upstream another path or host; the query stays. A path that does not match is refused, unless \
+            `unmatched` is `pass`, and so is one of more than 8 KiB, in any case. Conditions and later steps still see what the caller asked for. Postern's own routes carry it out; routes \
             of your own need `path_rewrite: \"%FILTER_STATE(wasm.postern_path:PLAIN)%\"` and, for the host, \
             `host_rewrite` with a `%COALESCE(…)%` of `FILTER_STATE` `wasm.postern_host:PLAIN` and `REQ` `:authority`.",
     phases: &[Phase::Request],
@@ -38,14 +41,23 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "host",
                 Kind::Text,
-                "The host, perhaps with a port, and with the `{name}`s of the template.",
+                "The host, perhaps with a port, and with the `{name}`s of the template. What a name stands for is part of \
+                 a host name, never a port: anything else is refused.",
             ),
+            Field::optional(
+                "unmatched",
+                Kind::Choice(&["deny", "pass"]),
+                "What becomes of a request whose path does not match: it is refused, or passes with the path that it has.",
+            )
+            .or("deny"),
         ],
         exactly_one_of: &[],
     },
     endings: &[
         Ending { status: "500", reason: "path_invalid", when: "the path cannot be read, or would be none (a failure)" },
-        Ending { status: "400", reason: "host_invalid", when: "a segment that is no part of a host would be one" },
+        Ending { status: "404", reason: "path_unmatched", when: "the path does not match, and `unmatched` is `deny`" },
+        Ending { status: "414", reason: "path_too_long", when: "the path has more than 8 KiB" },
+        Ending { status: "400", reason: "host_invalid", when: "the host would not be a host name" },
     ],
     example: "\
 - policy: rewrite
@@ -90,6 +102,8 @@ const REGEX: Object = Object {
 pub(crate) struct Rewrite {
     path: Path,
     host: Vec<Part>,
+    /// Whether a path that does not match stays as it is.
+    pass_unmatched: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +113,9 @@ enum Path {
     Template { segments: Vec<Option<Arc<str>>>, rest: bool, to: Vec<Part> },
     Regex { pattern: Pattern, to: Vec<Part> },
 }
+
+/// The new path, if there is one, and what was captured of the old one.
+type Applied<'a> = (Option<String>, Vec<&'a str>);
 
 #[derive(Debug)]
 enum Part {
@@ -128,7 +145,22 @@ impl Rewrite {
                 (Path::Regex { to: load_parts(&regex.to, captures, strings)?, pattern }, captures)
             }
         };
-        Ok(Self { path, host: load_parts(&wire.host, captures, strings)? })
+        let host = load_parts(&wire.host, captures, strings)?;
+        let text = |part: &Part| if let Part::Text(text) = part { Some(Arc::clone(text)) } else { None };
+        let port = host.iter().position(|part| text(part).is_some_and(|text| text.contains([':', '[', ']'])));
+        let behind = host.iter().skip(port.unwrap_or(usize::MAX));
+        if behind.clone().any(|part| matches!(part, Part::Capture(_))) {
+            let text = behind.filter_map(text).collect::<Vec<_>>().concat().into();
+            return Err(LoadError::Unfit { what: "host with a name behind its port", text });
+        }
+        Ok(Self { path, host, pass_unmatched: wire.pass_unmatched })
+    }
+
+    pub(crate) fn least_cost(&self) -> u64 {
+        match &self.path {
+            Path::Regex { pattern, .. } => pattern.cost_of_captures(1),
+            Path::Stays | Path::Prefix { .. } | Path::Template { .. } => 0,
+        }
     }
 
     #[inline(never)]
@@ -138,12 +170,19 @@ impl Rewrite {
             return Flow::Fail(failure("path_invalid"));
         };
         let path = context.edits.path().map_or_else(|| came.to_owned(), str::to_owned);
-        let Some((new, captures)) = self.path.apply(&path) else { return Flow::Continue };
-        let host = render(&self.host, &captures);
-        if !host.is_empty() && !host.bytes().all(is_host_byte) {
-            let response = Response::problem(400, "the request's path cannot be served");
-            return Flow::Deny(Denial { reason: "host_invalid", response });
+        // Before anything looks for a match, which takes time in proportion to the path.
+        if path.len() > LONGEST && !matches!(self.path, Path::Stays) {
+            return refuse(414, "path_too_long", "the request's path is too long");
         }
+        let (new, captures) = match self.path.apply(&path, context.budget) {
+            Err(exhausted) => return Flow::Fail(exhausted.into()),
+            Ok(Some(applied)) => applied,
+            Ok(None) if self.pass_unmatched => return Flow::Continue,
+            Ok(None) => return refuse(404, "path_unmatched", "nothing is served at the request's path"),
+        };
+        let Some(host) = self.host(&captures) else {
+            return refuse(400, "host_invalid", "the request's path cannot be served");
+        };
         match new {
             Some(new) if !is_path(&new) => return Flow::Fail(failure("path_invalid")),
             Some(new) => context.edits.set_path(&new),
@@ -154,29 +193,48 @@ impl Rewrite {
         }
         Flow::Continue
     }
+
+    /// The new host, empty if it stays; `None` if what the path has in its place makes no host name.
+    ///
+    /// Only the template brings a port: what a caller writes is part of a name, or nothing.
+    fn host(&self, captures: &[&str]) -> Option<String> {
+        let host = render(&self.host, captures);
+        if !self.host.iter().any(|part| matches!(part, Part::Capture(_))) {
+            return Some(host);
+        }
+        let port = self.host.iter().find_map(|part| match part {
+            Part::Text(text) => text.find(':').and_then(|colon| text.get(colon..)),
+            Part::Capture(_) => None,
+        });
+        is_host_name(host.strip_suffix(port.unwrap_or_default())?).then_some(host)
+    }
+}
+
+fn refuse(status: u16, reason: &'static str, detail: &str) -> Flow {
+    Flow::Deny(Denial { reason, response: Response::problem(status, detail) })
 }
 
 impl Path {
     /// The new path, if there is one, and what was captured; `None` if the path does not match.
-    fn apply<'a>(&self, path: &'a str) -> Option<(Option<String>, Vec<&'a str>)> {
-        match self {
+    fn apply<'a>(&self, path: &'a str, budget: &Budget) -> Result<Option<Applied<'a>>, Exhausted> {
+        Ok(match self {
             Self::Stays => Some((None, Vec::new())),
-            Self::Prefix { from, to } => {
-                let rest = path.strip_prefix(&**from).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
-                let new = [to, rest].concat();
-                Some((Some(if new.is_empty() { "/".to_owned() } else { new }), Vec::new()))
-            }
+            Self::Prefix { from, to } => replace_prefix(path, from, to).map(|new| (Some(new), Vec::new())),
             Self::Template { segments, rest, to } => {
-                let captures = captured(segments, *rest, path)?;
-                Some((Some(render(to, &captures)), captures))
+                captured(segments, *rest, path).map(|captures| (Some(render(to, &captures)), captures))
             }
-            Self::Regex { pattern, to } => {
-                let (found, captures) = pattern.captures(path).filter(|_| path.len() <= LONGEST)?;
+            Self::Regex { pattern, to } => pattern.captures(path, budget)?.and_then(|(found, captures)| {
                 let (before, after) = (path.get(..found.start)?, path.get(found.end..)?);
                 Some((Some([before, &render(to, &captures), after].concat()), captures))
-            }
-        }
+            }),
+        })
     }
+}
+
+fn replace_prefix(path: &str, from: &str, to: &str) -> Option<String> {
+    let rest = path.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+    let new = [to, rest].concat();
+    Some(if new.is_empty() { "/".to_owned() } else { new })
 }
 
 /// The segments of a path that a template captures, if it fits. Without a capture of the rest, all segments must fit.
@@ -225,8 +283,11 @@ fn is_path(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(|byte| !byte.is_ascii_control() && !b" ?#".contains(&byte))
 }
 
-fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte)
+/// Labels apart by dots, none of them empty: neither a port nor an address in brackets (RFC 1123, section 2.1, and `_`).
+fn is_host_name(host: &str) -> bool {
+    let in_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(in_label);
+    host.len() <= LONGEST_HOST && host.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{Context, Flow, exhausted};
 use crate::{
+    budget::steps,
     cel::{Map, Value},
     event::Phase,
     jwt::ClaimPath,
@@ -14,6 +15,9 @@ use crate::{
     strings::Strings,
     verdict::{Denial, Response},
 };
+
+/// What it costs to compare one value with another: a number is written down for it.
+const STEPS_A_COMPARISON: u64 = 4;
 
 /// What a user may write.
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
@@ -117,6 +121,10 @@ impl RoleCheck {
         if !self.groups.is_empty() && !self.met(&self.groups, |group| groups.contains(group)) {
             return Flow::Deny(forbidden("group_missing"));
         }
+        let cost = |claims: &Arc<Map>| self.rules.iter().map(|rule| rule.cost(claims)).fold(0, u64::saturating_add);
+        if context.budget.spend(claims.as_ref().map_or(0, cost)).is_err() {
+            return Flow::Fail(exhausted());
+        }
         let unmet = self.rules.iter().find(|rule| !claims.as_ref().is_some_and(|claims| self.satisfies(claims, rule)));
         match unmet.map(|rule| rule.kind) {
             None => Flow::Continue,
@@ -141,6 +149,18 @@ impl RoleCheck {
             Value::String(text) if rule.kind == RuleKind::Scope => text.split(' ').any(|scope| scope == &**wanted),
             value => says(value, wanted),
         })
+    }
+}
+
+impl Rule {
+    /// What it costs to look for all values in a claim.
+    fn cost(&self, claims: &Map) -> u64 {
+        let entries = match self.path.find(claims) {
+            Some(Value::List(items)) => items.len(),
+            Some(Value::String(text)) => text.len() / 8,
+            _ => 0,
+        };
+        steps(entries.saturating_add(1)).saturating_mul(steps(self.values.len())).saturating_mul(STEPS_A_COMPARISON)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, failure, needs_of};
+use super::{Context, Flow, least_cost, needs_of, unevaluated};
 use crate::{
     cel::Expression,
     event::{Needs, Phase},
@@ -74,14 +74,18 @@ impl Validate {
         needs_of(self.rules.iter().map(|rule| &rule.expression))
     }
 
+    pub(crate) fn least_cost(&self) -> u64 {
+        least_cost(self.rules.iter().map(|rule| &rule.expression))
+    }
+
     #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
         let mut broken = Vec::new();
         for rule in &self.rules {
-            match rule.expression.test(&*context) {
+            match rule.expression.test(&*context, context.budget) {
                 Ok(true) => {}
                 Ok(false) => broken.push(json::quote(&rule.message)),
-                Err(_) => return Flow::Fail(failure("rule_failed")),
+                Err(error) => return Flow::Fail(unevaluated(&error, "rule_failed")),
             }
         }
         if broken.is_empty() {

@@ -14,6 +14,7 @@ pub use self::trace::{Fate, Traced};
 use crate::{
     agent::Health,
     ask::{Answer, Ask, Turn},
+    budget::Budget,
     chain::Chain,
     consumers::Consumer,
     edits::Edits,
@@ -33,6 +34,7 @@ pub struct Outlook {
     given: Needs,
     request_edits: Edits,
     noted: Vec<Note>,
+    budget: Budget,
 }
 
 /// A chain under way.
@@ -47,6 +49,8 @@ pub struct Run {
     at: usize,
     given: Needs,
     inputs: Inputs,
+    /// What request and response may still cost together.
+    budget: Budget,
     edits: Edits,
     facts: Facts,
     memory: Memory,
@@ -72,6 +76,8 @@ struct RareState {
     noted: Vec<Note>,
     /// Whether there is no response to ask about.
     unanswered: bool,
+    /// What steps in shadow mode may still cost.
+    shadow_budget: Option<Budget>,
 }
 
 /// What became of a request that nothing was kept of.
@@ -94,6 +100,7 @@ impl Run {
         }
         let mut run = Self::new(plan, route, chain, Phase::Response, health, outlook.facts);
         run.inputs = outlook.inputs;
+        run.budget = outlook.budget;
         run.given = run.given.union(outlook.given);
         run.edits = run.facts.take_response_edits();
         if !outlook.given.is_empty() || !outlook.noted.is_empty() {
@@ -134,6 +141,7 @@ impl Run {
             at: 0,
             given: Needs::CLAIMS,
             inputs: Inputs::default(),
+            budget: Budget::new(plan.steps()),
             edits: Edits::default(),
             facts,
             memory: Memory::default(),
@@ -177,7 +185,9 @@ impl Run {
     /// What the run taught, once it is done.
     pub fn take_outlook(&mut self) -> Outlook {
         let keep = self.plan.chain(self.chain).map(|chain| chain.keep).unwrap_or_default();
-        let mut outlook = Outlook { facts: std::mem::take(&mut self.facts), ..Outlook::default() };
+        let facts = std::mem::take(&mut self.facts);
+        let budget = std::mem::replace(&mut self.budget, Budget::new(0));
+        let mut outlook = Outlook { facts, budget, ..Outlook::default() };
         if !keep.is_empty() {
             (outlook.inputs, outlook.given) = (std::mem::take(&mut self.inputs), keep);
         }
@@ -186,6 +196,11 @@ impl Run {
             outlook.request_edits = std::mem::take(&mut rare.request_edits);
         }
         outlook
+    }
+
+    /// What the message may still cost.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Where a host puts what it was asked for.

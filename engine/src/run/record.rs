@@ -3,6 +3,7 @@
 use super::{NO_EDITS, Run};
 use crate::{
     ask::{Ask, Turn},
+    budget::Budget,
     chain::Chain,
     edits::Edits,
     event::{Headers, Needs, Phase},
@@ -52,6 +53,8 @@ impl Run {
             route: &self.route,
             step: self.at,
             inputs: &self.inputs,
+            // What audits is not starved by what it audits.
+            budget: &Budget::new(plan.steps()),
             health: &self.health,
             following: &[],
             given: self.given,

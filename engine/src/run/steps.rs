@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Fate, NO_EDITS, Run};
 use crate::{
     ask::{Answer, Ask},
+    budget::Budget,
     chain::{Chain, OnFailure, Step, Steps},
     edits::Edits,
     event::{Inputs, Needs, Phase},
@@ -202,6 +203,7 @@ impl Run {
             route: &self.route,
             step: self.at,
             inputs: &self.inputs,
+            budget: &self.budget,
             health: &self.health,
             following: steps.steps.get(self.at..).unwrap_or_default(),
             given: self.given,
@@ -213,10 +215,13 @@ impl Run {
             host,
         };
         if !context.memory.entered {
-            match step.when.as_ref().map(|when| when.test(&context)) {
+            if step.needs.has(Needs::BODY) {
+                context.allow_body();
+            }
+            match step.when.as_ref().map(|when| when.test(&context, context.budget)) {
                 None | Some(Ok(true)) => context.memory.entered = true,
                 Some(Ok(false)) => return Flow::Continue,
-                Some(Err(_)) => return Flow::Fail(policy::failure("condition_failed")),
+                Some(Err(error)) => return Flow::Fail(policy::unevaluated(&error, "condition_failed")),
             }
         }
         step.policy.run(&mut context)
@@ -226,7 +231,11 @@ impl Run {
     #[inline(never)]
     fn run_in_shadow(&mut self, plan: &Plan, step: &Step, chain: &Chain, host: &mut dyn Host) -> Flow {
         let before = (self.edits.clone(), self.facts.clone());
+        // Steps in shadow mode have a budget of their own, which they share: they take nothing from those that count.
+        let own = self.rare.make().shadow_budget.take().unwrap_or_else(|| Budget::new(plan.steps()));
+        let enforced = std::mem::replace(&mut self.budget, own);
         let flow = self.run_step(plan, step, chain, host);
+        self.rare.make().shadow_budget = Some(std::mem::replace(&mut self.budget, enforced));
         (self.edits, self.facts) = before;
         match flow {
             Flow::Ask(_) | Flow::Want(_) => return flow,

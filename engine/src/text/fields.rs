@@ -3,7 +3,8 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// The most members of a dictionary, items of a list, or parameters of one of these.
+/// The most members of a dictionary, items of a list, or parameters of one of these; a repeated one counts each time, since
+/// it is compared with all others.
 const MAX_MEMBERS: usize = 64;
 
 /// An ordered mapping. A key that comes twice has its last value (RFC 8941, section 4.2.2) in its first place.
@@ -48,13 +49,16 @@ impl Dictionary {
         let text = lines.join(&b", "[..]);
         let mut reader = Reader(text.trim_ascii());
         let mut members = Vec::new();
-        while !reader.0.is_empty() {
+        for _ in 0..=MAX_MEMBERS {
+            if reader.0.is_empty() {
+                return Some(Self(members));
+            }
             let key = reader.key()?;
             let member = reader.member()?;
             put(&mut members, key, member)?;
             reader.skip_white_space();
             if reader.0.is_empty() {
-                break;
+                return Some(Self(members));
             }
             reader.expect(b',')?;
             reader.skip_white_space();
@@ -62,7 +66,7 @@ impl Dictionary {
                 return None;
             }
         }
-        Some(Self(members))
+        None
     }
 
     pub(crate) fn take(self, key: &str) -> Option<Member> {
@@ -207,8 +211,12 @@ impl Reader<'_> {
     }
 
     fn parameters(&mut self) -> Option<Parameters> {
-        let mut parameters = Vec::new();
+        let (mut parameters, mut count) = (Vec::new(), 0_usize);
         while self.take(b';') {
+            count = count.saturating_add(1);
+            if count > MAX_MEMBERS {
+                return None;
+            }
             self.run(|byte| byte == b' ');
             let key = self.key()?;
             let bare = if self.take(b'=') { self.bare()? } else { Bare::Bool(true) };

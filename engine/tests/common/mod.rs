@@ -154,7 +154,7 @@ impl Driver {
         }
     }
 
-    fn inputs(&self, needs: Needs) -> Inputs {
+    pub fn inputs(&self, needs: Needs) -> Inputs {
         let mut inputs = Inputs::default();
         let headers = |pairs: &[(String, Vec<u8>)]| pairs.iter().map(|(n, v)| (n, v)).collect::<Headers>();
         if needs.has(Needs::REQUEST_HEADERS) {

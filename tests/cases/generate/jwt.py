@@ -347,7 +347,7 @@ def attacks():
         refused("refuses a token that is too long", token({"a": "x" * 9000}), "token_too_large"),
         refused("refuses what is no token at all", "x" * 100, "token_malformed"),
         {"note": "refuses a token that is not text", "chain": chain(), "request": {"headers": [["authorization", {"hex": (b"Bearer " + GOOD.encode() + b"\xff\xfe").hex()}]]}, "want": deny("token_malformed")},
-        admitted("tolerates any type", token(headers={"typ": "at+jwt"})),
+        admitted("admits the type of access tokens", token(headers={"typ": "at+jwt"})),
         admitted("tolerates white space in JSON", raw('{ "alg" : "RS256",\n "kid":"rsa-1" }', " " + json.dumps(CLAIMS, indent=2) + "\n")),
         admitted("admits escapes in names", raw('{"\\u0061lg":"RS256","kid":"\\u0072sa-1"}', payload)),
     ]

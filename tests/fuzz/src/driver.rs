@@ -9,10 +9,14 @@ use postern_engine::{
     jwt::{Entry, SignatureCheck, TokenKey, Verified},
 };
 
-use crate::{Script, decision};
+use crate::{Script, cost, decision};
 
 /// More turns than the longest chain of an input can take.
 const MOST_TURNS: usize = 1 << 16;
+/// One for request and response; for each of them one of steps in shadow mode, and one of records.
+const BUDGETS: u64 = 5;
+/// More steps than a plan of a script has, each of which may read the body.
+const MOST_READERS: usize = 64;
 
 const NAMES: [&str; 12] = [
     ":path",
@@ -35,15 +39,16 @@ pub fn exchange(plan: &Arc<Plan>, route: &str, script: &mut Script<'_>) {
     // The same whenever it is asked for, as a host's is.
     let body = script.chunk();
     let Some(mut run) = Run::request(plan, route, &health) else { return };
+    cost::start();
     let request = drive(&mut run, body, script);
     decision::check(&request);
     decision::check_edits(plan, route, &request);
-    if !matches!(request.verdict, Verdict::Continue(_)) {
-        return;
-    }
-    if let Some(mut run) = Run::response(plan, route, &health, run.take_outlook()) {
+    if matches!(request.verdict, Verdict::Continue(_))
+        && let Some(mut run) = Run::response(plan, route, &health, run.take_outlook())
+    {
         decision::check(&drive(&mut run, body, script));
     }
+    cost::check(BUDGETS, plan.steps(), body.len().saturating_mul(MOST_READERS));
 }
 
 fn drive(run: &mut Run, body: &[u8], script: &mut Script<'_>) -> Decision {

@@ -9,6 +9,7 @@
 #[doc(hidden)]
 #[path = "../../../engine/tests/common/mod.rs"]
 pub mod common;
+pub mod cost;
 pub mod decision;
 pub mod driver;
 pub mod expressions;

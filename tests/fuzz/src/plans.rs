@@ -121,6 +121,7 @@ fn token(writer: &mut Writer) -> wire::Step {
         scheme: writer.string(""),
         optional: true,
         max_size: 1024,
+        types: vec![writer.string(""), writer.string("jwt")],
         realm: writer.string("api"),
         ..Default::default()
     };
@@ -170,7 +171,7 @@ fn edge(writer: &mut Writer) -> Vec<wire::Step> {
     let id = wire::RequestId { header, trust_incoming: true, sortable: true, echo: true };
     let size = wire::RequestSize { body: Some(16), query: Some(64), require_length: true, ..Default::default() };
     let prefix = wire::rewrite::Path::Prefix(wire::PrefixRewrite { from: path, to: empty });
-    let rewrite = wire::Rewrite { path: Some(prefix), host: vec![] };
+    let rewrite = wire::Rewrite { path: Some(prefix), pass_unmatched: true, ..Default::default() };
     let delay = Some(wire::InjectedDelay { milliseconds: 5, percent: 50 });
     let abort = Some(wire::InjectedAbort { status: 503, percent: 1, body: None });
     vec![
@@ -330,6 +331,7 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             consumer_claim: script.index(strings),
             max_size: script.number() as u32,
             realm: script.index(strings),
+            types: indexes(script, strings),
             ..Default::default()
         }),
         _ => Policy::Agent(wire::AgentPolicy {

@@ -5,8 +5,11 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use postern_engine::cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Type, Value};
-use postern_fuzz::{Script, expressions, plans};
+use postern_engine::{
+    budget::{Budget, STEPS},
+    cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Type, Value},
+};
+use postern_fuzz::{Script, cost, expressions, plans};
 use postern_proto::plan::v1 as wire;
 use prost::Message as _;
 
@@ -36,18 +39,30 @@ fn evaluate(wire: &wire::Expression, script: &mut Script<'_>) {
         }
     };
     let given = Given::new(script);
-    let value = expression.evaluate(&given);
-    let again = expression.evaluate(&given);
+    cost::start();
+    let value = expression.evaluate(&given, &Budget::default());
+    cost::check(1, STEPS, 0);
+    if value.is_ok() {
+        assert!(meter_of(&expression, &given) >= expression.least_cost(), "it costs less than the least");
+    }
+    let again = expression.evaluate(&given, &Budget::default());
     assert_eq!(
         value.as_ref().map(Value::value_type).map_err(ToString::to_string),
         again.as_ref().map(Value::value_type).map_err(ToString::to_string),
     );
-    match (value, expression.test(&given)) {
+    match (value, expression.test(&given, &Budget::default())) {
         (Ok(Value::Bool(value)), test) => assert_eq!(test.ok(), Some(value)),
         (_, test) => assert!(test.is_err()),
     }
     let undeclared = |asked: &&Attribute| !expression.attributes().contains(asked);
     assert_eq!(given.asked.borrow().iter().find(undeclared), None);
+}
+
+/// What an evaluation takes of a budget.
+fn meter_of(expression: &Expression, given: &Given) -> u64 {
+    let budget = Budget::default();
+    let _ = expression.evaluate(given, &budget);
+    STEPS - budget.left()
 }
 
 /// Attributes from a script. Each has its type, or an error.

@@ -13,7 +13,7 @@ use postern_engine::{
 };
 use postern_fuzz::{
     common::{Driver, Writer},
-    decision,
+    cost, decision,
 };
 use postern_proto::plan::v1::{
     Issuer, JwtValidation, SignatureAlgorithm as Algorithm, VerificationKey, jwt_validation::ClaimHeader,
@@ -58,6 +58,7 @@ static PLAN: LazyLock<Arc<Plan>> = LazyLock::new(|| {
             consumer_claim: writer.string("sub"),
             max_size: 1 << 16,
             realm: empty,
+            types: vec![empty, writer.string("jwt")],
             ..Default::default()
         };
         let step = writer.step("jwtValidation", Policy::JwtValidation(step));
@@ -81,7 +82,9 @@ fn admits(route: &str, token: &[u8]) -> bool {
     let value = [b"Bearer ", token].concat();
     let mut driver = Driver::request(&[("authorization", &value)]);
     driver.now = NOW * 1_000_000_000;
+    cost::start();
     let Some(first) = driver.run(&PLAN, route) else { return false };
+    cost::check(1, PLAN.steps(), 0);
     decision::check(&first);
     let admitted = matches!(first.verdict, Verdict::Continue(_));
     // A token that is known is decided as it was at first.
@@ -118,6 +121,8 @@ fn check_header(header: &[u8]) {
         let other: Json = serde_json::from_slice(header).unwrap_or_default();
         assert_eq!(other.get("alg").and_then(Json::as_str), Some("HS256"));
         assert!(other.get("crit").is_none() && other.get("kid").is_none());
+        let media_type = other.get("typ").map(|typ| typ.as_str().unwrap_or_default().to_ascii_lowercase());
+        assert!(media_type.is_none_or(|typ| matches!(typ.as_str(), "jwt" | "application/jwt")));
     }
 }
 

@@ -1,0 +1,54 @@
+//! The least that a check costs, whatever the document is.
+
+use super::{
+    Schema, Schemas,
+    evaluate::{MAX_DEPTH, SCHEMA},
+};
+
+/// What is known of a schema while the least costs are found.
+#[derive(Clone, Copy)]
+enum Known {
+    Nothing,
+    /// It is being found: a schema that leads back to itself ends by depth, if it ends.
+    UnderWay,
+    Cost(u64),
+}
+
+impl Schemas {
+    /// The least steps that it takes to find that a document fits.
+    pub(crate) fn least_cost(&self) -> u64 {
+        let mut known = vec![Known::Nothing; self.0.len()];
+        self.least_of(0, 0, &mut known)
+    }
+
+    fn least_of(&self, index: usize, depth: usize, known: &mut [Known]) -> u64 {
+        let (Some(schema), Some(place)) = (self.0.get(index), known.get_mut(index)) else { return 0 };
+        match place {
+            Known::Cost(cost) => return *cost,
+            // One that is further down is never reached: a check ends before.
+            Known::Nothing if depth >= MAX_DEPTH => return 0,
+            Known::UnderWay => return 0,
+            Known::Nothing => *place = Known::UnderWay,
+        }
+        let cost = if schema.always.is_some() {
+            SCHEMA
+        } else {
+            self.parts(schema, depth.saturating_add(1), known).saturating_add(SCHEMA)
+        };
+        if let Some(place) = known.get_mut(index) {
+            *place = Known::Cost(cost);
+        }
+        cost
+    }
+
+    /// What applies to the same value: all of `allOf` and `$ref`, and one at the least of the others.
+    fn parts(&self, schema: &Schema, depth: usize, known: &mut [Known]) -> u64 {
+        let all = schema.reference.iter().chain(&schema.all_of).chain(&schema.not);
+        let mut sum = all.map(|index| self.least_of(*index, depth, known)).fold(0, u64::saturating_add);
+        for choices in [&schema.any_of, &schema.one_of] {
+            sum = sum.saturating_add(choices.first().map_or(0, |index| self.least_of(*index, depth, known)));
+        }
+        let test = schema.condition.as_ref().map_or(0, |condition| self.least_of(condition.test, depth, known));
+        sum.saturating_add(test)
+    }
+}
