@@ -33,6 +33,7 @@ pub mod protobuf;
 mod rare;
 pub mod record;
 mod redaction;
+pub mod replays;
 pub mod run;
 pub mod schema;
 mod selector;

@@ -16,6 +16,7 @@ use crate::{
     consumers::Consumers,
     edited::EditedHeaders,
     jwt::Issuer,
+    replays::Replays,
     strings::{Strings, find},
     verdict::Response,
 };
@@ -33,6 +34,7 @@ pub struct Plan {
     /// Whether nobody reads accounts.
     silent: bool,
     consumers: Consumers,
+    replays: Replays,
     agents: Vec<Agent>,
     policy_not_supported: Response,
     agent_unavailable: Response,
@@ -65,6 +67,7 @@ impl Plan {
             Some(wire) => strings.answer(wire),
             None => Ok(default()),
         };
+        let steps = chains.iter().flat_map(|chain| &chain.request.steps);
         Ok(Self {
             revision: wire.revision.into(),
             routes: load_routes(&wire.routes, &strings, &chains)?,
@@ -73,6 +76,7 @@ impl Plan {
             consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
             agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
+            replays: Replays::new(steps.filter_map(|step| step.policy.replays())),
             chains,
             agents,
         })
@@ -146,6 +150,10 @@ impl Plan {
 
     pub(crate) fn consumers(&self) -> &Consumers {
         &self.consumers
+    }
+
+    pub(crate) fn replays(&self) -> &Replays {
+        &self.replays
     }
 
     pub(crate) fn agent(&self, index: usize) -> Option<&Agent> {
