@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use siphasher::sip::SipHasher24;
+use siphasher::sip128::SipHasher24;
 
 use crate::host::{Host, SharedValue};
 
@@ -62,12 +62,12 @@ impl KeyReplays {
         let [secret, _] = *digest.as_chunks().0 else {
             return Self { prefix: String::new(), hasher: SipHasher24::new() };
         };
-        Self { prefix: format!("postern.replays/{id}/"), hasher: SipHasher24::new_with_key(&secret) }
+        Self { prefix: ["postern.replays/", id, "/"].concat(), hasher: SipHasher24::new_with_key(&secret) }
     }
 
     /// What a signature is remembered by.
     pub(crate) fn hash(&self, signature: &[u8]) -> u64 {
-        self.hasher.hash(signature)
+        self.hasher.hash(signature).h1
     }
 
     fn name(&self, hash: u64) -> Arc<str> {

@@ -1,5 +1,7 @@
 //! What a loaded plan says of the request headers that its chains edit.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod common;
 
 use common::Writer;

@@ -12,14 +12,18 @@
 
 mod audit_log;
 mod bench_xds;
+mod buckets;
+mod chains;
 mod commands;
 mod crashes;
 mod decisions;
 mod envoy_resources;
 mod files;
 mod fleet;
+mod framing_headers;
 mod gateway;
 mod grpc_client;
+mod identity_headers;
 mod key_rotation;
 mod limits;
 mod matching;
@@ -30,6 +34,7 @@ mod operations;
 mod permissions;
 mod polling;
 mod refusals;
+mod replays;
 mod restarts;
 mod rollouts;
 mod store;
