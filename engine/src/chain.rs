@@ -209,12 +209,12 @@ impl Steps {
         for step in &self.steps {
             read |= step.reads_headers();
             if !all_run || read || !step.is_certain() {
-                self.promised.extend_from_slice(step.policy.edits().promised());
+                let promised = step.policy.edits().into_promised();
+                let new = promised.into_iter().filter(|name| !self.promised.contains(name)).collect::<Vec<_>>();
+                self.promised.extend(new);
             }
             all_run &= step.on_failure != OnFailure::SkipRemaining;
         }
-        self.promised.sort_unstable_by(|one, other| one.get().cmp(other.get()));
-        self.promised.dedup();
         if !self.promised.is_empty() {
             self.plain = false;
             self.first = self.first.union(Needs::REQUEST_HEADERS).union(self.cheap);

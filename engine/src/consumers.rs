@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 use siphasher::sip128::SipHasher24;
 
-use crate::{budget::Budget, password::Password, plan::LoadError, strings::Strings};
+use crate::{budget::Budget, password::Password, plan::LoadError, replays::KeyReplays, strings::Strings};
 
 /// The most rounds that a password may cost: every wrong one holds up a worker for that long.
 pub const MOST_ITERATIONS: u32 = 10_000;
@@ -37,6 +37,7 @@ pub(crate) struct Consumer {
 pub(crate) struct HmacKey {
     consumer: Arc<Consumer>,
     secret: Vec<u8>,
+    replays: KeyReplays,
 }
 
 impl HmacKey {
@@ -46,6 +47,10 @@ impl HmacKey {
 
     pub(crate) fn secret(&self) -> &[u8] {
         &self.secret
+    }
+
+    pub(crate) fn replays(&self) -> &KeyReplays {
+        &self.replays
     }
 }
 
@@ -82,7 +87,8 @@ impl Consumers {
         }
         for wire in &wire.hmac {
             let id = strings.get(wire.id)?;
-            let key = HmacKey { consumer: Arc::clone(&consumer), secret: wire.secret.clone() };
+            let replays = KeyReplays::new(&id, &wire.secret);
+            let key = HmacKey { consumer: Arc::clone(&consumer), secret: wire.secret.clone(), replays };
             if self.by_hmac_key.insert(Arc::clone(&id), key).is_some() {
                 return Err(LoadError::Repeated { what: "HMAC key", name: id });
             }

@@ -69,8 +69,8 @@ impl HeaderEdits {
     }
 
     /// The headers that it promises.
-    pub(crate) fn promised(&self) -> &[Name] {
-        &self.promised
+    pub(crate) fn into_promised(self) -> Vec<Name> {
+        self.promised
     }
 }
 

@@ -19,8 +19,8 @@ pub trait Host: Debug {
     /// A value that all workers share, and its version; nothing and 0 if there is none.
     fn load(&mut self, key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable>;
 
-    /// Stores a value that was made from this version of it; `false` if another worker was faster. Version 0 stores it in
-    /// any case.
+    /// Stores a value that was made from this version of it; `false` if another worker was faster. Version 0 stores it only
+    /// where there is none yet.
     fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable>;
 
     /// What this worker knows of a token.
@@ -51,7 +51,7 @@ impl Host for Alone {
 
     fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable> {
         let known = self.values.entry(Arc::clone(key)).or_default();
-        let is_current = version == 0 || version == known.1;
+        let is_current = version == known.1;
         if is_current {
             *known = (value, known.1.wrapping_add(1).max(1));
         }
@@ -82,6 +82,6 @@ mod tests {
         check(b"first", 0, (true, b"first", 1));
         check(b"next", 1, (true, b"next", 2));
         check(b"late", 1, (false, b"next", 2));
-        check(b"anyway", 0, (true, b"anyway", 3));
+        check(b"new", 0, (false, b"next", 2));
     }
 }

@@ -35,6 +35,7 @@ pub mod protobuf;
 mod rare;
 pub mod record;
 mod redaction;
+pub mod replays;
 pub mod route_record;
 pub mod run;
 pub mod schema;

@@ -17,6 +17,7 @@ use crate::{
     edited::EditedHeaders,
     jwt::Issuer,
     placement::Placement,
+    replays::Replays,
     strings::{Strings, find},
     verdict::Response,
 };
@@ -38,6 +39,7 @@ pub struct Plan {
     /// Whether nobody reads accounts.
     silent: bool,
     consumers: Consumers,
+    replays: Replays,
     agents: Vec<Agent>,
     policy_not_supported: Response,
     agent_unavailable: Response,
@@ -76,6 +78,7 @@ impl Plan {
             Some(wire) => strings.answer(wire),
             None => Ok(default()),
         };
+        let request_steps = chains.iter().flat_map(|chain| &chain.request.steps);
         Ok(Self {
             revision: wire.revision.into(),
             routes: load_routes(&wire.routes, &strings, &chains)?,
@@ -90,6 +93,7 @@ impl Plan {
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
             agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
             steps,
+            replays: Replays::new(request_steps.filter_map(|step| step.policy.replays())),
             chains,
             agents,
         })
@@ -205,6 +209,10 @@ impl Plan {
 
     pub(crate) fn consumers(&self) -> &Consumers {
         &self.consumers
+    }
+
+    pub(crate) fn replays(&self) -> &Replays {
+        &self.replays
     }
 
     pub(crate) fn agent(&self, index: usize) -> Option<&Agent> {

@@ -1,5 +1,7 @@
 //! What a loaded plan says of the request headers that its chains edit.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod common;
 
 use common::Writer;
@@ -24,7 +26,7 @@ fn says_what_headers_sets_adds_and_removes_in_shadow_mode_too() {
             let header = |writer: &mut Writer, name| wire::HeaderValue { name: writer.string(name), value: 0 };
             let (set, add) = (vec![header(writer, "x-set")], vec![header(writer, "x-add")]);
             let remove = vec![writer.string("x-remove")];
-            let step = writer.step("edit", Policy::Headers(wire::Headers { remove, set, add }));
+            let step = writer.step("edit", Policy::Headers(wire::Headers { remove, set, add, ..Default::default() }));
             vec![wire::Step { shadow: true, ..step }, writer.key_step()]
         },
         &["x-add", "x-remove", "x-set"],

@@ -6,7 +6,7 @@ mod common;
 
 use common::Writer;
 use postern_engine::{Plan, Run, agent::Health};
-use postern_proto::plan::v1::{AgentPolicy, Consumer, Plan as Wire, RateLimit, Route, step};
+use postern_proto::plan::v1::{AgentPolicy, Consumer, FORMAT, Plan as Wire, RateLimit, Route, step};
 use prost::Message;
 
 /// A small plan that loads; each test spoils one thing.
@@ -43,7 +43,7 @@ fn loads_a_good_plan() {
 
 #[test]
 fn refuses_an_empty_plan() {
-    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 2");
+    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 3");
 }
 
 #[test]
@@ -62,7 +62,8 @@ fn refuses_a_source_that_is_not_there() {
 
 #[test]
 fn refuses_a_later_format() {
-    check(|wire| wire.format = 3, "plan format 3 is not supported, this engine loads format 2");
+    let expect = format!("plan format {} is not supported, this engine loads format {FORMAT}", FORMAT + 1);
+    check(|wire| wire.format = FORMAT + 1, &expect);
 }
 
 #[test]
@@ -179,4 +180,24 @@ fn refuses_header_values_that_would_split_a_header() {
         },
         "chain 0: response: step `headers`: `a\\r\\nx-evil: 1` is not a valid header value",
     );
+}
+
+#[test]
+fn refuses_edits_of_what_frames_a_message_or_a_connection() {
+    let edit = |name: &'static str, remove: bool| {
+        move |wire: &mut postern_proto::plan::v1::Plan| {
+            wire.strings.push(name.to_owned());
+            let name = u32::try_from(wire.strings.len() - 1).unwrap();
+            let value = postern_proto::plan::v1::HeaderValue { name, value: 0 };
+            let (set, remove) = if remove { (vec![], vec![name]) } else { (vec![value], vec![]) };
+            let headers = postern_proto::plan::v1::Headers { set, remove, ..Default::default() };
+            request_step(wire).policy = Some(step::Policy::Headers(headers));
+        }
+    };
+    let place = "chain 0: request: step `apiKeyAuth`: ";
+    let framing = "it frames a message or a connection, which only the proxy may do";
+    check(edit("content-length", false), &format!("{place}header `content-length` cannot be edited: {framing}"));
+    check(edit("transfer-encoding", true), &format!("{place}header `transfer-encoding` cannot be edited: {framing}"));
+    let pseudo = "a pseudo-header is part of the message itself";
+    check(edit(":path", false), &format!("{place}header `:path` cannot be edited: {pseudo}"));
 }

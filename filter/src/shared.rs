@@ -17,6 +17,9 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::host::{self, HostError};
 
+/// A version that no value has: versions are counted up from 1. Whoever writes with it writes only where there is no value.
+const ABSENT: u32 = u32::MAX;
+
 thread_local! {
     static KNOWN: RefCell<FxHashMap<usize, Known>> = const { RefCell::new(FxHashMap::with_hasher(FxBuildHasher)) };
 }
@@ -37,7 +40,7 @@ struct Known {
 /// agree on its version from the first request on.
 pub(crate) fn prepare(key: Arc<str>) -> Result<(), HostError> {
     if host::shared_data(&key)?.is_none() {
-        host::set_shared_data(&key, &[], 0)?;
+        host::set_shared_data(&key, &[], ABSENT)?;
     }
     // A plan that makes the key anew for each request could not be told by where the key lies.
     if Arc::strong_count(&key) == 1 {
@@ -72,14 +75,15 @@ pub(crate) fn load(key: &Arc<str>) -> Result<(SharedValue, u32), HostError> {
     Ok((SharedValue::from_slice(&value), version))
 }
 
-/// Stores a value; `false` if its version is no longer this one, and it must be loaded again.
+/// Stores a value; `false` if its version is no longer this one, and it must be loaded again. Version 0 stores a value where
+/// there is none.
 #[inline]
 pub(crate) fn store(key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, HostError> {
-    let stored = host::set_shared_data(key, &value, version)?;
+    let stored = host::set_shared_data(key, &value, if version == 0 { ABSENT } else { version })?;
     with(key, |known| match stored {
         true => {
             known.value = value;
-            // 0 would be any version, for a value that was not there as for one whose versions begin anew.
+            // What a value that was not there gets is any number.
             known.version = version.checked_add(1).filter(|_| version != 0);
         }
         false => known.alone = false,

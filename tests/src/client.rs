@@ -41,6 +41,13 @@ impl Request {
         }
     }
 
+    /// The same for another path.
+    #[must_use]
+    pub fn at(mut self, path: impl AsRef<[u8]>) -> Self {
+        self.path = path.as_ref().to_vec();
+        self
+    }
+
     /// The same for another host.
     #[must_use]
     pub fn host(mut self, host: &str) -> Self {

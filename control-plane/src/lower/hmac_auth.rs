@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postern_engine::replays::MOST_SIGNATURES;
 use postern_proto::plan::v1::{HmacAuth, HmacKey, step::Policy};
 use serde::Deserialize;
 
@@ -12,6 +13,8 @@ const DEFAULT_COMPONENTS: [&str; 4] = ["@method", "@authority", "@path", "@query
 const DERIVED: [&str; 7] = ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
 const DEFAULT_WINDOW: Duration = Duration::from_secs(300);
 const DEFAULT_SKEW: Duration = Duration::from_secs(30);
+/// How many requests a second one key signs, where nobody says.
+const DEFAULT_RATE: u32 = 100;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,6 +26,7 @@ pub(super) struct HmacAuthParams {
     require_date: Option<bool>,
     require_digest: Option<bool>,
     refuse_replays: Option<bool>,
+    replay_rate: Option<u32>,
 }
 
 impl Lowering {
@@ -47,24 +51,40 @@ impl Lowering {
             let message = format!("expected a label such as `sig1`, found {}", quote(label));
             self.error(place, "params.label", message);
         }
-        let time = |written: &Option<String>, default| {
-            let time = written.as_deref().and_then(unit::duration).unwrap_or(default);
-            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+        let time = |written: &Option<String>, default| written.as_deref().and_then(unit::duration).unwrap_or(default);
+        let (window, skew) = (time(&params.window, DEFAULT_WINDOW), time(&params.clock_skew, DEFAULT_SKEW));
+        let replay_capacity = match params.refuse_replays {
+            Some(false) => 0,
+            _ => self.replay_capacity(place, params, window.saturating_add(skew)),
         };
-        // The same in every revision, so that an update does not forget what was seen.
-        let replays = match params.refuse_replays {
-            Some(false) => String::new(),
-            _ => place.step.id(),
-        };
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Policy::HmacAuth(HmacAuth {
             components: components.iter().map(|name| self.string(name)).collect(),
             label: self.string(label),
-            window_ns: time(&params.window, DEFAULT_WINDOW),
-            skew_ns: time(&params.clock_skew, DEFAULT_SKEW),
+            window_ns: nanoseconds(window),
+            skew_ns: nanoseconds(skew),
             require_date: params.require_date.unwrap_or(true),
             require_digest: params.require_digest.unwrap_or(true),
-            replays: self.string(&replays),
+            replay_capacity,
         })
+    }
+
+    /// How many signatures of one key can be good at a time: those of the whole window, and of clocks that are ahead.
+    fn replay_capacity(&mut self, place: &Place<'_>, params: &HmacAuthParams, good: Duration) -> u32 {
+        let seconds = good.as_nanos().div_ceil(1_000_000_000).saturating_add(1);
+        let wanted = |rate: u32| u32::try_from(seconds.saturating_mul(rate.into())).unwrap_or(u32::MAX);
+        match params.replay_rate {
+            None => wanted(DEFAULT_RATE).min(MOST_SIGNATURES),
+            Some(rate) if wanted(rate) > MOST_SIGNATURES => {
+                let message = format!(
+                    "{rate} signatures a second for {seconds}s are more than the {MOST_SIGNATURES} that are remembered of a \
+                     key: lower `window`, or spread the load over several keys"
+                );
+                self.error(place, "params.replayRate", message);
+                MOST_SIGNATURES
+            }
+            Some(rate) => wanted(rate),
+        }
     }
 }
 

@@ -63,7 +63,8 @@ impl Lowering {
         let remove = params.remove.iter().map(|name| self.header_name(name)).collect();
         let set = self.header_values(&params.set);
         let add = self.header_values(&params.add);
-        Policy::Headers(Headers { remove, set, add })
+        let default = self.header_values(&params.default);
+        Policy::Headers(Headers { remove, set, add, default })
     }
 
     fn rate_limit(&mut self, place: &Place<'_>, params: RateLimitParams) -> Result<Policy, LowerError> {
@@ -134,6 +135,8 @@ struct HeadersParams {
     set: BTreeMap<String, String>,
     #[serde(default)]
     add: BTreeMap<String, String>,
+    #[serde(default)]
+    default: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]

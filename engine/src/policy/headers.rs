@@ -5,7 +5,7 @@ use postern_proto::plan::v1 as wire;
 use super::{Context, Flow};
 use crate::{
     edited::HeaderEdits,
-    event::Phase,
+    event::{Needs, Phase},
     header::{HeaderUse, Name, RemovableName, Value},
     plan::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
@@ -17,7 +17,9 @@ const HEADER_MAP: Kind = Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), v
 /// What a user may write.
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
     name: "headers",
-    about: "Removes, sets and adds headers, in this order.",
+    about: "Removes, sets and adds headers, and fills in missing ones, in this order. No step edits what frames a message or a \
+            connection (`content-length`, `transfer-encoding`, `connection`, `te`, `upgrade` and the like), `host`, or a \
+            pseudo-header; `x-envoy-` headers can only be removed.",
     phases: &[Phase::Request, Phase::Response],
     params: Object {
         fields: &[
@@ -26,8 +28,14 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 Kind::List { item: &Kind::EditedHeader(HeaderUse::Remove), at_least: 1 },
                 "Headers to remove, with all their values.",
             ),
-            Field::optional("set", HEADER_MAP, "Headers to set, in place of all values that they had."),
+            Field::optional(
+                "set",
+                HEADER_MAP,
+                "Headers to set, in place of all values that they had. What a caller sends in one of them never reaches the \
+                 upstream or a condition, also where the step does not run (`when`, `from`, `mode: shadow`).",
+            ),
             Field::optional("add", HEADER_MAP, "Headers to add, beside the values that they have."),
+            Field::optional("default", HEADER_MAP, "Headers to set where there is none of that name yet."),
         ],
         exactly_one_of: &[],
     },
@@ -46,6 +54,7 @@ pub(crate) struct Headers {
     remove: Vec<RemovableName>,
     set: Vec<HeaderValue>,
     add: Vec<HeaderValue>,
+    default: Vec<HeaderValue>,
 }
 
 #[derive(Debug)]
@@ -60,13 +69,15 @@ impl Headers {
             remove: wire.remove.iter().map(|name| strings.removed_header(*name)).collect::<Result<_, _>>()?,
             set: load_values(&wire.set, strings)?,
             add: load_values(&wire.add, strings)?,
+            default: load_values(&wire.default, strings)?,
         })
     }
 
     /// What is set says what the step says, or nothing.
     pub(crate) fn edits(&self) -> HeaderEdits {
         HeaderEdits::none()
-            .editing(self.remove.iter().map(RemovableName::get).chain(self.add.iter().map(|header| header.name.get())))
+            .editing(self.remove.iter().map(RemovableName::get))
+            .editing(self.add.iter().chain(&self.default).map(|header| header.name.get()))
             .promising(self.set.iter().map(|header| &header.name))
     }
 
@@ -81,7 +92,34 @@ impl Headers {
         for HeaderValue { name, value } in &self.add {
             context.edits.add(context.step, name, value);
         }
+        if !self.default.is_empty() {
+            self.fill_in(context);
+        }
         Flow::Continue
+    }
+}
+
+impl Headers {
+    pub(crate) fn needs(&self, phase: Phase) -> Needs {
+        let headers = match phase {
+            Phase::Request => Needs::REQUEST_HEADERS,
+            Phase::Response => Needs::RESPONSE_HEADERS,
+        };
+        headers.when(!self.default.is_empty())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill_in(&self, context: &mut Context<'_>) {
+        let came = match context.phase {
+            Phase::Request => &context.inputs.request_headers,
+            Phase::Response => &context.inputs.response_headers,
+        };
+        for HeaderValue { name, value } in &self.default {
+            if context.edits.values(came, name.get()).is_empty() {
+                context.edits.set(context.step, name, value);
+            }
+        }
     }
 }
 

@@ -2,21 +2,19 @@
 //! body.
 //!
 //! The signature is checked before the body is asked for, so that nobody without a key has a body buffered. Signatures
-//! that were admitted are kept in shared data until they are too old, a few hundred to a value, changed by
-//! compare-and-swap; the values are created when the plan is loaded, so that even two workers at once admit one only once.
+//! that were admitted are remembered by their keys ([`Replays`](crate::replays::Replays)), whatever the step and the route.
 
 use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
-use sha2::{Digest, Sha256};
 
 use super::{Context, Flow, exhausted, failure};
 use crate::{
     budget::{self, Exhausted},
     event::{Needs, Phase},
-    host::{Host, SharedValue},
     message_signature::{Message, NOBODY, Problem, Signature, is_digest_of},
     plan::LoadError,
+    replays::{Demand, MOST_SIGNATURES, Remembered},
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::date,
@@ -24,10 +22,6 @@ use crate::{
 };
 
 const SECOND: u64 = 1_000_000_000;
-/// How many values the signatures that were seen are spread over, and how many each holds.
-const SETS: u64 = 256;
-const SET_SIZE: usize = 256;
-const MOST_TRIES: u32 = 64;
 /// A step that has asked for the body.
 const ASKED: u32 = 1 << 16;
 
@@ -70,9 +64,19 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "refuseReplays",
                 Kind::Boolean,
-                "Whether a signature is admitted only once: the last 65536 are remembered for `window`, across all workers.",
+                "Whether a signature is admitted only once, whatever the route and the worker: signatures are remembered by \
+                 their keys for the longest `window` among the steps of an Envoy. One without a time can be admitted again \
+                 after that.",
             )
             .or("true"),
+            Field::optional(
+                "replayRate",
+                Kind::Integer { min: 1, max: 100_000 },
+                "How many requests a second one key signs at the most, over `window`: so many signatures are remembered, \
+                 262144 of a key at the most. None is forgotten while it is good: if there is no room, the step fails. \
+                 Where a long `window` leaves room for less than 100, the default is what there is room for.",
+            )
+            .or("100"),
         ],
         exactly_one_of: &[],
     },
@@ -91,6 +95,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         Ending { status: "401", reason: "digest_missing", when: "a body that the signature does not cover" },
         Ending { status: "401", reason: "digest_wrong", when: "`Content-Digest` is not that of the body" },
         Ending { status: "401", reason: "signature_replayed", when: "the signature has been admitted before" },
+        Ending { status: "500", reason: "replay_memory_full", when: "more signatures than `replayRate` says (a failure)" },
         Ending { status: "500", reason: "replays_contended", when: "it could not be remembered (a failure)" },
     ],
     example: "\
@@ -110,8 +115,8 @@ pub(crate) struct HmacAuth {
     skew: u64,
     require_date: bool,
     require_digest: bool,
-    /// What the names of the values start with that remember signatures, if they are remembered.
-    replays: Option<String>,
+    /// How many signatures of one key it wants remembered; none if it admits them again.
+    capacity: u32,
 }
 
 impl Message for &Context<'_> {
@@ -124,7 +129,11 @@ impl HmacAuth {
     pub(crate) fn load(wire: &wire::HmacAuth, strings: &Strings) -> Result<Self, LoadError> {
         let components = wire.components.iter().map(|name| strings.get(*name)).collect::<Result<_, _>>()?;
         let label = strings.get(wire.label)?;
-        let replays = strings.get(wire.replays)?;
+        let most = u64::from(MOST_SIGNATURES);
+        if u64::from(wire.replay_capacity) > most {
+            let value = wire.replay_capacity.into();
+            return Err(LoadError::Range { what: "replay_capacity", least: 0, most, value });
+        }
         Ok(Self {
             components,
             label: (!label.is_empty()).then_some(label),
@@ -132,7 +141,7 @@ impl HmacAuth {
             skew: wire.skew_ns,
             require_date: wire.require_date,
             require_digest: wire.require_digest,
-            replays: (!replays.is_empty()).then(|| format!("postern.signature/{replays}/")),
+            capacity: wire.replay_capacity,
         })
     }
 
@@ -140,13 +149,9 @@ impl HmacAuth {
         Needs::REQUEST_HEADERS.union(Needs::NOW)
     }
 
-    pub(crate) fn shared_keys(&self) -> Vec<Arc<str>> {
-        (0..SETS).filter_map(|set| self.set_key(set)).collect()
-    }
-
-    fn set_key(&self, hash: u64) -> Option<Arc<str>> {
-        let set = hash.checked_rem(SETS).unwrap_or_default();
-        self.replays.as_ref().map(|prefix| [prefix.as_str(), &set.to_string()].concat().into())
+    /// What it wants of the memory of signatures, if it uses it.
+    pub(crate) fn replays(&self) -> Option<Demand> {
+        (self.capacity > 0).then_some(Demand { window: self.window, capacity: self.capacity })
     }
 
     #[inline(never)]
@@ -185,9 +190,9 @@ impl HmacAuth {
             return Err("signature_wrong");
         }
         let made = self.check_time(message, &signature)?;
-        let digest = Sha256::digest(&signature.code);
-        let hash = digest.split_first_chunk::<8>().map_or(0, |(first, _)| u64::from_le_bytes(*first));
-        context.memory.numbers = [hash, made.saturating_add(self.window).saturating_add(SECOND)];
+        let hash = key.map_or(0, |key| key.replays().hash(&signature.code));
+        context.memory.numbers = [hash, made];
+        context.memory.key = signature.text("keyid").map(Arc::from);
         context.memory.consumer = Some(consumer);
         context.memory.covers_digest = signature.covers("content-digest");
         Ok(())
@@ -233,59 +238,20 @@ impl HmacAuth {
 
     /// Admits the signature, once if signatures are remembered.
     fn admit(&self, context: &mut Context<'_>) -> Flow {
-        let [hash, until] = context.memory.numbers;
-        if let Some(key) = self.set_key(hash) {
-            let now = context.inputs.now;
-            match remember(context.host, &key, hash, until, now) {
-                None => return Flow::Fail(failure("replays_contended")),
-                Some(false) => return deny("signature_replayed"),
-                Some(true) => {}
+        let [hash, made] = context.memory.numbers;
+        // The message has passed another step like this one.
+        if self.capacity > 0 && context.memory.signature != Some(hash) {
+            let key = context.memory.key.as_deref().and_then(|id| context.plan.consumers().by_hmac_key(id));
+            let Some(key) = key else { return Flow::Fail(failure("replays_contended")) };
+            match context.plan.replays().remember(context.host, key.replays(), hash, made, context.inputs.now) {
+                Remembered::New => context.memory.signature = Some(hash),
+                Remembered::Before => return deny("signature_replayed"),
+                Remembered::Full => return Flow::Fail(failure("replay_memory_full")),
+                Remembered::Unknown => return Flow::Fail(failure("replays_contended")),
             }
         }
         context.facts.consumer = context.memory.consumer.take();
         Flow::Continue
-    }
-}
-
-/// Remembers a signature; `false` if it was remembered before, `None` if it cannot be remembered.
-fn remember(host: &mut dyn Host, key: &Arc<str>, hash: u64, until: u64, now: u64) -> Option<bool> {
-    for _ in 0..MOST_TRIES {
-        let (value, version) = host.load(key).ok()?;
-        let mut seen = Seen::decode(&value, now);
-        if seen.0.iter().any(|(other, _)| *other == hash) {
-            return Some(false);
-        }
-        seen.put(hash, until);
-        if host.store(key, seen.encode(), version).ok()? {
-            return Some(true);
-        }
-    }
-    None
-}
-
-/// Signatures that were admitted, and until when they are remembered.
-struct Seen(Vec<(u64, u64)>);
-
-impl Seen {
-    /// Those that are still worth remembering.
-    fn decode(value: &[u8], now: u64) -> Self {
-        let (numbers, _) = value.as_chunks::<8>();
-        let (pairs, _) = numbers.as_chunks::<2>();
-        let pair = |[hash, until]: &[[u8; 8]; 2]| (u64::from_le_bytes(*hash), u64::from_le_bytes(*until));
-        Self(pairs.iter().map(pair).filter(|(_, until)| *until > now).collect())
-    }
-
-    fn encode(&self) -> SharedValue {
-        self.0.iter().flat_map(|(hash, until)| [hash.to_le_bytes(), until.to_le_bytes()]).flatten().collect()
-    }
-
-    /// If there is no room, the one goes that would be forgotten first.
-    fn put(&mut self, hash: u64, until: u64) {
-        if self.0.len() >= SET_SIZE {
-            self.0.sort_unstable_by_key(|(_, until)| *until);
-            self.0.remove(0);
-        }
-        self.0.push((hash, until));
     }
 }
 

@@ -42,6 +42,7 @@ use crate::{
     jwt::Issuer,
     plan::{Agent, LoadError, Plan},
     rare::Rare,
+    replays::Demand,
     schema::PolicySchema,
     strings::Strings,
     verdict::{Denial, HeaderPair, Response},
@@ -174,6 +175,10 @@ pub(crate) struct Memory {
     pub(crate) numbers: [u64; 2],
     /// Who has signed the request, while it is not certain yet that it may pass.
     pub(crate) consumer: Option<Arc<Consumer>>,
+    /// The name of the key that it is signed with.
+    pub(crate) key: Option<Arc<str>>,
+    /// The signature that the message was admitted by. It stays for the steps that follow: they see no replay in it.
+    pub(crate) signature: Option<u64>,
     /// Whether the signature is one of the body too.
     pub(crate) covers_digest: bool,
 }
@@ -186,6 +191,9 @@ impl Memory {
         (self.numbers, self.covers_digest) = ([0; 2], false);
         if self.consumer.is_some() {
             self.consumer = None;
+        }
+        if self.key.is_some() {
+            self.key = None;
         }
     }
 }
@@ -349,7 +357,7 @@ impl Policy {
         match self {
             Self::Agent(_) => agent::needs(phase),
             Self::ApiKeyAuth(_) | Self::BasicAuth(_) | Self::Cors(_) | Self::Rewrite(_) => Needs::REQUEST_HEADERS,
-            Self::Headers(_) => Needs::NONE,
+            Self::Headers(policy) => policy.needs(phase),
             Self::RoleCheck(_) => Needs::CLAIMS,
             Self::HmacAuth(_) => hmac_auth::HmacAuth::needs(),
             Self::JsonSchema(_) => json_schema::JsonSchema::needs(),
@@ -427,9 +435,16 @@ impl Policy {
     /// The shared values that it uses, if they are known beforehand.
     pub(crate) fn shared_keys(&self) -> Vec<Arc<str>> {
         match self {
-            Self::HmacAuth(policy) => policy.shared_keys(),
             Self::RateLimit(policy) => policy.shared_key().into_iter().collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// What it wants of the memory of signatures.
+    pub(crate) fn replays(&self) -> Option<Demand> {
+        match self {
+            Self::HmacAuth(policy) => policy.replays(),
+            _ => None,
         }
     }
 

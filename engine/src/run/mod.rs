@@ -331,3 +331,31 @@ fn in_shadow(mut decision: Decision, stripped: Edits) -> Decision {
     }
     Decision { verdict: Verdict::Continue(stripped), ..decision }
 }
+
+#[cfg(test)]
+mod tests {
+    use postern_proto::plan::v1 as wire;
+    use prost::Message;
+
+    use super::*;
+    use crate::host::Alone;
+
+    #[test]
+    fn refuses_a_message_without_a_chain() {
+        let wire = wire::Plan {
+            format: wire::FORMAT,
+            strings: vec!["a".into()],
+            chains: vec![wire::Chain::default()],
+            routes: vec![wire::Route { name: 0, chain: 0 }],
+            ..Default::default()
+        };
+        let plan = Arc::new(Plan::load(&wire.encode_to_vec()).unwrap());
+        for phase in [Phase::Request, Phase::Response] {
+            let mut run = Run::new(&plan, "a".into(), 7, phase, &Health::default(), Facts::default());
+            assert!(matches!(run.advance(&mut Alone::default()), Turn::Done));
+            let decision = run.take_decision();
+            assert!(matches!(&decision.verdict, Verdict::Deny(response) if response.status == 500), "{decision:?}");
+            assert_eq!(decision.reason, Some("chain_missing"));
+        }
+    }
+}

@@ -262,7 +262,8 @@ def write():
     replayed = deny("signature_replayed")
     case("admits a signature once", sequence=[(None, ALLOW), (None, replayed), (None, replayed)])
     case("admits a signature again where told", {"refuseReplays": False}, sequence=[(None, ALLOW), (None, ALLOW)])
-    case("forgets a signature after the window", {"window": "10s"}, sequence=[(CREATED, ALLOW), (CREATED + 10, replayed), (CREATED + 12, ALLOW)])
+    case("remembers a signature for the longest window of its plan, which is 1h", {"window": "10s"},
+         sequence=[(CREATED, ALLOW), (CREATED + 10, replayed), (CREATED + 12, replayed), (CREATED + 3600, replayed), (CREATED + 3602, ALLOW)])
     # Time.
     dated = {"requireDate": True}
     expired = deny("signature_expired")
@@ -288,7 +289,15 @@ def write():
     case("checks time even where none is needed", created=CREATED, want=expired)
     case("reports in shadow mode only", signs=False, shadow=True, want={"verdict": "allow", "status": 200, "notes": ["shadow=hmacAuth:signature_missing"]})
     case("lets later steps know the caller", want=ALLOW, chain={"request": [{"policy": "hmacAuth", "params": {"requireDate": False}}, {"policy": "roleCheck", "params": {"groups": ["signers"]}}]})
+    case("admits a signature once where the rate is declared", {"replayRate": 5}, sequence=[(None, ALLOW), (None, replayed)])
+    again = {"policy": "hmacAuth", "name": "again", "params": {"requireDate": False}}
+    first = {"policy": "hmacAuth", "params": {"requireDate": False}}
+    case("does not take a request for its own replay", chain={"request": [first, again]}, sequence=[(None, ALLOW), (None, replayed)])
+    case("does not take a request for its own replay after a step in shadow mode", chain={"request": [{**first, "mode": "shadow"}, again]},
+         sequence=[(None, ALLOW), (None, {**replayed, "step": "again", "notes": ["shadow=hmacAuth:signature_replayed"]})])
     refusals = [
+        ("more signatures than are remembered", {"replayRate": 1000}, "spec.request[0].params.replayRate: 1000 signatures a second for 331s are more than the 262144 that are remembered"),
+        ("no rate", {"replayRate": 0}, "spec.request[0].params.replayRate"),
         ("a component that is not understood", {"components": ["@status"]}, "spec.request[0].params.components[0]: expected a header or one of `@method`"),
         ("a component that is no name", {"components": ["a b"]}, "expected a header or one of"),
         ("no component", {"components": []}, "expected at least 1 item"),
