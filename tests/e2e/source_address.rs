@@ -17,7 +17,7 @@ const FACTS: &str = "[{ policy: auditLog, params: { to: { log: true }, fields: {
                      destination.address, at: destination.port, scheme: request.scheme, host: request.host, protocol: \
                      request.protocol, mtls: connection.mtls, tls: connection.tls_version, sni: \
                      connection.requested_server_name, principal: source.principal, cluster: xds.cluster_name, virtualHost: \
-                     xds.virtual_host_name, route: xds.route_name, size: request.size, path: request.url_path, query: \
+                     xds.virtual_host_name, name: xds.route_name, size: request.size, urlPath: request.url_path, query: \
                      request.query, id: request.id } } }]";
 
 fn policy(route: &str, chain: &str) -> String {
@@ -133,7 +133,7 @@ fn attributes_are_what_their_documentation_says() {
     let expect = serde_json::json!({
         "address": "127.0.0.1", "port": port, "to": "127.0.0.1", "at": edge.address.port(), "scheme": "http",
         "host": "a.example.com", "protocol": "HTTP/1.1", "mtls": false, "tls": null, "principal": null,
-        "cluster": "backend", "virtualHost": "*", "route": "open", "query": "a=b",
+        "cluster": "backend", "virtualHost": "*", "name": "open", "urlPath": "/h1", "size": 3, "query": "a=b",
     });
     for (name, value) in expect.as_object().unwrap() {
         assert_eq!(field(&found, name), value, "{name} of {found}");

@@ -191,10 +191,17 @@ impl H2 {
         let [a, b, c, kind, flags, rest @ ..] = head;
         let mut payload = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c]))?];
         self.stream.read_exact(&mut payload)?;
+        let stream = u32::from_be_bytes(rest);
+        if kind == DATA && !payload.is_empty() {
+            // Take as much again.
+            let size = u32::try_from(payload.len())?.to_be_bytes();
+            self.stream
+                .write_all(&[frame(WINDOW_UPDATE, 0, 0, &size), frame(WINDOW_UPDATE, 0, stream, &size)].concat())?;
+        }
         if kind == SETTINGS && flags & 1 == 0 {
             self.stream.write_all(&frame(SETTINGS, 1, 0, &[]))?;
         }
-        Ok(Some(Frame { kind, flags, stream: u32::from_be_bytes(rest), payload }))
+        Ok(Some(Frame { kind, flags, stream, payload }))
     }
 }
 
