@@ -54,6 +54,7 @@ pub mod simulate;
 pub mod snapshot;
 pub mod source;
 pub mod store;
+pub mod support;
 pub mod terminal;
 mod uri;
 pub mod user_test;

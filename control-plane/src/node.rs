@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::{
-    envoy::config::core::v3::Node,
+    envoy::config::core::v3::{Node, node::UserAgentVersionType},
     google::protobuf::{Struct, Value, value::Kind},
 };
 use schemars::JsonSchema;
@@ -31,13 +31,16 @@ pub struct NodeIdentity {
     pub mesh: String,
     /// `node.metadata.tags`, and its locality as [`LOCALITY_TAGS`]; where both speak, the tags count.
     pub tags: BTreeMap<String, String>,
+    /// `node.user_agent_build_version`, such as `1.40.0`: what it understands depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy: Option<String>,
 }
 
 impl Default for NodeIdentity {
     /// A node that says nothing of itself.
     fn default() -> Self {
         let (id, service, tags) = Default::default();
-        Self { id, service, mesh: DEFAULT_MESH.to_owned(), tags }
+        Self { id, service, mesh: DEFAULT_MESH.to_owned(), tags, envoy: None }
     }
 }
 
@@ -81,7 +84,18 @@ impl NodeIdentity {
             _ => DEFAULT_MESH.to_owned(),
         };
         let id = bounded(&node.id, || "node.id".to_owned())?;
-        Ok(Self { id, service: bounded(&node.cluster, || "node.cluster".to_owned())?, mesh, tags })
+        Ok(Self { id, service: bounded(&node.cluster, || "node.cluster".to_owned())?, mesh, tags, envoy: version(node) })
+    }
+}
+
+/// The version that a node tells, in numbers: a text of its own choice would be of any length.
+fn version(node: &Node) -> Option<String> {
+    match node.user_agent_version_type.as_ref()? {
+        UserAgentVersionType::UserAgentBuildVersion(build) => {
+            let version = build.version.as_ref()?;
+            Some(format!("{}.{}.{}", version.major_number, version.minor_number, version.patch))
+        }
+        UserAgentVersionType::UserAgentVersion(_) => None,
     }
 }
 
@@ -148,6 +162,7 @@ mod tests {
             service: "web".to_owned(),
             mesh: "m".to_owned(),
             tags: tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            envoy: None,
         };
         assert_eq!(NodeIdentity::read(&node), Ok(expect));
     }

@@ -5,6 +5,7 @@ use crate::{
     digest::Digest,
     keys::KeySets,
     model::{Bundle, Issuer, KeySource, Resource},
+    support::Support,
 };
 
 /// The digest over all resources, the published keys that they use, and the filter that runs them.
@@ -25,7 +26,8 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
     parts.digest(filter)
 }
 
-/// The same over what concerns one group of nodes: equal to the whole revision if everything does.
+/// The same over what concerns one group of nodes, and what they do not understand of it: equal to the whole revision if
+/// everything concerns them.
 pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) -> Digest {
     let mut parts = Parts::default();
     parts.add(scope.gateways.iter().copied());
@@ -40,6 +42,9 @@ pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) ->
     parts.add(scope.access_logs.iter().copied());
     parts.add(scope.settings);
     parts.keys(scope.issuers.iter().copied(), key_sets);
+    if scope.support != Support::Full {
+        parts.0.push(Digest::of_parts([&b"support"[..], format!("{:?}", scope.support).as_bytes()]));
+    }
     parts.digest(filter)
 }
 

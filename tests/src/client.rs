@@ -154,6 +154,13 @@ impl Client {
         Ok(answer)
     }
 
+    /// Sends bytes as they are on a connection of their own, and reads the answer to its end.
+    pub fn send_raw(&self, bytes: &[u8]) -> Result<Answer> {
+        let mut stream = self.connect()?;
+        stream.get_mut().write_all(bytes)?;
+        read_answer(&mut stream)
+    }
+
     /// A GET without headers.
     pub fn get(&mut self, path: &str) -> Result<Answer> {
         self.send(&Request::get(path))

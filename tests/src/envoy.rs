@@ -128,11 +128,26 @@ impl Envoy {
         Ok(answer.body.lines().filter_map(parse).collect())
     }
 
+    /// How many messages of the control plane had fields that this Envoy does not know. It ignores them.
+    pub fn unknown_fields(&self) -> Result<u64> {
+        Ok(self.stat("server.dynamic_unknown_fields")?.unwrap_or_default())
+    }
+
     fn wait_until_live(&self) -> Result<()> {
         let admin = self.admin;
         wait::until_true("Envoy to be live", || Ok(Client::new(admin).get("/ready")?.status == 200))
             .with_context(|| self.log().join("\n"))?;
         Ok(())
+    }
+}
+
+impl Drop for Envoy {
+    /// Whatever a test was about: all that it served must have been understood.
+    fn drop(&mut self) {
+        if !std::thread::panicking() && self.unknown_fields().is_ok_and(|count| count > 0) {
+            let warnings: Vec<_> = self.log().into_iter().filter(|line| line.contains("nknown field")).collect();
+            panic!("Envoy was sent fields that it does not know: {warnings:#?}");
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod control_plane;
 pub mod crash;
 pub mod envoy;
 pub mod grpc_collector;
+pub mod http2;
 pub mod key_server;
 pub mod pki;
 pub mod process;

@@ -8,6 +8,7 @@ use crate::{
         TargetRef, Timeout, TrafficPermission,
     },
     node::NodeIdentity,
+    support::Support,
 };
 
 /// What is attached to something.
@@ -61,6 +62,8 @@ pub struct Scope<'a> {
     pub timeouts: Vec<&'a Resource<Timeout>>,
     /// What they log.
     pub access_logs: Vec<&'a Resource<AccessLog>>,
+    /// How much of what they are served they understand.
+    pub support: Support,
 }
 
 impl<'a> Scope<'a> {
@@ -86,6 +89,7 @@ impl<'a> Scope<'a> {
             timeouts: attached(&bundle.timeouts, &routes),
             access_logs: attached(&bundle.access_logs, &routes),
             gateways,
+            support: Support::of(node.envoy.as_deref()),
         }
     }
 }

@@ -29,6 +29,12 @@ pub(super) struct Bootstrap {
     /// Ask for changes alone (delta xDS) instead of the whole state
     #[arg(long)]
     delta: bool,
+    /// How large the heap of the node may grow, in MiB: it sheds load before
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..))]
+    max_heap: u32,
+    /// How many connections of callers the node holds at once
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
 }
 
 impl Bootstrap {
@@ -49,7 +55,9 @@ impl Bootstrap {
         });
         json!({
             "node": { "id": self.id, "cluster": self.service, "metadata": self.metadata() },
-            "admin": { "address": socket(self.admin) },
+            // It must answer while callers hold all connections.
+            "admin": { "address": socket(self.admin), "ignore_global_conn_limit": true },
+            "overload_manager": self.overload_manager(),
             "dynamic_resources": {
                 "ads_config": {
                     "api_type": api,
@@ -73,6 +81,51 @@ impl Bootstrap {
                     },
                 }],
             },
+        })
+    }
+
+    /// What the node may hold, and what it does before it holds more: the same as in `envoy-config/`.
+    fn overload_manager(&self) -> Value {
+        let heap = "envoy.resource_monitors.fixed_heap";
+        let kind = |name: &str| format!("type.googleapis.com/envoy.extensions.resource_monitors.{name}");
+        let above = |action: &str, value: f64| {
+            json!({
+                "name": format!("envoy.overload_actions.{action}"),
+                "triggers": [{ "name": heap, "threshold": { "value": value } }],
+            })
+        };
+        json!({
+            "refresh_interval": "0.25s",
+            // Only streams that hold more than 1 MiB are worth resetting.
+            "buffer_factory_config": { "minimum_account_to_track_power_of_two": 20 },
+            "resource_monitors": [
+                {
+                    "name": heap,
+                    "typed_config": {
+                        "@type": kind("fixed_heap.v3.FixedHeapConfig"),
+                        "max_heap_size_bytes": u64::from(self.max_heap) << 20,
+                    },
+                },
+                {
+                    "name": "envoy.resource_monitors.global_downstream_max_connections",
+                    "typed_config": {
+                        "@type": kind("downstream_connections.v3.DownstreamConnectionsConfig"),
+                        "max_active_downstream_connections": self.max_connections,
+                    },
+                },
+            ],
+            "actions": [
+                {
+                    "name": "envoy.overload_actions.reset_high_memory_stream",
+                    "triggers": [{
+                        "name": heap,
+                        "scaled": { "scaling_threshold": 0.85, "saturation_threshold": 0.95 },
+                    }],
+                },
+                above("shrink_heap", 0.9),
+                above("stop_accepting_requests", 0.95),
+                above("stop_accepting_connections", 0.98),
+            ],
         })
     }
 

@@ -42,6 +42,7 @@ use crate::{
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
     model::{self, Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, Protocol, Resource, Step},
+    support::{Feature, Support},
 };
 
 /// What decisions and logs call the step that TrafficPermissions make up.
@@ -65,7 +66,7 @@ pub fn lower(
     strictness: Strictness,
 ) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
-    let mut lowering = Lowering { services, ..Lowering::default() };
+    let mut lowering = Lowering { services, support: scope.support.clone(), ..Lowering::default() };
     if let Some(settings) = scope.settings {
         lowering.settings(&settings.spec);
     }
@@ -111,6 +112,8 @@ struct Lowering {
     issuers: Vec<String>,
     /// The names of the services, and what they speak.
     services: BTreeMap<String, Protocol>,
+    /// What the nodes understand.
+    support: Support,
     errors: Vec<Diagnostic>,
 }
 
@@ -220,7 +223,23 @@ impl Lowering {
         }
     }
 
+    /// A step whose work the node's Envoy would leave undone, without a word, is an error.
+    fn supported(&mut self, place: &Place<'_>, step: &Step) {
+        if step.policy != "rewrite" || self.support == Support::Full {
+            return;
+        }
+        let features =
+            [(Feature::HostRewrite, &["host"][..]), (Feature::PathRewrite, &["prefix", "template", "regex"])];
+        for (feature, params) in features {
+            let used = params.iter().find(|name| step.params.get(**name).is_some());
+            if let Some(name) = used.filter(|_| self.support.lacks(feature)) {
+                self.error(place, &format!("params.{name}"), feature.missing());
+            }
+        }
+    }
+
     fn step(&mut self, place: &Place<'_>, step: &Step) -> Option<WireStep> {
+        self.supported(place, step);
         let when = step.when.as_deref().map_or(0, |when| self.condition(place, "when", when));
         let on_failure = match step.on_failure {
             None => WireOnFailure::Unspecified,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Signature;
-use crate::snapshot::Snapshot;
+use crate::{snapshot::Snapshot, support::Support};
 
 /// How many groups are kept, besides those that streams are served from.
 pub(super) const MOST_GROUPS: usize = 1024;
@@ -15,10 +15,13 @@ pub(super) const MOST_GROUPS: usize = 1024;
 /// A group's snapshot, once it is compiled.
 pub(super) type Place = Arc<OnceLock<Arc<Snapshot>>>;
 
-/// Groups by their signatures.
+/// What tells a group: which targets select its nodes, and what these understand.
+pub(super) type Key = (Signature, Support);
+
+/// Groups by what tells them apart.
 #[derive(Debug, Default)]
 pub(super) struct Compiled {
-    groups: HashMap<Signature, Group>,
+    groups: HashMap<Key, Group>,
     /// How often a group was asked for.
     asked: u64,
 }
@@ -34,19 +37,19 @@ struct Group {
 
 impl Compiled {
     /// Keeps a group that the resources foresee.
-    pub(super) fn foresee(&mut self, signature: Signature, snapshot: Arc<Snapshot>) {
+    pub(super) fn foresee(&mut self, key: Key, snapshot: Arc<Snapshot>) {
         let asked = self.tick();
-        self.groups.insert(signature, Group { place: Arc::new(OnceLock::from(snapshot)), asked, foreseen: true });
+        self.groups.insert(key, Group { place: Arc::new(OnceLock::from(snapshot)), asked, foreseen: true });
     }
 
     /// The place of a group, which is made if it is new.
-    pub(super) fn group(&mut self, signature: Signature) -> Place {
+    pub(super) fn group(&mut self, key: Key) -> Place {
         let asked = self.tick();
-        if !self.groups.contains_key(&signature) && self.groups.len() >= MOST_GROUPS {
+        if !self.groups.contains_key(&key) && self.groups.len() >= MOST_GROUPS {
             self.drop_oldest();
         }
         let make = || Group { place: Place::default(), asked, foreseen: false };
-        let group = self.groups.entry(signature).or_insert_with(make);
+        let group = self.groups.entry(key).or_insert_with(make);
         group.asked = asked;
         Arc::clone(&group.place)
     }
@@ -63,9 +66,9 @@ impl Compiled {
     fn drop_oldest(&mut self) {
         let unused = self.groups.iter().filter(|(_, group)| !group.is_used());
         let oldest =
-            unused.min_by_key(|(_, group)| (group.foreseen, group.asked)).map(|(signature, _)| signature.clone());
-        if let Some(signature) = oldest {
-            self.groups.remove(&signature);
+            unused.min_by_key(|(_, group)| (group.foreseen, group.asked)).map(|(key, _)| key.clone());
+        if let Some(key) = oldest {
+            self.groups.remove(&key);
         }
     }
 }

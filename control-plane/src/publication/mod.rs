@@ -23,6 +23,7 @@ use crate::{
     revision::{group_revision, revision},
     rollout::Rollout,
     snapshot::{FilterCode, Snapshot},
+    support::{OLDEST, Support},
 };
 
 /// How many groups are compiled before a change is admitted. What is past it is compiled when its first node comes.
@@ -58,7 +59,7 @@ struct Groups {
     key_sets: KeySets,
     code: FilterCode,
     kinship: Kinship,
-    /// By the targets that select their nodes.
+    /// By the targets that select their nodes, and by what these understand.
     compiled: Mutex<Compiled>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
@@ -196,6 +197,8 @@ impl Groups {
         let mut checked = BTreeSet::new();
         let (mut errors, mut used) = (Vec::new(), HashMap::new());
         for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
+            // What an old node lacks is no fault of the change: its own is compiled when it asks.
+            let node = NodeIdentity { envoy: None, ..node };
             let signature = self.kinship.signature(&node);
             if checked.len() >= MOST_CHECKED || !checked.insert(signature.clone()) {
                 continue;
@@ -203,7 +206,7 @@ impl Groups {
             match self.compile(&node, Strictness::Strict) {
                 Ok(snapshot) => {
                     used.insert(snapshot.revision().clone(), Arc::clone(&snapshot));
-                    lock(&self.compiled).foresee(signature, snapshot);
+                    lock(&self.compiled).foresee((signature, Support::Full), snapshot);
                 }
                 Err(CompileError::Diagnostics(found)) => errors.extend(found),
                 Err(error) => return Err(error),
@@ -215,7 +218,8 @@ impl Groups {
     }
 
     fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
-        let group = lock(&self.compiled).group(self.kinship.signature(node));
+        let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
+        let group = lock(&self.compiled).group(group);
         Arc::clone(group.get_or_init(|| self.serve(node)))
     }
 
@@ -238,13 +242,21 @@ impl Groups {
 
     fn compile(&self, node: &NodeIdentity, strictness: Strictness) -> Result<Arc<Snapshot>, CompileError> {
         let scope = Scope::of(&self.bundle, node);
+        if scope.support == Support::None {
+            let version = node.envoy.as_deref().unwrap_or_default();
+            tracing::error!(
+                node = node.id,
+                "every request is refused at this node: Envoy {version} is older than {OLDEST}, the oldest that is supported"
+            );
+            return Ok(Arc::new(compile_refusal(&scope, &self.key_sets, &self.code)));
+        }
         let revision = group_revision(&scope, &self.key_sets, self.code.digest());
         if let Some(snapshot) = lock(&self.known).get(&revision) {
             return Ok(Arc::clone(snapshot));
         }
         let (snapshot, problems) = compile_scope(&scope, &self.key_sets, &self.code, strictness)?;
         for problem in &problems {
-            tracing::error!("served as a refusal: {problem}");
+            tracing::error!(envoy = node.envoy, "served as a refusal: {problem}");
         }
         let snapshot = Arc::new(snapshot);
         let mut known = lock(&self.known);
@@ -311,6 +323,7 @@ fn imagine(mesh: &str, target: &TargetRef) -> NodeIdentity {
         service: target.service().unwrap_or_default().to_owned(),
         mesh: mesh.to_owned(),
         tags: target.tags().cloned().unwrap_or_default(),
+        envoy: None,
     }
 }
 

@@ -33,12 +33,12 @@ const FILE: &str = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.
 /// What is logged, by field.
 const FIELDS: [(&str, &str); 9] = [
     ("time", "%START_TIME%"),
-    ("method", "%REQUEST_HEADER(:METHOD)%"),
-    ("path", "%REQUEST_HEADER(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
+    ("method", "%REQ(:METHOD)%"),
+    ("path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
     ("status", "%RESPONSE_CODE%"),
     ("details", "%RESPONSE_CODE_DETAILS%"),
     ("route", "%ROUTE_NAME%"),
-    ("request_id", "%REQUEST_HEADER(X-REQUEST-ID)%"),
+    ("request_id", "%REQ(X-REQUEST-ID)%"),
     ("duration_ms", "%DURATION%"),
     ("decision", "%FILTER_STATE(wasm.postern:PLAIN)%"),
 ];
