@@ -14,6 +14,7 @@ pub mod grpc_collector;
 pub mod key_server;
 pub mod pki;
 pub mod process;
+pub mod raw;
 pub mod site;
 pub mod upstream;
 pub mod wait;
