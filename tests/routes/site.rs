@@ -29,8 +29,12 @@ impl Site {
     /// Services of these names, and places for so many gateways.
     pub fn new(services: &[String], shared: &[Value], gateways: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let echoes: BTreeMap<_, _> =
-            services.iter().map(String::as_str).chain(["ready"]).map(|name| (name, Echo::start(name).unwrap())).collect();
+        let echoes: BTreeMap<_, _> = services
+            .iter()
+            .map(String::as_str)
+            .chain(["ready"])
+            .map(|name| (name, Echo::start(name).unwrap()))
+            .collect();
         let resources = echoes.iter().map(|(name, echo)| service(name, echo.address().port()));
         let resources: Vec<_> = resources.chain(shared.iter().cloned()).collect();
         write_whole(directory.path(), "shared.yaml", &documents(&resources)).unwrap();
@@ -43,8 +47,11 @@ impl Site {
         assert!(tables.len() <= self.ports.len());
         self.revision += 1;
         let ready = |table: &Table| format!("ready-{}-{}", table.name, self.revision);
-        let resources: Vec<_> =
-            tables.iter().zip(&self.ports).flat_map(|(table, port)| table.resources(*port, Some(&ready(table)))).collect();
+        let resources: Vec<_> = tables
+            .iter()
+            .zip(&self.ports)
+            .flat_map(|(table, port)| table.resources(*port, Some(&ready(table))))
+            .collect();
         write_whole(self.directory.path(), "tables.yaml", &documents(&resources)).unwrap();
         if self.running.is_none() {
             let control_plane = ControlPlane::start(self.directory.path()).unwrap();

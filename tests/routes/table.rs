@@ -27,7 +27,8 @@ pub struct Chain {
 impl Table {
     /// The gateway and its policies; `ready` is the name of a route that only the probe of this revision takes.
     pub fn resources(&self, port: u16, ready: Option<&str>) -> Vec<Value> {
-        let probe = ready.map(|name| json!({ "name": name, "hosts": [format!("{name}.ready.test")], "service": "ready" }));
+        let probe =
+            ready.map(|name| json!({ "name": name, "hosts": [format!("{name}.ready.test")], "service": "ready" }));
         let routes: Vec<_> = self.routes.iter().cloned().chain(probe).collect();
         let mut spec = json!({ "listeners": [{ "name": "http", "port": port }], "routes": routes });
         if !self.http.is_null() {
@@ -51,7 +52,8 @@ impl Table {
     }
 
     fn services(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.routes.iter().filter_map(|route| route["service"].as_str()).map(str::to_owned).collect();
+        let mut names: Vec<_> =
+            self.routes.iter().filter_map(|route| route["service"].as_str()).map(str::to_owned).collect();
         names.sort();
         names.dedup();
         names

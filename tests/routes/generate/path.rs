@@ -49,7 +49,7 @@ pub fn near(random: &mut Random, path: &Value) -> Vec<u8> {
     let path = if let Some(exact) = text("exact") {
         exact
     } else if let Some(prefix) = text("prefix") {
-        prefix + random.pick(&["", "/", "/x", "/x/y", "x"])
+        prefix + *random.pick(&["", "/", "/x", "/x/y", "x"])
     } else if let Some(template) = text("template") {
         filled(random, &template)
     } else if let Some(pattern) = text("regex") {
@@ -57,7 +57,8 @@ pub fn near(random: &mut Random, path: &Value) -> Vec<u8> {
     } else {
         format!("/{}", random.pick(&SEGMENTS))
     };
-    let escaped = path.bytes().map(|byte| if byte.is_ascii() { vec![byte] } else { format!("%{byte:02x}").into_bytes() });
+    let escaped =
+        path.bytes().map(|byte| if byte.is_ascii() { vec![byte] } else { format!("%{byte:02x}").into_bytes() });
     escaped.flatten().collect()
 }
 
@@ -73,8 +74,8 @@ fn filled(random: &mut Random, template: &str) -> String {
 /// A path with one thing about it changed: most of what attackers try.
 pub fn changed(random: &mut Random, mut path: Vec<u8>, bytes: fn(u8) -> bool) -> Vec<u8> {
     const PIECES: [&str; 22] = [
-        "/", "//", "/./", "/../", "/x/../", "/%2e%2e/", "/.%2E/", "\\", "\\..\\", "%2f", "%2F", "%5c", "..%2f", ";x", "..;/",
-        "/..;x/", "%00", "%252f", "?", "#", ".", "%",
+        "/", "//", "/./", "/../", "/x/../", "/%2e%2e/", "/.%2E/", "\\", "\\..\\", "%2f", "%2F", "%5c", "..%2f", ";x",
+        "..;/", "/..;x/", "%00", "%252f", "?", "#", ".", "%",
     ];
     let place = 1 + random.below(path.len().max(1));
     let place = place.min(path.len());

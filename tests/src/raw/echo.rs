@@ -55,7 +55,8 @@ fn serve(stream: TcpStream, name: &str) {
     let _ = stream.set_nodelay(true);
     let mut reader = BufReader::new(stream);
     while let Some(answer) = answer(&mut reader, name) {
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", answer.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", answer.len());
         if reader.get_mut().write_all(&[head.as_bytes(), answer.as_bytes()].concat()).is_err() {
             break;
         }

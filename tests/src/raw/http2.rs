@@ -124,11 +124,8 @@ fn huffman_digits(text: &[u8]) -> Option<u16> {
     let mut number = 0;
     for _ in 0..3 {
         let five = (bits >> left.checked_sub(5)?) & 0x1f;
-        let (digit, size) = if five < 3 {
-            (five, 5)
-        } else {
-            (((bits >> left.checked_sub(6)?) & 0x3f).checked_sub(0x16)?, 6)
-        };
+        let (digit, size) =
+            if five < 3 { (five, 5) } else { (((bits >> left.checked_sub(6)?) & 0x3f).checked_sub(0x16)?, 6) };
         number = number * 10 + u16::try_from(digit).ok().filter(|digit| *digit < 10)?;
         left -= size;
     }

@@ -68,7 +68,8 @@ impl RawRequest {
             Protocol::Http1 => http1::encode(self).escape_ascii().to_string(),
             Protocol::Http2 => {
                 let fields = http2::fields(self);
-                let shown = fields.iter().map(|(name, value)| format!("{}: {}", name.escape_ascii(), value.escape_ascii()));
+                let shown =
+                    fields.iter().map(|(name, value)| format!("{}: {}", name.escape_ascii(), value.escape_ascii()));
                 format!("HTTP/2 [{}]", shown.collect::<Vec<_>>().join(" | "))
             }
         }
