@@ -15,6 +15,7 @@ pub mod http2;
 pub mod key_server;
 pub mod pki;
 pub mod process;
+pub mod raw;
 pub mod site;
 pub mod upstream;
 pub mod wait;

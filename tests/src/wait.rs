@@ -32,3 +32,17 @@ pub fn until<T>(what: &str, mut poll: impl FnMut() -> Result<Option<T>>) -> Resu
 pub fn until_true(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<Duration> {
     until(what, || Ok(holds()?.then_some(()))).map(|((), took)| took)
 }
+
+/// Polls until `holds` says so, for no longer than `limit`: for what must come soon or is wrong. Returns whether it came.
+pub fn until_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if holds() {
+            return true;
+        }
+        if start.elapsed() >= limit {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -41,11 +41,6 @@ impl CookiePattern {
         Ok(Self { written: pattern.to_owned(), narrowed })
     }
 
-    /// The expression as the user wrote it.
-    pub fn written(&self) -> &str {
-        &self.written
-    }
-
     /// The narrowed expression, in a syntax that RE2 reads as well.
     pub fn as_str(&self) -> &str {
         &self.narrowed

@@ -1,0 +1,71 @@
+//! What a caller sees of a request, and what the matcher says that it must see.
+
+use postern::route_match::{Matcher, Outcome, Request};
+use postern_tests::raw::{Protocol, RawAnswer, RawRequest};
+
+use crate::table::CHAIN;
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    /// The status. A stream that was cut without one is a refusal too.
+    pub status: u16,
+    /// The service that got it: each route of a table has its own.
+    pub service: Option<String>,
+    /// The route whose chain ran.
+    pub chain: Option<String>,
+    /// The path as the service got it.
+    pub path: Option<String>,
+}
+
+const REFUSED: u16 = 400;
+
+impl Observed {
+    pub fn of(answer: &RawAnswer) -> Self {
+        let echo = answer.echo();
+        let text = |name: &str| echo.as_ref().and_then(|echo| Some(echo.get(name)?.as_str()?.to_owned()));
+        Self {
+            status: answer.status.unwrap_or(REFUSED),
+            service: text("service"),
+            chain: answer.echoed(CHAIN),
+            path: text("path"),
+        }
+    }
+
+    /// What must come of it, by the matcher.
+    pub fn expected(matcher: &Matcher<'_>, request: &RawRequest) -> Self {
+        let answer = |status| Self { status, service: None, chain: None, path: None };
+        let Some(parsed) = parsed(request) else { return answer(REFUSED) };
+        match matcher.decide(&parsed) {
+            Outcome::Refused(_) => answer(REFUSED),
+            Outcome::Redirected(_) => answer(307),
+            Outcome::NotFound => answer(404),
+            Outcome::Taken(taken) => Self {
+                status: 200,
+                service: taken.backends.first().map(|backend| backend.service.clone()),
+                chain: Some(taken.name.to_owned()),
+                path: Some(String::from_utf8_lossy(&taken.path).into_owned()),
+            },
+        }
+    }
+}
+
+/// A request as a connection manager parses it; `None` for what its codec refuses.
+pub fn parsed(request: &RawRequest) -> Option<Request> {
+    let mut authority = request.hosts.join(&b',');
+    let mut path = request.target.clone();
+    if request.protocol == Protocol::Http1 && !path.starts_with(b"/") {
+        // The absolute form: its authority replaces any Host.
+        let rest = path.get(..7).filter(|start| start.eq_ignore_ascii_case(b"http://")).and(path.get(7..))?;
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        authority = rest[..end].to_vec();
+        path = if end < rest.len() { rest[end..].to_vec() } else { b"/".to_vec() };
+    }
+    let control = |byte: &u8| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f;
+    if request.headers.iter().any(|(_, value)| value.iter().any(control)) {
+        return None;
+    }
+    let trimmed = |value: &[u8]| value.trim_ascii().to_vec();
+    let headers = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), trimmed(value))).collect();
+    Some(Request { method: request.method.clone(), authority, path, headers })
+}
