@@ -41,6 +41,7 @@ pub mod redirect;
 pub mod reference;
 pub mod releases;
 pub mod rest;
+pub mod review;
 pub mod revision;
 pub mod rollout;
 pub mod schema;

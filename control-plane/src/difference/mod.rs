@@ -217,7 +217,11 @@ fn revision_of(scope: &Scope<'_>) -> Digest {
 }
 
 /// The groups that there are, each with a node that stands for it, and those that may be.
-fn groups<'a>(before: &Bundle, after: &Bundle, live: &'a [NodeIdentity]) -> Vec<(NodeIdentity, Vec<&'a NodeIdentity>)> {
+pub(crate) fn groups<'a>(
+    before: &Bundle,
+    after: &Bundle,
+    live: &'a [NodeIdentity],
+) -> Vec<(NodeIdentity, Vec<&'a NodeIdentity>)> {
     let kinship = Kinship::of([before, after]);
     let mut groups: BTreeMap<_, (NodeIdentity, Vec<&NodeIdentity>)> = BTreeMap::new();
     for node in live {

@@ -195,6 +195,7 @@ mod tests {
             matching: Match { path: PathMatch::Prefix("/".to_owned()), methods: vec![], headers: vec![] },
             backends: vec![Backend { service: "users".to_owned(), weight: 1 }],
             retries: None,
+            public: None,
         };
         assert_eq!(gateway.routes, [route]);
     }

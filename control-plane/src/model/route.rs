@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{
     diagnostic::Report,
     path::Path,
+    public::{self, Public},
     tree::{Node, Value},
     unit,
 };
@@ -25,6 +26,7 @@ pub(super) const SCHEMA: Object = Object {
             "Several Services, each of which gets its share of the requests.",
         ),
         Field::optional("retries", Kind::Object(&RETRIES), "When a request is sent once more; never if left out."),
+        Field::optional("public", public::PUBLIC, "The route is meant to be open: it needs no authentication."),
     ],
     exactly_one_of: &["service", "services"],
 };
@@ -126,6 +128,9 @@ pub struct Route {
     pub backends: Vec<Backend>,
     /// When a request is sent once more.
     pub retries: Option<Retries>,
+    /// Why it needs no authentication, if it is meant to be open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public: Option<Public>,
 }
 
 impl Route {
@@ -265,12 +270,13 @@ struct Written {
     #[serde(default)]
     services: Vec<Backend>,
     retries: Option<Retries>,
+    public: Option<Public>,
 }
 
 impl From<Written> for Route {
-    fn from(Written { name, hosts, matching, service, services, retries }: Written) -> Self {
+    fn from(Written { name, hosts, matching, service, services, retries, public }: Written) -> Self {
         let only = service.map(|service| Backend { service, weight: one() });
-        Self { name, hosts, matching, backends: only.into_iter().chain(services).collect(), retries }
+        Self { name, hosts, matching, backends: only.into_iter().chain(services).collect(), retries, public }
     }
 }
 
@@ -289,6 +295,7 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 
 /// Reports what the schema cannot say.
 pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    public::rules(route, path, report);
     let Some(services) = route.get("services") else { return };
     let path = path.field("services");
     let backends = services.items();
