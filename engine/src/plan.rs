@@ -4,7 +4,10 @@
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use postern_proto::plan::v1::{self as wire, FORMAT};
@@ -25,16 +28,30 @@ pub struct Plan {
     revision: Arc<str>,
     /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
     /// will do, here and for [`Consumers`].
-    routes: FxHashMap<RouteName, usize>,
+    routes: FxHashMap<RouteName, Guarded>,
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
     /// Whether nobody reads accounts.
     silent: bool,
+    /// Whether routes are counted.
+    count_routes: bool,
+    /// Whether `first_used` has something.
+    has_first_used: AtomicBool,
+    /// Routes that were used for the first time, until the host takes them.
+    first_used: Mutex<Vec<Arc<str>>>,
     consumers: Consumers,
     agents: Vec<Agent>,
     policy_not_supported: Response,
     agent_unavailable: Response,
+}
+
+/// A route that has a chain.
+#[derive(Debug)]
+struct Guarded {
+    chain: usize,
+    /// Whether a message has come on it, or nobody wants to know.
+    used: AtomicBool,
 }
 
 /// An external agent, as the plan knows it.
@@ -66,8 +83,11 @@ impl Plan {
         };
         Ok(Self {
             revision: wire.revision.into(),
-            routes: load_routes(&wire.routes, &strings, &chains)?,
+            routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
             silent: wire.silent,
+            count_routes: wire.count_routes,
+            has_first_used: AtomicBool::new(false),
+            first_used: Mutex::default(),
             default_chain: load_default_chain(wire.default_chain, &chains)?,
             consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
@@ -92,6 +112,39 @@ impl Plan {
         self.routes.len()
     }
 
+    /// Whether requests on routes without a chain, and first uses of the others, are counted.
+    pub fn counts_routes(&self) -> bool {
+        self.count_routes
+    }
+
+    /// The names of the routes that have a chain, in no order.
+    pub fn route_names(&self) -> impl Iterator<Item = &str> {
+        self.routes.keys().map(|RouteName(name)| &**name)
+    }
+
+    /// The routes that were used for the first time since this was last asked, if routes are counted.
+    #[inline]
+    pub fn take_first_used(&self) -> Option<Vec<Arc<str>>> {
+        if self.has_first_used.load(Relaxed) { Some(self.drain_first_used()) } else { None }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drain_first_used(&self) -> Vec<Arc<str>> {
+        self.has_first_used.store(false, Relaxed);
+        std::mem::take(&mut self.first_used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A route is used. Each is noted once.
+    #[cold]
+    #[inline(never)]
+    fn note_use(&self, name: &Arc<str>, route: &Guarded) {
+        if !route.used.swap(true, Relaxed) {
+            self.first_used.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(name));
+            self.has_first_used.store(true, Relaxed);
+        }
+    }
+
     /// The names of the agents that chains call, in the order of their places.
     pub fn agent_names(&self) -> impl Iterator<Item = &str> {
         self.agents.iter().map(|agent| &*agent.name)
@@ -109,7 +162,12 @@ impl Plan {
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> Option<(Arc<str>, usize)> {
         match self.routes.get_key_value(name) {
-            Some((RouteName(name), chain)) => Some((Arc::clone(name), *chain)),
+            Some((RouteName(name), route)) => {
+                if !route.used.load(Relaxed) {
+                    self.note_use(name, route);
+                }
+                Some((Arc::clone(name), route.chain))
+            }
             // One that is no text is none that anybody knows by name.
             None => self.default_chain.map(|chain| (str::from_utf8(name).unwrap_or_default().into(), chain)),
         }
@@ -163,13 +221,15 @@ fn load_routes(
     routes: &[wire::Route],
     strings: &Strings,
     chains: &[Chain],
-) -> Result<FxHashMap<RouteName, usize>, LoadError> {
+    counted: bool,
+) -> Result<FxHashMap<RouteName, Guarded>, LoadError> {
     let mut loaded = FxHashMap::with_capacity_and_hasher(routes.len(), Default::default());
     for route in routes {
         let name = strings.get(route.name)?;
         find(chains, "chain", route.chain).map_err(|error| error.within(format!("route `{name}`")))?;
         let chain = usize::try_from(route.chain).unwrap_or(usize::MAX);
-        if loaded.insert(RouteName(Arc::clone(&name)), chain).is_some() {
+        let guarded = Guarded { chain, used: AtomicBool::new(!counted) };
+        if loaded.insert(RouteName(Arc::clone(&name)), guarded).is_some() {
             return Err(LoadError::Repeated { what: "route", name });
         }
     }

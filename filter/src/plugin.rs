@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     host::{self, HostError},
-    shared,
+    shared, sightings,
     stream::{Action, Stream},
 };
 
@@ -87,6 +87,7 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
     match load(size) {
         Ok(plan) => {
             log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
+            sightings::expect(&plan);
             let plan = Some(Arc::new(plan));
             PLUGIN.with_borrow_mut(|plugin| match plugin.root(root) {
                 Some(known) => known.plan = plan,

@@ -11,7 +11,7 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    records,
+    records, sightings,
     worker::Worker,
 };
 
@@ -243,7 +243,15 @@ impl Stream {
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
         let route = host::property("xds\0route_name")?.unwrap_or_default();
-        let Some(mut run) = Run::request(plan, &route, &Health::default()) else { return Ok(Action::Continue) };
+        let Some(mut run) = Run::request(plan, &route, &Health::default()) else {
+            if plan.counts_routes() {
+                sightings::unguarded(&route);
+            }
+            return Ok(Action::Continue);
+        };
+        if let Some(routes) = plan.take_first_used() {
+            sightings::used(&routes);
+        }
         let first = run.foresee();
         if !first.is_empty() {
             fetch(first, body, run.inputs())?;

@@ -26,6 +26,7 @@ mod matching;
 mod module;
 mod mtls;
 mod odd_requests;
+mod open_by_a_slip;
 mod operations;
 mod permissions;
 mod polling;

@@ -98,6 +98,7 @@ pub struct ResourceChange {
 
 /// A field that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct FieldChange {
     /// Its path: `spec.request[0].params.header`.
     pub field: String,
@@ -107,6 +108,9 @@ pub struct FieldChange {
     /// What it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// The less specific resource that it is inherited from now, if it decides whether a step is enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherited_from: Option<String>,
 }
 
 /// A live node that gets something else.

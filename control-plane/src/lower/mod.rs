@@ -74,6 +74,8 @@ pub fn lower(
         lowering.settings(&settings.spec);
     }
     lowering.plan.silent = logs_nothing(scope);
+    // Nodes that get no listeners from us have routes that are not known here.
+    lowering.plan.count_routes = scope.gateways.is_empty();
     lowering.finish(revision, strictness)
 }
 
