@@ -122,6 +122,11 @@ impl Plan {
         self.routes.keys().map(|RouteName(name)| &**name)
     }
 
+    /// Whether a route has a chain by its name.
+    pub fn names_route(&self, name: &[u8]) -> bool {
+        self.routes.contains_key(name)
+    }
+
     /// The routes that were used for the first time since this was last asked, if routes are counted.
     #[inline]
     pub fn take_first_used(&self) -> Option<Vec<Arc<str>>> {

@@ -154,7 +154,8 @@ fn settings_can_deny_what_is_unguarded() {
     shop.says(&["apply", shop.edited()]);
     // A guard that a request can avoid does not count, and the error stands at the step.
     let policies = shop.edited.read("policies.yaml").unwrap();
-    let open = policies.replace("params: { header: x-api-key }", "params: { header: x-api-key }\n      onFailure: continue");
+    let open =
+        policies.replace("params: { header: x-api-key }", "params: { header: x-api-key }\n      onFailure: continue");
     shop.edited.write("policies.yaml", &open).unwrap();
     let said = shop.fails(&["apply", shop.edited(), "--allow-unguarded"]);
     assert!(said.contains("policies.yaml:10:") && said.contains("spec.request[0].onFailure"), "{said}");

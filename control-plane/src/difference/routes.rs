@@ -119,7 +119,8 @@ fn step_changes(was: &View<'_>, is: &View<'_>, pair: ChainPair) -> Vec<StepChang
         let (before, after) = (ranks(&old, &new), ranks(&new, &old));
         for step in &new {
             let Some(earlier) = same(step, &old) else {
-                let fields = step.fields.iter().filter(|line| line.inherited).map(|line| inherited(None, line)).collect();
+                let fields =
+                    step.fields.iter().filter(|line| line.inherited).map(|line| inherited(None, line)).collect();
                 found.push(StepChange { fields, ..step_change(name, step, Change::Added) });
                 continue;
             };

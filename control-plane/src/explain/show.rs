@@ -100,7 +100,12 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
         }
         step.fields.iter().try_for_each(|field| line(f, field, merged))?;
         for WithheldLine { field, value, origin } in &step.withheld {
-            writeln!(f, "      {field:<24} {WARN}not inherited{WARN:#} {DIM}{} of {}{DIM:#}", Value(value), Place(origin))?;
+            writeln!(
+                f,
+                "      {field:<24} {WARN}not inherited{WARN:#} {DIM}{} of {}{DIM:#}",
+                Value(value),
+                Place(origin)
+            )?;
         }
     }
     Ok(())

@@ -66,7 +66,9 @@ impl Waiting {
             .filter(|((mesh, awaited), _)| !nodes.iter().any(|node| node.mesh == *mesh && awaited.is_met_by(node)));
         let all = unmatched.flat_map(|((mesh, awaited), places)| {
             let message = awaited.message(mesh);
-            places.iter().map(move |place| Diagnostic { message: message.clone(), ..place.clone() })
+            // What is for a whole mesh is one thing to say, however many say it.
+            let most = if *awaited == Awaited::Nodes(TargetRef::Mesh) { 1 } else { places.len() };
+            places.iter().take(most).map(move |place| Diagnostic { message: message.clone(), ..place.clone() })
         });
         all.map(|at| Finding { at, code: CODE }).collect()
     }
