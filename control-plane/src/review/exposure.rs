@@ -107,7 +107,8 @@ impl<'a> Exposure<'a> {
     /// What guards a route, or why nothing does.
     pub(super) fn guard(&self, route: &Exposed<'_>) -> Result<(), &[Diagnostic]> {
         match self.guards.get(&route.chain) {
-            Some(guard) => guard.as_ref().map(|()| ()).map_err(Vec::as_slice),
+            Some(Ok(())) => Ok(()),
+            Some(Err(gaps)) => Err(gaps),
             None => Err(&[]),
         }
     }
