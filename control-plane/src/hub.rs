@@ -12,13 +12,15 @@ use crate::{
     digest::Digest,
     journal::Happening,
     keys::KeySets,
+    lint::Finding,
     model::{self, Bundle, File},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, Proposal, Releases, RolloutReport},
+    releases::{Admission, Applied, ApplyError, Examined, Proposal, Releases, RolloutReport, examine},
+    review::Waiting,
     revision::revision,
-    serve::{Hub, lock},
+    serve::{Hub, Warned, lock},
     snapshot::FilterCode,
     store::{NodeRecord, Revision},
 };
@@ -69,7 +71,7 @@ impl Hub {
         let snapshot = crate::snapshot::Snapshot::build(&scope, &attachment, plan, &self.code, digest.clone());
         let publication = Publication::uniform(snapshot);
         let mut releases = lock(&self.releases);
-        releases.release(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
+        releases.release_unproved(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
         self.put_in_force(&releases);
         Ok(())
     }
@@ -96,16 +98,33 @@ impl Hub {
         self.put_in_force(&lock(&self.releases));
     }
 
-    /// Whether a proposal would be taken, up to the store: admission and gate.
-    pub fn prove(&self, proposal: &Proposal) -> Result<(), ApplyError> {
-        self.admissible(&proposal.files).map(drop)
+    /// Whether a proposal would be taken, up to the store, and what is worth a warning about it.
+    pub fn prove(&self, proposal: &Proposal) -> Result<Vec<Finding>, ApplyError> {
+        let bundle = model::read(&proposal.files)?;
+        let Examined { findings, .. } = examine(&bundle, &self.admission())?;
+        lock(&self.releases).refuse_to_open(&bundle, proposal.allow_unguarded, &self.fleet().identities())?;
+        Ok(self.with_waiting(&findings, &Waiting::of(&bundle)))
     }
 
-    /// Resources that would be taken, up to the store.
+    /// Resources that are right: they would be taken, unless they open what is guarded now.
     pub fn admissible(&self, files: &[File]) -> Result<Bundle, ApplyError> {
         let bundle = model::read(files)?;
-        self.admission().admit(&bundle)?;
+        examine(&bundle, &self.admission())?;
         Ok(bundle)
+    }
+
+    /// What is worth a warning about what is in force, by file and line. It does not wait for a proposal that is being
+    /// taken in.
+    pub fn warnings(&self) -> Vec<Finding> {
+        let warned = Arc::clone(&lock(&self.warned));
+        self.with_waiting(&warned.findings, &warned.waiting)
+    }
+
+    fn with_waiting(&self, findings: &[Finding], waiting: &Waiting) -> Vec<Finding> {
+        let mut all = findings.to_vec();
+        all.extend(waiting.findings(&self.fleet().identities()));
+        all.sort();
+        all
     }
 
     /// Looks at the fleet now, so that conditions are up to date.
@@ -151,10 +170,20 @@ impl Hub {
         lock(&self.rollout_report).clone()
     }
 
+    fn note_warnings(&self, releases: &Releases) {
+        let mut warned = lock(&self.warned);
+        let in_force = releases.in_force();
+        if warned.revision != in_force {
+            let waiting = in_force.and_then(|number| releases.bundle(number)).map(Waiting::of).unwrap_or_default();
+            *warned = Arc::new(Warned { revision: in_force, findings: releases.findings(), waiting });
+        }
+    }
+
     /// Tells every stream, unless that would tell it nothing. The keys that the resources in force need are wanted from
     /// now on.
     fn put_in_force(&self, releases: &Releases) {
         let Some(publication) = releases.publication() else { return };
+        self.note_warnings(releases);
         self.key_sources().want_all(releases.bundles(), self.uptime());
         let revision = publication.revision().clone();
         self.publications.send_if_modified(|current| {
@@ -205,6 +234,10 @@ impl Admission for Known<'_> {
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
         let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
         Publication::admit(bundle.clone(), keys, self.code, &self.nodes, previous)
+    }
+
+    fn nodes(&self) -> &[NodeIdentity] {
+        &self.nodes
     }
 
     /// Over the resources alone: keys come and go without anybody's doing.

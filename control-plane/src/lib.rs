@@ -44,6 +44,7 @@ pub mod reference;
 mod regular_file;
 pub mod releases;
 pub mod rest;
+pub mod review;
 pub mod revision;
 pub mod rollout;
 pub mod route_match;

@@ -22,10 +22,12 @@ use crate::{
     http,
     journal::{Happening, Journal},
     keys::{self, KeySetReport, Sources, client::Client},
+    lint::Finding,
     metrics::Metrics,
     pipeline::CompileError,
     publication::Publication,
     releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport},
+    review::Waiting,
     rollout::Strategy,
     snapshot::{FilterCode, Snapshot},
     source::{self, Watch},
@@ -36,12 +38,16 @@ use crate::{
 /// How many errors of a refused change are told to those who follow events.
 const MOST_REASONS: usize = 50;
 
+/// How many warnings about a directory are logged; the status has the others.
+const MOST_LOGGED: usize = 20;
+
 /// What the parts of a running control plane share.
 #[derive(Debug)]
 pub struct Hub {
     pub(crate) publications: watch::Sender<Option<Arc<Publication>>>,
     fleet: Mutex<Fleet>,
     pub(crate) refused_change: Mutex<Vec<String>>,
+    pub(crate) warned: Mutex<Arc<Warned>>,
     /// The revisions in force. Whoever puts something in force that is made of them holds the lock.
     pub(crate) releases: Mutex<Releases>,
     pub(crate) rollout_report: Mutex<Option<RolloutReport>>,
@@ -59,6 +65,24 @@ pub struct Hub {
     followers: Arc<admin::Places>,
 }
 
+/// What is worth a warning about a revision.
+#[derive(Debug, Default)]
+pub(crate) struct Warned {
+    pub(crate) revision: Option<u64>,
+    pub(crate) findings: Arc<[Finding]>,
+    /// What depends on the nodes that are there.
+    pub(crate) waiting: Waiting,
+}
+
+/// A directory that is followed.
+#[derive(Debug, Clone, Copy)]
+pub struct Followed<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Whether a change in it may leave routes without authentication that have it now, or remove everything.
+    pub allow_unguarded: bool,
+}
+
 impl Hub {
     /// A hub that has nothing to serve yet, and keeps its revisions in memory.
     pub fn new(code: FilterCode) -> Self {
@@ -72,6 +96,7 @@ impl Hub {
             publications: watch::Sender::new(None),
             fleet: Mutex::new(Fleet::noted_in(Arc::clone(&journal))),
             refused_change: Mutex::default(),
+            warned: Mutex::default(),
             store: Arc::clone(releases.store()),
             releases: Mutex::new(releases),
             rollout_report: Mutex::default(),
@@ -278,7 +303,7 @@ pub async fn serve_with(
 
 /// Puts in force what is stored, what a directory holds and issuers publish, now and after every change, and looks
 /// after its rollouts. A change that is wrong is refused whole. Without a directory, all changes come by the admin API.
-pub async fn follow(hub: Arc<Hub>, directory: Option<&Path>) -> Result<(), ServeError> {
+pub async fn follow(hub: Arc<Hub>, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
     let looked_after = Arc::clone(&hub);
     tokio::select! {
         ended = follow_directory(Arc::clone(&hub), directory) => ended,
@@ -287,12 +312,12 @@ pub async fn follow(hub: Arc<Hub>, directory: Option<&Path>) -> Result<(), Serve
     }
 }
 
-async fn follow_directory(hub: Arc<Hub>, directory: Option<&Path>) -> Result<(), ServeError> {
+async fn follow_directory(hub: Arc<Hub>, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
     let Some(directory) = directory else {
         hub.restore()?;
         return future::pending().await;
     };
-    let mut watch = Watch::start(directory).map_err(|error| ApplyError::from(CompileError::from(error)))?;
+    let mut watch = Watch::start(directory.path).map_err(|error| ApplyError::from(CompileError::from(error)))?;
     let restored = hub.restore()?;
     match publish(&hub, directory) {
         // What is stored is served whatever the directory has come to.
@@ -316,16 +341,19 @@ fn refuse(hub: &Hub, error: &ApplyError) {
 
 /// A directory has a say when it says something new. What it said before, and other ways have changed since, stays as
 /// they left it.
-fn publish(hub: &Hub, directory: &Path) -> Result<(), ApplyError> {
-    let files = source::read(directory).map_err(CompileError::from)?;
+fn publish(hub: &Hub, Followed { path, allow_unguarded }: Followed<'_>) -> Result<(), ApplyError> {
+    let files = source::read(path).map_err(CompileError::from)?;
     if hub.releases().has_followed(&files)? {
         // What was wrong with it meanwhile is taken back.
         *lock(&hub.refused_change) = Vec::new();
         return Ok(());
     }
-    let message = format!("as in {}", directory.display());
+    let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
     // A restart is no reason to try again what nodes have refused.
-    let proposal = Proposal { files, author: "directory".to_owned(), message, parent: Parent::Latest, again: false };
+    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded };
     let (Applied::Revision(revision) | Applied::Unchanged(revision)) = hub.apply(proposal)?;
+    for Finding { at, code } in hub.releases().findings().iter().take(MOST_LOGGED) {
+        tracing::warn!(code, "{at}");
+    }
     Ok(hub.releases().followed(revision.number)?)
 }

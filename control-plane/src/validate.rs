@@ -8,11 +8,14 @@ use serde_json::json;
 
 use crate::{
     cli::filter::FilterOptions,
+    digest::Digest,
     keys::KeySets,
-    lint::{Finding, lint},
-    model::{self, Diagnostics},
+    lint::Finding,
+    model::{self, Bundle, Diagnostics},
     pipeline::CompileError,
     publication::Publication,
+    releases::{Admission, examine},
+    revision::revision,
     snapshot::FilterCode,
     source, terminal,
 };
@@ -95,9 +98,20 @@ impl Validate {
 
 fn check(files: &[model::File], code: &FilterCode) -> Result<Vec<Finding>, CompileError> {
     let bundle = model::read(files)?;
-    let warnings = lint(&bundle);
-    Publication::admit(bundle, KeySets::default(), code, &[], None)?;
-    Ok(warnings)
+    Ok(examine(&bundle, &Offline(code))?.findings.to_vec())
+}
+
+/// Admission without a server: no node and no published key set is known.
+struct Offline<'a>(&'a FilterCode);
+
+impl Admission for Offline<'_> {
+    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
+        Publication::admit(bundle.clone(), KeySets::default(), self.0, &[], None)
+    }
+
+    fn digest(&self, bundle: &Bundle) -> Digest {
+        revision(bundle, &KeySets::default(), self.0.digest())
+    }
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -41,7 +41,15 @@ fn apply(hub: &Hub, value: &str, port: u16) {
     );
     let file = File { name: "policies.yaml".to_owned(), bytes: text.into_bytes() };
     let (author, message) = ("test".to_owned(), value.to_owned());
-    hub.apply(Proposal { files: vec![file], author, message, parent: Parent::Latest, again: false }).unwrap();
+    hub.apply(Proposal {
+        files: vec![file],
+        author,
+        message,
+        parent: Parent::Latest,
+        again: false,
+        allow_unguarded: false,
+    })
+    .unwrap();
 }
 
 /// The service alone, on a free port.

@@ -27,7 +27,7 @@ use postern::{
     keys::{Answer, Content, Fetch, client::Client},
     model::KeyUri,
     node::NodeIdentity,
-    serve::{Hub, follow},
+    serve::{Followed, Hub, follow},
     snapshot::{FilterCode, Snapshot},
 };
 use postern_proto::plan::v1::{Issuer, Plan};
@@ -154,7 +154,9 @@ impl World {
         write(directory.path(), address, "");
         let hub = Arc::new(Hub::new(FilterCode::new(b"code".to_vec(), None)));
         let (shared, path) = (Arc::clone(&hub), directory.path().to_owned());
-        tokio::spawn(async move { follow(shared, Some(&path)).await.unwrap() });
+        tokio::spawn(
+            async move { follow(shared, Some(Followed { path: &path, allow_unguarded: false })).await.unwrap() },
+        );
         Self { hub, directory }
     }
 

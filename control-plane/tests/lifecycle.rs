@@ -89,6 +89,7 @@ fn proposal(value: &str) -> Proposal {
         message: format!("x-test is {value}"),
         parent: Parent::Latest,
         again: false,
+        allow_unguarded: false,
     }
 }
 

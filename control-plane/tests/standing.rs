@@ -52,7 +52,9 @@ impl World {
         let text = ["web", "orders"].map(policy).join("---\n");
         let files = vec![File { name: "p.yaml".to_owned(), bytes: text.into_bytes() }];
         let (author, message) = ("alice".to_owned(), String::new());
-        self.hub.apply(Proposal { files, author, message, parent: Parent::Latest, again: false }).unwrap();
+        self.hub
+            .apply(Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false })
+            .unwrap();
     }
 
     fn publication(&self) -> Arc<Publication> {

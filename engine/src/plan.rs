@@ -4,7 +4,10 @@
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use postern_proto::plan::v1::{self as wire, FORMAT};
@@ -28,7 +31,7 @@ pub struct Plan {
     revision: Arc<str>,
     /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
     /// will do, here and for [`Consumers`].
-    routes: FxHashMap<RouteName, usize>,
+    routes: FxHashMap<RouteName, Guarded>,
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
@@ -38,6 +41,12 @@ pub struct Plan {
     matched_headers: Option<Vec<Arc<str>>>,
     /// Whether nobody reads accounts.
     silent: bool,
+    /// Whether routes are counted.
+    count_routes: bool,
+    /// Whether `first_used` has something.
+    has_first_used: AtomicBool,
+    /// Routes that were used for the first time, until the host takes them.
+    first_used: Mutex<Vec<Arc<str>>>,
     consumers: Consumers,
     replays: Replays,
     agents: Vec<Agent>,
@@ -45,6 +54,14 @@ pub struct Plan {
     agent_unavailable: Response,
     /// What a request may cost.
     steps: u64,
+}
+
+/// A route that has a chain.
+#[derive(Debug)]
+struct Guarded {
+    chain: usize,
+    /// Whether a message has come on it, or nobody wants to know.
+    used: AtomicBool,
 }
 
 /// An external agent, as the plan knows it.
@@ -81,13 +98,16 @@ impl Plan {
         let request_steps = chains.iter().flat_map(|chain| &chain.request.steps);
         Ok(Self {
             revision: wire.revision.into(),
-            routes: load_routes(&wire.routes, &strings, &chains)?,
+            routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
             open_routes: wire.declared_routes.map(|declared| load_open_routes(&declared, &strings)).transpose()?,
             matched_headers: wire
                 .matched_headers
                 .map(|matched| load_matched_headers(&matched, &strings))
                 .transpose()?,
             silent: wire.silent,
+            count_routes: wire.count_routes,
+            has_first_used: AtomicBool::new(false),
+            first_used: Mutex::default(),
             default_chain: load_default_chain(wire.default_chain, &chains)?,
             consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
@@ -130,7 +150,7 @@ impl Plan {
     pub fn chain_of(&self, route: impl AsRef<[u8]>) -> Option<usize> {
         let route = route.as_ref();
         let default = || self.default_chain.filter(|_| !self.is_foreign(route));
-        self.routes.get(route).copied().or_else(default)
+        self.routes.get(route).map(|guarded| guarded.chain).or_else(default)
     }
 
     /// The request headers that the chain at a place may set, add, remove or strip, in shadow mode too. None for a place
@@ -145,6 +165,44 @@ impl Plan {
         let steps = self.chains.get(chain).map(|chain| chain.request.steps.as_slice()).unwrap_or_default();
         let edits = steps.iter().map(|step| (&*step.name, [step.policy.edits()].into_iter().collect()));
         edits.filter(|(_, edits): &(&str, EditedHeaders)| !edits.is_empty())
+    }
+
+    /// Whether requests on routes without a chain, and first uses of the others, are counted.
+    pub fn counts_routes(&self) -> bool {
+        self.count_routes
+    }
+
+    /// The names of the routes that have a chain, in no order.
+    pub fn route_names(&self) -> impl Iterator<Item = &str> {
+        self.routes.keys().map(|RouteName(name)| &**name)
+    }
+
+    /// Whether a route has a chain by its name.
+    pub fn names_route(&self, name: &[u8]) -> bool {
+        self.routes.contains_key(name)
+    }
+
+    /// The routes that were used for the first time since this was last asked, if routes are counted.
+    #[inline]
+    pub fn take_first_used(&self) -> Option<Vec<Arc<str>>> {
+        if self.has_first_used.load(Relaxed) { Some(self.drain_first_used()) } else { None }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drain_first_used(&self) -> Vec<Arc<str>> {
+        self.has_first_used.store(false, Relaxed);
+        std::mem::take(&mut self.first_used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A route is used. Each is noted once.
+    #[cold]
+    #[inline(never)]
+    fn note_use(&self, name: &Arc<str>, route: &Guarded) {
+        if !route.used.swap(true, Relaxed) {
+            self.first_used.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(name));
+            self.has_first_used.store(true, Relaxed);
+        }
     }
 
     /// The names of the agents that chains call, in the order of their places.
@@ -164,7 +222,12 @@ impl Plan {
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> Option<(Arc<str>, usize)> {
         match self.routes.get_key_value(name) {
-            Some((RouteName(name), chain)) => Some((Arc::clone(name), *chain)),
+            Some((RouteName(name), route)) => {
+                if !route.used.load(Relaxed) {
+                    self.note_use(name, route);
+                }
+                Some((Arc::clone(name), route.chain))
+            }
             // One that is no text is none that anybody knows by name.
             None if self.is_foreign(name) => None,
             None => self.default_chain.map(|chain| (str::from_utf8(name).unwrap_or_default().into(), chain)),
@@ -255,13 +318,15 @@ fn load_routes(
     routes: &[wire::Route],
     strings: &Strings,
     chains: &[Chain],
-) -> Result<FxHashMap<RouteName, usize>, LoadError> {
+    counted: bool,
+) -> Result<FxHashMap<RouteName, Guarded>, LoadError> {
     let mut loaded = FxHashMap::with_capacity_and_hasher(routes.len(), Default::default());
     for route in routes {
         let name = strings.get(route.name)?;
         find(chains, "chain", route.chain).map_err(|error| error.within(format!("route `{name}`")))?;
         let chain = usize::try_from(route.chain).unwrap_or(usize::MAX);
-        if loaded.insert(RouteName(Arc::clone(&name)), chain).is_some() {
+        let guarded = Guarded { chain, used: AtomicBool::new(!counted) };
+        if loaded.insert(RouteName(Arc::clone(&name)), guarded).is_some() {
             return Err(LoadError::Repeated { what: "route", name });
         }
     }

@@ -23,6 +23,8 @@ pub struct Field {
     pub required: bool,
     /// What a field that is left out means, as a user would write it.
     pub default: Option<&'static str>,
+    /// Whether merging takes it from a less specific resource. What could open a route that way is not inherited.
+    pub inherited: bool,
     /// One sentence for documentation.
     pub about: &'static str,
 }
@@ -30,18 +32,24 @@ pub struct Field {
 impl Field {
     /// A field that must be there.
     pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: true, default: None, about }
+        Self { name, kind, required: true, default: None, inherited: true, about }
     }
 
     /// A field that may be left out.
     pub const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: false, default: None, about }
+        Self { name, kind, required: false, default: None, inherited: true, about }
     }
 
     /// The same, and what it means to leave it out.
     #[must_use]
     pub const fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
+    }
+
+    /// The same, but never merged from a less specific resource unless the more specific one asks for it.
+    #[must_use]
+    pub const fn not_inherited(self) -> Self {
+        Self { inherited: false, ..self }
     }
 }
 

@@ -40,6 +40,7 @@ const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
 const REQUEST_STREAM: u32 = 0;
 const LOG_INFO: u32 = 2;
+const COUNTER: u32 = 0;
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
@@ -81,6 +82,8 @@ unsafe extern "C" {
         data: *mut *mut u8,
         size: *mut usize,
     ) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, metric: *mut u32) -> u32;
+    fn proxy_increment_metric(metric: u32, by: i64) -> u32;
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_continue_stream(stream: u32) -> u32;
@@ -267,6 +270,20 @@ pub(crate) fn call_foreign_function(name: &str, argument: &[u8]) -> Result<Optio
         // SAFETY: both slices live through the call, and `receive` hands over two valid places.
         unsafe { proxy_call_foreign_function(name.as_ptr(), name.len(), argument.as_ptr(), argument.len(), data, size) }
     })
+}
+
+/// Defines a counter, which Envoy's statistics show as `wasmcustom.<name>`. Each call costs memory: once a name and VM.
+pub(crate) fn define_counter(name: &str) -> Result<u32, HostError> {
+    let mut metric = 0;
+    // SAFETY: the slice lives through the call, and the place is valid for it.
+    let status = unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut metric) };
+    done("define_metric", status).map(|()| metric)
+}
+
+/// Adds one to a counter.
+pub(crate) fn increment_counter(metric: u32) -> Result<(), HostError> {
+    // SAFETY: the call takes and returns plain numbers.
+    done("increment_metric", unsafe { proxy_increment_metric(metric, 1) })
 }
 
 /// Has `proxy_on_tick` called this often for the root of the context under way; 0 for never.

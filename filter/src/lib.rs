@@ -14,6 +14,7 @@ mod pairs;
 mod plugin;
 mod records;
 mod shared;
+mod sightings;
 mod signature;
 mod stream;
 mod tokens;

@@ -8,7 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     host::{self, HostError},
-    shared,
+    shared, sightings,
     stream::{Action, Duty, Stream},
 };
 
@@ -106,6 +106,9 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
     match load(size) {
         Ok((plan, placement)) => {
             log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
+            if placement == Placement::Overlay {
+                sightings::expect(&plan);
+            }
             let plan = Some(Arc::new(plan));
             PLUGIN.with_borrow_mut(|plugin| match plugin.root(root) {
                 Some(known) => (known.plan, known.placement) = (plan, placement),

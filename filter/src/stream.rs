@@ -12,7 +12,7 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    records,
+    records, sightings,
     worker::Worker,
 };
 
@@ -265,6 +265,9 @@ impl Stream {
         }
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
         let Some(mut run) = Run::request(plan, &route, &Health::default()) else { return self.pass_unguarded(&route) };
+        if let Some(routes) = plan.take_first_used() {
+            sightings::used(&routes);
+        }
         let first = run.foresee();
         if !first.is_empty() {
             fetch(first, body, run.inputs())?;
@@ -280,6 +283,10 @@ impl Stream {
     fn pass_unguarded(&mut self, route: &[u8]) -> Result<Action, Failure> {
         match &self.plan {
             Some(plan) if plan.is_foreign(route) => self.refuse(RouteRefusal::Unknown, route),
+            Some(plan) if plan.counts_routes() => {
+                sightings::unguarded(route);
+                Ok(Action::Continue)
+            }
             _ => Ok(Action::Continue),
         }
     }

@@ -38,6 +38,7 @@ mod mtls;
 mod names;
 mod odd_files;
 mod odd_requests;
+mod open_by_a_slip;
 mod operations;
 mod path_spellings;
 mod permissions;

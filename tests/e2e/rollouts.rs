@@ -59,7 +59,14 @@ impl InProcess {
 
     fn proposal(site: &Site) -> Proposal {
         let files = source::read(site.directory()).unwrap();
-        Proposal { files, author: "test".to_owned(), message: String::new(), parent: Parent::Latest, again: false }
+        Proposal {
+            files,
+            author: "test".to_owned(),
+            message: String::new(),
+            parent: Parent::Latest,
+            again: false,
+            allow_unguarded: false,
+        }
     }
 
     pub fn apply(&self, site: &Site) {

@@ -11,11 +11,12 @@ use super::{
     extract::{Follows, Form, IF_MATCH, Named, Sent, Shown, read},
     operation::Operation,
     problem::Problem,
+    warnings::Warnings,
 };
 use crate::{
     bounded,
     model::File,
-    releases::{Applied, Proposal, RolloutReport},
+    releases::{Applied, ApplyError, Proposal, RolloutReport},
     rollout::Rollout,
     serve::Hub,
     store::Revision,
@@ -33,6 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .up_to(LARGEST_BUNDLE)
         .json::<Outcome>(200, "It is a revision now, or would be, or says what is in force already.")
         .problem(400, "`If-Match` cannot be read.")
+        .problem(409, "Routes would lose their authentication, or all resources would go: `allowUnguarded` says that this is meant.")
         .problem(412, "Another revision came in between.")
         .problem(422, "The resources are not valid, or the filter refuses them.")
         .problem(507, "No space is left to store it."),
@@ -46,6 +48,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .json::<Outcome>(200, "It is a revision now, or says what is in force already.")
         .problem(400, "`If-Match` cannot be read.")
         .problem(404, "There is no such revision.")
+        .problem(409, "Routes would lose their authentication, or all resources would go: `allowUnguarded` says that this is meant.")
         .problem(412, "Another revision came in between.")
         .problem(422, "What that revision says is no longer valid."),
         Operation::get(
@@ -76,6 +79,9 @@ struct Bundle {
     /// Only say whether it would be taken.
     #[serde(default)]
     dry_run: bool,
+    /// Whether it may leave routes without authentication that have it now, or remove everything.
+    #[serde(default)]
+    allow_unguarded: bool,
     /// Why it is applied, in at most 4,096 bytes.
     #[serde(default, deserialize_with = "bounded::read_message")]
     message: String,
@@ -109,6 +115,9 @@ pub(super) struct Outcome {
     /// The revision that it is now, or that says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<Revision>,
+    /// What is worth a warning about it, such as routes without authentication.
+    #[serde(flatten)]
+    warnings: Warnings,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -123,15 +132,17 @@ enum Outcomes {
 }
 
 impl Outcome {
-    pub(super) const VALID: Self = Self { result: Outcomes::Valid, revision: None };
-}
-
-impl From<Applied> for Outcome {
-    fn from(applied: Applied) -> Self {
-        match applied {
-            Applied::Revision(revision) => Self { result: Outcomes::Created, revision: Some(revision) },
-            Applied::Unchanged(revision) => Self { result: Outcomes::Unchanged, revision: Some(revision) },
+    /// Carries a proposal out, or only says whether it would be taken.
+    pub(super) fn of(hub: &Hub, proposal: Proposal, dry_run: bool) -> Result<Self, ApplyError> {
+        if dry_run {
+            let warnings = Warnings::from(hub.prove(&proposal)?);
+            return Ok(Self { result: Outcomes::Valid, revision: None, warnings });
         }
+        let (result, revision) = match hub.apply(proposal)? {
+            Applied::Revision(revision) => (Outcomes::Created, revision),
+            Applied::Unchanged(revision) => (Outcomes::Unchanged, revision),
+        };
+        Ok(Self { result, revision: Some(revision), warnings: hub.warnings().into() })
     }
 }
 
@@ -141,25 +152,21 @@ async fn apply(
     Sent(bundle): Sent<Bundle>,
 ) -> Result<Json<Outcome>, Problem> {
     let files = bundle.files.into_iter().map(File::from).collect();
-    let (author, message) = (named(bundle.author), bundle.message);
-    let proposal = Proposal { files, author, message, parent, again: true };
+    let Bundle { dry_run, allow_unguarded, message, .. } = bundle;
+    let proposal = Proposal { files, author: named(bundle.author), message, parent, again: true, allow_unguarded };
     // Compiling and the gate take their time, and nobody else should wait for them.
-    read(move || {
-        if bundle.dry_run {
-            hub.prove(&proposal)?;
-            return Ok(Json(Outcome::VALID));
-        }
-        Ok(Json(hub.apply(proposal)?.into()))
-    })
-    .await
+    read(move || Ok(Json(Outcome::of(&hub, proposal, dry_run)?))).await
 }
 
 /// Where to go back to.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RollbackTo {
     /// The number of the revision.
     revision: u64,
+    /// Whether it may leave routes without authentication that have it now, or remove everything.
+    #[serde(default)]
+    allow_unguarded: bool,
     /// Who goes back, in at most 256 bytes.
     #[serde(default, deserialize_with = "bounded::read_name")]
     author: String,
@@ -168,11 +175,11 @@ struct RollbackTo {
 async fn rollback(
     State(hub): State<Arc<Hub>>,
     Follows(parent): Follows,
-    Sent(RollbackTo { revision, author }): Sent<RollbackTo>,
+    Sent(RollbackTo { revision, allow_unguarded, author }): Sent<RollbackTo>,
 ) -> Result<Json<Outcome>, Problem> {
     read(move || {
         let proposal = hub.releases().rollback(revision, named(author), parent)?;
-        Ok(Json(hub.apply(proposal)?.into()))
+        Ok(Json(Outcome::of(&hub, Proposal { allow_unguarded, ..proposal }, false)?))
     })
     .await
 }

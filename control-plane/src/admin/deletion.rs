@@ -37,7 +37,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .json::<Outcome>(200, "It is gone in the new revision, or would be.")
         .problem(400, "`If-Match` or a parameter cannot be read.")
         .problem(404, "There is no such resource, or no such kind.")
-        .problem(409, "Other resources need it.")
+        .problem(409, "Other resources need it, or a route would lose its authentication.")
         .problem(412, "Another revision came in between."),
     ]
 }
@@ -51,6 +51,9 @@ struct Deletion {
     /// Only say whether it could be taken out.
     #[serde(default)]
     dry_run: bool,
+    /// Whether it may leave routes without authentication that have it now, or remove everything.
+    #[serde(default)]
+    allow_unguarded: bool,
     /// Why, in at most 4,096 bytes.
     #[serde(default, deserialize_with = "bounded::read_message")]
     message: String,
@@ -65,18 +68,14 @@ async fn delete(
     State(hub): State<Arc<Hub>>,
     Follows(parent): Follows,
     Named(of): Named<OfName>,
-    Asked(Deletion { mesh, dry_run, message, author }): Asked<Deletion>,
+    Asked(Deletion { mesh, dry_run, allow_unguarded, message, author }): Asked<Deletion>,
 ) -> Result<Json<Outcome>, Problem> {
     let key = of.key(mesh)?;
     on_a_thread(move || {
         let mut attempts = 1..=ATTEMPTS;
         loop {
             let proposal = deletion(&hub, &key, parent, (&author, &message))?;
-            let outcome = match dry_run {
-                true => hub.prove(&proposal).map(|()| Outcome::VALID),
-                false => hub.apply(proposal).map(Outcome::from),
-            };
-            match outcome {
+            match Outcome::of(&hub, Proposal { allow_unguarded, ..proposal }, dry_run) {
                 Err(ApplyError::Store(StoreError::Conflict { .. }))
                     if parent == Parent::Latest && attempts.next().is_some() => {}
                 Err(error @ ApplyError::Compile(_)) => return Err(needed(&key, error)),
@@ -104,7 +103,8 @@ fn deletion(
     let left = without(documents, key).ok_or_else(|| unknown(hub, key))?;
     let message = if message.is_empty() { format!("delete {key}") } else { message.to_owned() };
     let author = named(author.to_owned());
-    Ok(Proposal { files: assemble(&left), author, message, parent: Parent::Exactly(latest), again: true })
+    let (files, parent) = (assemble(&left), Parent::Exactly(latest));
+    Ok(Proposal { files, author, message, parent, again: true, allow_unguarded: false })
 }
 
 fn needed(key: &ResourceKey, error: ApplyError) -> Problem {

@@ -19,6 +19,7 @@ mod problem;
 mod resources;
 mod revisions;
 mod status;
+mod warnings;
 
 use std::sync::Arc;
 

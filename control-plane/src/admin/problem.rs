@@ -74,6 +74,7 @@ impl From<ApplyError> for Problem {
             ApplyError::Store(StoreError::Full { .. }) => (StatusCode::INSUFFICIENT_STORAGE, "no space is left"),
             ApplyError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the store failed"),
             ApplyError::NoRevision(_) => (StatusCode::NOT_FOUND, "no such revision"),
+            ApplyError::Unguarded(_) => (StatusCode::CONFLICT, "routes would lose their authentication"),
             ApplyError::NotNow(_) | ApplyError::NoRollout => (StatusCode::CONFLICT, "not now"),
         };
         let errors = match error {

@@ -14,6 +14,7 @@ use super::{
     extract::{Form, Named, Shown},
     operation::Operation,
     problem::Problem,
+    warnings::Warnings,
 };
 use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, releases::RolloutReport, serve::Hub};
 
@@ -51,6 +52,9 @@ struct Status {
     /// Why the latest change was refused, if it was: a line an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused_change: Vec<String>,
+    /// What is worth a warning about what is in force.
+    #[serde(flatten)]
+    warnings: Warnings,
     /// The key sets that issuers publish.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     key_sets: Vec<KeySetReport>,
@@ -64,6 +68,7 @@ async fn status(State(hub): State<Arc<Hub>>, form: Form) -> Shown<Status> {
         rollout: hub.rollout_report(),
         filter: hub.code().digest().clone(),
         refused_change: hub.refused_change(),
+        warnings: hub.warnings().into(),
         key_sets: hub.key_set_reports(),
         nodes: hub.fleet().report(),
     };

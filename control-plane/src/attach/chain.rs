@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     candidates::{self, candidates},
+    inherit::{Withheld, withhold},
     merge::{Fields, merge},
     permission::{self, Rule},
     scope::Scope,
@@ -93,6 +94,8 @@ pub struct EffectiveStep<'a> {
     pub parts: Vec<Part<'a>>,
     /// Which of them each field is from; empty if there is but one.
     pub fields: Fields,
+    /// What is not heard of them, because it is not inherited.
+    pub withheld: Vec<Withheld>,
 }
 
 /// A step as a user wrote it.
@@ -224,7 +227,8 @@ impl<'a> Index<'a> {
 /// The chain of what concerns a route, in the order of priority.
 fn chain<'a>(concern: &[Concern<'a>], permissions: Vec<Rule<'a>>) -> Attached<'a> {
     let enforced = |concern: &Concern<'_>| concern.policy.spec.mode == Mode::Enforce;
-    let shadow = !concern.is_empty() && !concern.iter().any(enforced);
+    // Permissions are always enforced, so that a chain with some is in shadow step by step.
+    let shadow = permissions.is_empty() && !concern.is_empty() && !concern.iter().any(enforced);
     let mut errors = Vec::new();
     let request = steps(concern, Phase::Request, shadow, &mut errors);
     let response = steps(concern, Phase::Response, shadow, &mut errors);
@@ -320,12 +324,15 @@ fn effective<'a>(
         && mode(part, shadow) == part.step.mode
     {
         let step = Cow::Borrowed(part.step);
-        let step = EffectiveStep { step, source, alternative, parts, fields: Fields::default() };
-        return complete(step);
+        let fields = Fields::default();
+        return complete(EffectiveStep { step, source, alternative, parts, fields, withheld: Vec::new() });
     }
     let first = parts.first().map(|part| &part.step.policy);
     let alike = |(_, part): &(usize, &Part<'a>)| Some(&part.step.policy) == first;
     let written = parts.iter().enumerate().filter(alike).map(|(index, part)| (index, written(part, shadow)));
+    let mut written: Vec<_> = written.collect();
+    let withheld = withhold(&mut written);
+    written.iter_mut().for_each(|(_, part)| drop(part.remove("inherit")));
     let (merged, mut fields) = merge(&STEP, written);
     for (index, _) in parts.iter().enumerate().filter(|part| !alike(part)) {
         fields.overrule("policy", index);
@@ -333,11 +340,12 @@ fn effective<'a>(
     let step = match serde_json::from_value(merged) {
         Ok(step) => Cow::Owned(step),
         Err(error) => {
-            let fault = EffectiveStep { step: Cow::Owned(Step::default()), source, alternative, parts, fields };
+            let step = Cow::Owned(Step::default());
+            let fault = EffectiveStep { step, source, alternative, parts, fields, withheld };
             return Err(fault.diagnose("", format!("cannot be merged: {error}")).unwrap_or_default());
         }
     };
-    complete(EffectiveStep { step, source, alternative, parts, fields })
+    complete(EffectiveStep { step, source, alternative, parts, fields, withheld })
 }
 
 /// Refuses a step that still lacks a parameter when all its parts are together.

@@ -6,6 +6,7 @@
 mod access_log;
 mod candidates;
 mod chain;
+mod inherit;
 mod merge;
 mod permission;
 mod scope;
@@ -15,6 +16,7 @@ mod timeout;
 pub use self::{
     access_log::{Logged, Which, access_logs},
     chain::{Attached, Attachment, EffectiveStep, Part, attach},
+    inherit::Withheld,
     merge::{Fields, Provided},
     permission::Rule,
     scope::{Scope, Targeted},

@@ -12,6 +12,7 @@ mod resources;
 mod status;
 mod table;
 mod test;
+mod warnings;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -45,7 +46,7 @@ use crate::{
     releases::{KEPT, Releases},
     rollout::Strategy,
     schema,
-    serve::{Hub, ServeError, Sockets, follow, serve_with},
+    serve::{Followed, Hub, ServeError, Sockets, follow, serve_with},
     store::Database,
     terminal,
     validate::Validate,
@@ -126,6 +127,9 @@ struct Serve {
     /// more than once for more steps. Default: all nodes at once. What `Settings` say goes first
     #[arg(long = "canary", value_name = "STEP")]
     canary: Vec<CanaryStep>,
+    /// Let changes of the directory leave routes without authentication that have it now, or remove everything
+    #[arg(long, requires = "config")]
+    allow_unguarded: bool,
     #[command(flatten)]
     filter: FilterOptions,
     /// Where that file lies on every node; default: the code is sent with the configuration
@@ -242,11 +246,13 @@ impl Serve {
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
+        let allow_unguarded = self.allow_unguarded;
+        let directory = self.config.as_deref().map(|path| Followed { path, allow_unguarded });
         let mut terminated = signal(SignalKind::terminate())?;
         // A task of its own: connections are accepted while a change is compiled.
         let served = tokio::spawn(serve_with(Arc::clone(&hub), sockets, self.limits.clone(), self.web.clone()));
         tokio::select! {
-            ended = follow(Arc::clone(&hub), self.config.as_deref()) => ended?,
+            ended = follow(Arc::clone(&hub), directory) => ended?,
             () = deliver(delivery, hub.publications()) => {}
             ended = served => ended.map_err(ServeError::Ended)??,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),

@@ -10,7 +10,10 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::client::{Output, Remote, at, items};
+use super::{
+    client::{Output, Remote, at, items},
+    warnings,
+};
 use crate::source;
 
 /// How often progress is looked at.
@@ -34,6 +37,8 @@ pub(super) struct Change {
     pub(super) dry_run: bool,
     #[command(flatten)]
     pub(super) waiting: Waiting,
+    #[command(flatten)]
+    pub(super) unguarded: AllowUnguarded,
     /// Why
     #[arg(long, short, value_name = "TEXT", default_value = "")]
     pub(super) message: String,
@@ -42,10 +47,20 @@ pub(super) struct Change {
     pub(super) parent: Option<u64>,
 }
 
+/// The explicit word for a change that opens routes.
+#[derive(Debug, Args)]
+pub(super) struct AllowUnguarded {
+    /// Let it leave routes without authentication that have it now, or remove everything
+    #[arg(long)]
+    pub(super) allow_unguarded: bool,
+}
+
 #[derive(Debug, Args)]
 pub(super) struct Rollback {
     /// The number of the revision to go back to
     revision: u64,
+    #[command(flatten)]
+    unguarded: AllowUnguarded,
     #[command(flatten)]
     waiting: Waiting,
     #[command(flatten)]
@@ -76,8 +91,14 @@ pub(super) enum RolloutCommand {
 impl Apply {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let files = files(&self.directory)?;
-        let Change { dry_run, waiting, message, parent } = &self.change;
-        let body = json!({ "files": files, "dryRun": dry_run, "message": message, "author": author() });
+        let Change { dry_run, waiting, unguarded, message, parent } = &self.change;
+        let body = json!({
+            "files": files,
+            "dryRun": dry_run,
+            "allowUnguarded": unguarded.allow_unguarded,
+            "message": message,
+            "author": author(),
+        });
         let outcome = self.remote.server.post("/api/v1/apply", &body, *parent)?;
         waiting.finish(&self.remote, &outcome)
     }
@@ -85,7 +106,8 @@ impl Apply {
 
 impl Rollback {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let body = json!({ "revision": self.revision, "author": author() });
+        let allow_unguarded = self.unguarded.allow_unguarded;
+        let body = json!({ "revision": self.revision, "allowUnguarded": allow_unguarded, "author": author() });
         let outcome = self.remote.server.post("/api/v1/rollback", &body, None)?;
         self.waiting.finish(&self.remote, &outcome)
     }
@@ -128,9 +150,11 @@ impl Waiting {
             let Some(number) = number else { return remote.output.write(outcome).map(drop) };
             self.wait_for(remote, number)?;
             let revision = remote.server.get(&format!("/api/v1/revisions/{number}"))?;
-            let result = json!({ "result": at(outcome, "/result"), "revision": revision });
+            let mut result = outcome.clone();
+            result.as_object_mut().map(|result| result.insert("revision".to_owned(), revision));
             return remote.output.write(&result).map(drop);
         }
+        warnings::show(outcome);
         match (at(outcome, "/result").as_str().unwrap_or_default(), at(outcome, "/revision/number")) {
             ("created", number) => println!("revision {number} created"),
             ("unchanged", number) => println!("nothing to do: revision {number} says the same"),

@@ -167,8 +167,9 @@ impl Delete {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let kind = &self.resource.kind;
         ensure!(self.resource.name.is_some(), "which {kind}? Name one, such as `{kind}/NAME`");
-        let Change { dry_run, waiting, message, parent } = &self.change;
+        let Change { dry_run, waiting, unguarded, message, parent } = &self.change;
         let mut query = vec![("author", author()), ("message", message.clone()), ("dryRun", dry_run.to_string())];
+        query.push(("allowUnguarded", unguarded.allow_unguarded.to_string()));
         query.extend(self.mesh.iter().map(|mesh| ("mesh", mesh.clone())));
         let pairs: Vec<_> = query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
         let path = format!("{}?{}", self.resource.path(), pairs.join("&"));

@@ -8,6 +8,7 @@ use super::{
     conditions,
     resources::{self, Reference},
     table::{Table, age, age_of_seconds, short},
+    warnings,
 };
 use crate::{terminal, uri::escaped};
 
@@ -55,6 +56,8 @@ fn head(status: &Value) -> String {
         }
     }
     lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
+    lines.extend(warnings::lines(status).map(|(line, _)| format!("warning   {line}")));
+    lines.extend(warnings::more(status).map(|more| format!("          {more}")));
     for set in items(at(status, "/keySets")) {
         let error = at(set, "/lastError/message").as_str().map(|error| format!(": {error}")).unwrap_or_default();
         lines.push(format!("keys      {} ({}){error}", text(at(set, "/uri")), text(at(set, "/keys"))));

@@ -98,6 +98,7 @@ pub struct ResourceChange {
 
 /// A field that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct FieldChange {
     /// Its path: `spec.request[0].params.header`.
     pub field: String,
@@ -107,6 +108,9 @@ pub struct FieldChange {
     /// What it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// The less specific resource that it is inherited from now, if it decides whether a step is enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherited_from: Option<String>,
 }
 
 /// A live node that gets something else.
@@ -217,7 +221,11 @@ fn revision_of(scope: &Scope<'_>) -> Digest {
 }
 
 /// The groups that there are, each with a node that stands for it, and those that may be.
-fn groups<'a>(before: &Bundle, after: &Bundle, live: &'a [NodeIdentity]) -> Vec<(NodeIdentity, Vec<&'a NodeIdentity>)> {
+pub(crate) fn groups<'a>(
+    before: &Bundle,
+    after: &Bundle,
+    live: &'a [NodeIdentity],
+) -> Vec<(NodeIdentity, Vec<&'a NodeIdentity>)> {
     let kinship = Kinship::of([before, after]);
     let mut groups: BTreeMap<_, (NodeIdentity, Vec<&NodeIdentity>)> = BTreeMap::new();
     for node in live {

@@ -65,12 +65,12 @@ fn fields_of(old: &Entry, new: &Entry) -> Vec<FieldChange> {
     let [was, is] = [old, new].map(|entry| fields_by_path(entry.shown()));
     let change = |FieldChange { field, .. }: FieldChange| {
         let (before, after) = (was.get(&field).cloned(), is.get(&field).cloned());
-        FieldChange { field, before, after }
+        FieldChange { field, before, after, inherited_from: None }
     };
     let found: Vec<_> = differ.into_iter().map(change).collect();
     if found.is_empty() {
         // The same words: a file that they name holds something else.
-        return vec![FieldChange { field: "spec".to_owned(), before: None, after: None }];
+        return vec![FieldChange { field: "spec".to_owned(), before: None, after: None, inherited_from: None }];
     }
     found
 }
@@ -92,10 +92,11 @@ pub(super) fn between(was: BTreeMap<String, Value>, mut is: BTreeMap<String, Val
     for (field, before) in was {
         let after = is.remove(&field);
         if after.as_ref() != Some(&before) {
-            found.push(FieldChange { field, before: Some(before), after });
+            found.push(FieldChange { field, before: Some(before), after, inherited_from: None });
         }
     }
-    found.extend(is.into_iter().map(|(field, after)| FieldChange { field, before: None, after: Some(after) }));
+    let new = |(field, after)| FieldChange { field, before: None, after: Some(after), inherited_from: None };
+    found.extend(is.into_iter().map(new));
     found.sort_by(|a, b| a.field.cmp(&b.field));
     found
 }

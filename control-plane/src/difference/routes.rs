@@ -12,7 +12,7 @@ use super::{
 use crate::{
     attach::{Attachment, Scope, attach, for_route},
     catalogue::hide_field,
-    explain::{StepLine, object, permissions, steps},
+    explain::{FieldLine, StepLine, object, permissions, steps},
     model::{Gateway, Resource, Route},
 };
 
@@ -119,7 +119,9 @@ fn step_changes(was: &View<'_>, is: &View<'_>, pair: ChainPair) -> Vec<StepChang
         let (before, after) = (ranks(&old, &new), ranks(&new, &old));
         for step in &new {
             let Some(earlier) = same(step, &old) else {
-                found.push(step_change(name, step, Change::Added));
+                let fields =
+                    step.fields.iter().filter(|line| line.inherited).map(|line| inherited(None, line)).collect();
+                found.push(StepChange { fields, ..step_change(name, step, Change::Added) });
                 continue;
             };
             let differ = differing(earlier, step);
@@ -149,6 +151,16 @@ fn same<'s>(step: &StepLine, among: &'s [StepLine]) -> Option<&'s StepLine> {
     among.iter().find(|other| other.name == step.name && other.source == step.source)
 }
 
+/// A field that comes from a less specific step.
+fn inherited(before: Option<&FieldLine>, line: &FieldLine) -> FieldChange {
+    FieldChange {
+        field: line.field.clone(),
+        before: before.map(|before| before.value.clone()),
+        after: Some(line.value.clone()),
+        inherited_from: Some(line.origin.resource.clone()),
+    }
+}
+
 /// What a step says, by the paths of its fields.
 fn content(step: &StepLine) -> BTreeMap<String, Value> {
     step.fields.iter().map(|line| (line.field.clone(), line.value.clone())).collect()
@@ -157,7 +169,16 @@ fn content(step: &StepLine) -> BTreeMap<String, Value> {
 /// The fields of a step that differ, without credentials.
 fn differing(earlier: &StepLine, step: &StepLine) -> Vec<FieldChange> {
     let mut found = between(content(earlier), content(step));
-    for FieldChange { field, before, after } in &mut found {
+    // What is inherited from now on opens the step by what somebody else says, also if it says the same.
+    for line in step.fields.iter().filter(|line| line.inherited) {
+        let before = earlier.fields.iter().find(|other| other.field == line.field);
+        match found.iter_mut().find(|change| change.field == line.field) {
+            Some(change) => change.inherited_from = Some(line.origin.resource.clone()),
+            None if before.is_some_and(|before| before.inherited) => {}
+            None => found.push(inherited(before, line)),
+        }
+    }
+    for FieldChange { field, before, after, .. } in &mut found {
         before.iter_mut().chain(after).for_each(|value| hide_field(field, value));
     }
     found

@@ -80,9 +80,14 @@ fn step(f: &mut Formatter<'_>, change: &StepChange) -> fmt::Result {
     change.fields.iter().try_for_each(|change| field(f, "          ", change))
 }
 
-fn field(f: &mut Formatter<'_>, indent: &str, FieldChange { field, before, after }: &FieldChange) -> fmt::Result {
+fn field(f: &mut Formatter<'_>, indent: &str, change: &FieldChange) -> fmt::Result {
+    let FieldChange { field, before, after, inherited_from } = change;
     write!(f, "{indent}{field}: ")?;
+    if let Some(from) = inherited_from {
+        write!(f, "{CHANGED}inherited from {from}{CHANGED:#}, ")?;
+    }
     match (before, after) {
+        (Some(before), Some(after)) if before == after && inherited_from.is_some() => writeln!(f, "{}", short(after)),
         (Some(before), Some(after)) if before == after => writeln!(f, "{}, another than before", short(after)),
         (Some(before), Some(after)) => {
             writeln!(f, "{REMOVED}{}{REMOVED:#} → {ADDED}{}{ADDED:#}", short(before), short(after))

@@ -14,12 +14,12 @@ use serde_json::{Map, Value as Json};
 
 pub use self::command::{Explain, Simulate};
 use crate::{
-    attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, attach},
+    attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, Withheld, attach},
     catalogue::hide_field,
     gate::Refusal,
     keys::KeySets,
     lower::{PERMISSION_STEP, Strictness, lower},
-    model::{Action, Bundle, Diagnostics, Level, Resource, push_field, push_item, suggestion},
+    model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, push_field, push_item, suggestion},
     node::NodeIdentity,
     pipeline::CompileError,
     revision::group_revision,
@@ -65,7 +65,10 @@ impl Explanation {
             hide_field(&line.field, &mut line.value);
             line.over.iter_mut().for_each(|over| hide_field(&line.field, &mut over.value));
         }
-        self.request.iter_mut().chain(&mut self.response).flat_map(|step| &mut step.fields).for_each(of_field);
+        for step in self.request.iter_mut().chain(&mut self.response) {
+            step.fields.iter_mut().for_each(of_field);
+            step.withheld.iter_mut().for_each(|line| hide_field(&line.field, &mut line.value));
+        }
     }
 }
 
@@ -124,6 +127,20 @@ pub struct StepLine {
     pub origins: Vec<OriginLine>,
     /// What it says, field by field.
     pub fields: Vec<FieldLine>,
+    /// What less specific steps of its name say and it does not inherit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<WithheldLine>,
+}
+
+/// A field that is not inherited.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WithheldLine {
+    /// Its path: `when`.
+    pub field: String,
+    /// What the less specific step says.
+    pub value: Json,
+    /// Where.
+    pub origin: OriginLine,
 }
 
 /// One field.
@@ -135,6 +152,9 @@ pub struct FieldLine {
     pub value: Json,
     /// Where it is written.
     pub origin: OriginLine,
+    /// Whether it decides if the step is enforced, and comes from a less specific one because `inherit` asks for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inherited: bool,
     /// What it takes the place of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<OverLine>,
@@ -266,8 +286,14 @@ pub(crate) fn steps(chain: Option<&Attached<'_>>, phase: Phase) -> Vec<StepLine>
         alternative: step.alternative,
         origins: step.parts.iter().map(|part| origin(part.policy, &part.field)).collect(),
         fields: fields(step),
+        withheld: step.withheld.iter().filter_map(|withheld| withheld_line(step, withheld)).collect(),
     };
     chain.map_or(&[][..], |chain| chain.steps(phase)).iter().map(line).collect()
+}
+
+fn withheld_line(step: &EffectiveStep<'_>, Withheld { field, part }: &Withheld) -> Option<WithheldLine> {
+    let OverLine { value, origin } = over_line(step.parts.get(*part)?, field);
+    Some(WithheldLine { field: field.clone(), value, origin })
 }
 
 fn fields(step: &EffectiveStep<'_>) -> Vec<FieldLine> {
@@ -280,11 +306,13 @@ fn fields(step: &EffectiveStep<'_>) -> Vec<FieldLine> {
     let same_policy = step.parts.iter().all(|part| part.step.policy == step.step.policy);
     let line = |(field, value): (String, Json)| {
         let part = step.part_of(&field).filter(|_| field != "policy" || !same_policy)?;
-        let over = step.fields.provider(&field).filter(|_| !step.fields.is_empty());
-        let over = over.into_iter().flat_map(|provided| &provided.over).filter_map(|part| step.parts.get(*part));
+        let provided = step.fields.provider(&field).filter(|_| !step.fields.is_empty());
+        let inherited = provided.is_some_and(|provided| provided.by > 0);
+        let over = provided.into_iter().flat_map(|provided| &provided.over).filter_map(|part| step.parts.get(*part));
         Some(FieldLine {
             origin: origin(part.policy, &format!("{}.{field}", part.field)),
             over: over.map(|part| over_line(part, &field)).collect(),
+            inherited: inherited && Inheritable::ALL.iter().any(|own| own.field() == field),
             field,
             value,
         })
@@ -317,7 +345,7 @@ fn timeouts(effective: &attach::EffectiveTimeouts<'_>) -> Vec<FieldLine> {
         let (origin, _) = place(provided.by)?;
         let over = provided.over.iter().filter_map(|index| place(*index));
         let over = over.map(|(origin, value)| OverLine { value, origin }).collect();
-        Some(FieldLine { field, value, origin, over })
+        Some(FieldLine { field, value, origin, inherited: false, over })
     };
     leaves.into_iter().filter_map(line).collect()
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use anstyle::{AnsiColor, Style};
 use serde_json::Value as Json;
 
-use super::{DecisionLine, Explanation, FieldLine, OriginLine, StepLine};
+use super::{DecisionLine, Explanation, FieldLine, OriginLine, StepLine, WithheldLine};
 use crate::model::Level;
 
 const HEAD: Style = Style::new().bold();
@@ -99,12 +99,23 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
             origins => writeln!(f, "  {DIM}merged of {}{DIM:#}", origins.len())?,
         }
         step.fields.iter().try_for_each(|field| line(f, field, merged))?;
+        for WithheldLine { field, value, origin } in &step.withheld {
+            writeln!(
+                f,
+                "      {field:<24} {WARN}not inherited{WARN:#} {DIM}{} of {}{DIM:#}",
+                Value(value),
+                Place(origin)
+            )?;
+        }
     }
     Ok(())
 }
 
 fn line(f: &mut Formatter<'_>, field: &FieldLine, with_origin: bool) -> fmt::Result {
     write!(f, "      {:<24} {}", field.field, Value(&field.value))?;
+    if field.inherited {
+        write!(f, "  {WARN}inherited from{WARN:#}")?;
+    }
     if with_origin {
         write!(f, "  {DIM}{}{DIM:#}", Place(&field.origin))?;
     }

@@ -85,6 +85,8 @@ pub fn lower(
         lowering.consumer(consumer, &needs);
     }
     lowering.plan.silent = logs_nothing(scope);
+    // Nodes that get no listeners from us have routes that are not known here.
+    lowering.plan.count_routes = scope.gateways.is_empty();
     let (mut plan, mut errors) = lowering.finish(revision, strictness)?;
     let found = route_edits::refuse(&mut plan, scope, attachment);
     if strictness == Strictness::Strict {

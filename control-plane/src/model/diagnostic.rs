@@ -53,6 +53,15 @@ impl Diagnostics {
         if found.is_empty() { Ok(()) } else { Err(Self(found)) }
     }
 
+    /// The errors of both, in order.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        let mut all: Vec<_> = self.into_iter().chain(others).collect();
+        all.sort();
+        all.dedup();
+        Self(all)
+    }
+
     /// The errors, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()

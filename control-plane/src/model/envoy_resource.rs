@@ -14,6 +14,7 @@ use super::{
     nearest::one_of,
     origin::Origin,
     path::{Path, push_field},
+    raw_routes::{self, RawRoute},
     target_ref::{self, TargetRef},
     tree::{Node, Value},
 };
@@ -99,6 +100,11 @@ impl RawResource {
     pub(crate) fn name_field(&self) -> String {
         let field = name_fields(self.kind).iter().find(|field| self.written.get(field).is_some());
         push_field(format!("spec.{RESOURCE}"), field.unwrap_or(&"name"))
+    }
+
+    /// The routes in it that have a name.
+    pub fn routes(&self) -> Vec<RawRoute> {
+        raw_routes::named_routes(&self.written, &format!("spec.{RESOURCE}"))
     }
 
     /// Checks and encodes what was written at a path.

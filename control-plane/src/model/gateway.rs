@@ -207,6 +207,7 @@ mod tests {
             matching: Match { path: PathMatch::Prefix("/".to_owned()), ..Match::default() },
             backends: vec![Backend { service: "users".to_owned(), weight: 1 }],
             retries: None,
+            public: None,
         };
         assert_eq!(gateway.routes, [route]);
     }

@@ -30,6 +30,8 @@ mod password;
 mod path;
 mod path_text;
 mod pem;
+mod public;
+mod raw_routes;
 mod reading;
 mod request_match;
 mod route;
@@ -65,11 +67,13 @@ pub use self::{
     password::PasswordHash,
     path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
+    public::Public,
+    raw_routes::RawRoute,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
-    route_policy::{Chains, DenyWith, Directed, Mode, OnFailure, RoutePolicy, Step},
+    route_policy::{Chains, DenyWith, Directed, Inheritable, Mode, OnFailure, RoutePolicy, Step},
     service::{Address, Endpoint, Protocol, Service},
-    settings::{Answer, LogBackend, LogFile, Retention, RolloutSettings, RolloutStep, Settings},
+    settings::{Answer, LogBackend, LogFile, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     target_ref::{Level, TargetRef},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},
@@ -231,6 +235,44 @@ pub struct Bundle {
     pub access_logs: Vec<Resource<AccessLog>>,
     /// The settings: at most one a mesh.
     pub settings: Vec<Resource<Settings>>,
+}
+
+impl Bundle {
+    /// How many resources there are.
+    pub fn len(&self) -> usize {
+        let Self {
+            gateways,
+            services,
+            envoy_resources,
+            consumers,
+            agents,
+            issuers,
+            route_policies,
+            traffic_permissions,
+            timeouts,
+            access_logs,
+            settings,
+        } = self;
+        let counts = [
+            gateways.len(),
+            services.len(),
+            envoy_resources.len(),
+            consumers.len(),
+            agents.len(),
+            issuers.len(),
+            route_policies.len(),
+            traffic_permissions.len(),
+            timeouts.len(),
+            access_logs.len(),
+            settings.len(),
+        ];
+        counts.iter().sum()
+    }
+
+    /// Whether nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Reads all files as one bundle, or says everything that is wrong with them.

@@ -9,6 +9,7 @@ use super::{
     diagnostic::Report,
     path::Path,
     path_text::PathText,
+    public::{self, Public},
     request_match::{self, CookieMatch, QueryMatch},
     tree::{Node, Value},
     unit,
@@ -27,6 +28,7 @@ pub(super) const SCHEMA: Object = Object {
             "Several Services, each of which gets its share of the requests.",
         ),
         Field::optional("retries", Kind::Object(&RETRIES), "When a request is sent once more; never if left out."),
+        Field::optional("public", public::PUBLIC, "The route is meant to be open: it needs no authentication."),
     ],
     exactly_one_of: &["service", "services"],
 };
@@ -151,6 +153,9 @@ pub struct Route {
     pub backends: Vec<Backend>,
     /// When a request is sent once more.
     pub retries: Option<Retries>,
+    /// Why it needs no authentication, if it is meant to be open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public: Option<Public>,
 }
 
 impl Route {
@@ -296,12 +301,13 @@ struct Written {
     #[serde(default)]
     services: Vec<Backend>,
     retries: Option<Retries>,
+    public: Option<Public>,
 }
 
 impl From<Written> for Route {
-    fn from(Written { name, hosts, matching, service, services, retries }: Written) -> Self {
+    fn from(Written { name, hosts, matching, service, services, retries, public }: Written) -> Self {
         let only = service.map(|service| Backend { service, weight: one() });
-        Self { name, hosts, matching, backends: only.into_iter().chain(services).collect(), retries }
+        Self { name, hosts, matching, backends: only.into_iter().chain(services).collect(), retries, public }
     }
 }
 
@@ -320,6 +326,7 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 
 /// Reports what the schema cannot say.
 pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    public::rules(route, path, report);
     path_rules(route, path, report);
     if let Some(matching) = route.get("match") {
         request_match::rules(matching, &path.field("match"), report);

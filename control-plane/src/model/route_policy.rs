@@ -15,6 +15,7 @@ use super::{
     diagnostic::{Report, quote},
     kinds::{self, KindSchema, Spec},
     path::Path,
+    public::{self, Public},
     target_ref::{self, TargetRef},
     tree::{Node, Value},
     unit,
@@ -60,6 +61,12 @@ const SPEC: Object = Object {
             Kind::Size,
             "The largest request body that is buffered for a step that reads it; 256KiB by default, 413 past it.",
         ),
+        Field::optional(
+            "public",
+            public::PUBLIC,
+            "The route that it is attached to is meant to be open: it needs no authentication. Only for a route; a policy \
+             that says it needs no steps.",
+        ),
     ],
     exactly_one_of: &[],
 };
@@ -88,13 +95,22 @@ pub(crate) const STEP: Object = Object {
         Field::optional("name", Kind::Name, "The name, unique in the chain; the policy's name if left out."),
         Field::required("policy", Kind::Text, "The policy to run."),
         Field::optional("params", Kind::Params, "The policy's parameters."),
-        Field::optional("when", Kind::Expression, "A CEL expression: the step runs only if it is true."),
+        Field::optional("when", Kind::Expression, "A CEL expression: the step runs only if it is true.")
+            .not_inherited(),
         Field::optional(
             "onFailure",
             Kind::Choice(&["deny", "continue", "skipRemaining"]),
             "What becomes of the chain when the step cannot decide; `deny` by default.",
+        )
+        .not_inherited(),
+        Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it.")
+            .not_inherited(),
+        Field::optional(
+            "inherit",
+            Kind::List { item: &Kind::Choice(INHERITABLE), at_least: 1 },
+            "What it takes from a less specific step of its name if it does not say it itself. These decide whether the \
+             step is enforced, so they are not inherited unless they are listed here.",
         ),
-        Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it."),
         Field::optional(
             "denyWith",
             Kind::Object(&DENY_WITH),
@@ -103,6 +119,9 @@ pub(crate) const STEP: Object = Object {
     ],
     exactly_one_of: &[],
 };
+
+/// The words of [`Inheritable`].
+const INHERITABLE: &[&str] = &["when", "onFailure", "mode"];
 
 const DENY_WITH: Object = Object {
     fields: &[
@@ -117,7 +136,7 @@ const DENY_WITH: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The chains of steps that guard what it is attached to: at least one of them holds a step.
+/// The chains of steps that guard what it is attached to: at least one of them holds a step, unless it is `public`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoutePolicy {
@@ -141,6 +160,9 @@ pub struct RoutePolicy {
     /// The largest request body that is buffered, in bytes, if it says.
     #[serde(default, deserialize_with = "unit::deserialize_some_size")]
     pub max_body_size: Option<u32>,
+    /// Why its route needs no authentication, if that is meant to be open. The target is a route then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public: Option<Public>,
 }
 
 /// A chain for each phase.
@@ -214,8 +236,38 @@ pub struct Step {
     pub on_failure: Option<OnFailure>,
     /// Whether the step is enforced, if the user says.
     pub mode: Option<Mode>,
+    /// What it takes from a less specific step of its name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inherit: Vec<Inheritable>,
     /// How its denials look, if not as the policy says.
     pub deny_with: Option<DenyWith>,
+}
+
+/// A field that decides whether a step is enforced. Merging takes it from the most specific step alone, unless that asks
+/// for the others': nothing opens a route by being merged into its step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Inheritable {
+    /// The condition.
+    When,
+    /// What becomes of the chain when the step cannot decide.
+    OnFailure,
+    /// Whether the step is enforced.
+    Mode,
+}
+
+impl Inheritable {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::When, Self::OnFailure, Self::Mode];
+
+    /// The field of a step.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::When => "when",
+            Self::OnFailure => "onFailure",
+            Self::Mode => "mode",
+        }
+    }
 }
 
 /// What takes the place of a policy's own answer to a caller that it denies.
@@ -243,13 +295,15 @@ struct Written {
     when: Option<String>,
     on_failure: Option<OnFailure>,
     mode: Option<Mode>,
+    #[serde(default)]
+    inherit: Vec<Inheritable>,
     deny_with: Option<DenyWith>,
 }
 
 impl From<Written> for Step {
-    fn from(Written { name, policy, params, when, on_failure, mode, deny_with }: Written) -> Self {
+    fn from(Written { name, policy, params, when, on_failure, mode, inherit, deny_with }: Written) -> Self {
         let name = name.unwrap_or_else(|| policy.clone());
-        Self { name, policy, params: Json::Object(params), when, on_failure, mode, deny_with }
+        Self { name, policy, params: Json::Object(params), when, on_failure, mode, inherit, deny_with }
     }
 }
 
@@ -275,9 +329,22 @@ impl Spec for RoutePolicy {
                 steps = steps.saturating_add(1);
             }
         }
-        if steps == 0 && matches!(spec.value, Value::Map(_)) {
+        public::rules(spec, path, report);
+        public_route(spec, path, report);
+        if steps == 0 && spec.get("public").is_none() && matches!(spec.value, Value::Map(_)) {
             report.error(spec.at, path, "expected at least one step in `request` or `response`");
         }
+    }
+}
+
+/// Open is a route and nothing less: a whole mesh that is, is a slip.
+fn public_route(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let kind = spec.get("targetRef").and_then(|target| target.get("kind")).and_then(Node::text);
+    if let (Some(public), Some(kind)) = (spec.get("public"), kind)
+        && !["HTTPRoute", "MeshGatewayRoute"].contains(&kind)
+    {
+        let message = format!("only a route can be public, and the target is a {}", quote(kind));
+        report.error(public.at, &path.field("public"), message);
     }
 }
 
@@ -366,7 +433,7 @@ mod tests {
     - policy: headers",
         )
         .unwrap();
-        assert_eq!(policy.target_ref, TargetRef::HttpRoute { name: "users".to_owned() });
+        assert_eq!(policy.target_ref, TargetRef::HttpRoute { name: "users".to_owned(), optional: false });
         let step = |name: &str, policy: &str, params| Step {
             name: name.to_owned(),
             policy: policy.to_owned(),
@@ -374,6 +441,7 @@ mod tests {
             when: None,
             on_failure: None,
             mode: None,
+            inherit: Vec::new(),
             deny_with: None,
         };
         let request = [
@@ -407,7 +475,7 @@ mod tests {
         .unwrap();
         assert!(policy.overrides && policy.chains == Chains::default());
         assert_eq!((policy.from.len(), policy.from[0].chains.request.len()), (1, 1));
-        assert_eq!(policy.to[0].target_ref, TargetRef::Service { name: "db".to_owned() });
+        assert_eq!(policy.to[0].target_ref, TargetRef::Service { name: "db".to_owned(), optional: false });
         assert_eq!(policy.to[0].chains.response[0].mode, Some(Mode::Shadow));
     }
 

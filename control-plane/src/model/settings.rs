@@ -77,6 +77,12 @@ const SPEC: Object = Object {
             "How a revision that says so spreads, and those after it; what `postern serve` was started with by default. It \
              holds for all meshes, so that only one of them can say it.",
         ),
+        Field::optional(
+            "unguarded",
+            Kind::Choice(&["deny", "warn", "allow"]),
+            "What a route without authentication is, unless it says `public`: an error, a warning, or fine.",
+        )
+        .or("warn"),
     ],
     exactly_one_of: &[],
 };
@@ -160,6 +166,22 @@ pub struct Settings {
     pub retention: Option<Retention>,
     /// How a revision spreads.
     pub rollout: Option<RolloutSettings>,
+    /// What a route without authentication is, if they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unguarded: Option<Unguarded>,
+}
+
+/// What a route without authentication is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unguarded {
+    /// An error: nothing that has one is admitted.
+    Deny,
+    /// A warning.
+    #[default]
+    Warn,
+    /// Nothing to speak of.
+    Allow,
 }
 
 /// What the control plane keeps.

@@ -19,29 +19,30 @@ pub(super) const TARGET: Kind = Kind::Object(&Object {
         kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy", "MeshGatewayRoute", "HTTPRoute"]),
         NAME,
         TAGS,
+        OPTIONAL,
     ],
     exactly_one_of: &[],
 });
 
 /// Where traffic may go.
 pub(super) const DESTINATION: Kind = Kind::Object(&Object {
-    fields: &[kind(&["Mesh", "Service", "MeshGatewayRoute", "HTTPRoute"]), NAME],
+    fields: &[kind(&["Mesh", "Service", "MeshGatewayRoute", "HTTPRoute"]), NAME, OPTIONAL],
     exactly_one_of: &[],
 });
 
 /// Where traffic may come from.
 pub(super) const SOURCE: Kind = Kind::Object(&Object {
-    fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS],
+    fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],
     exactly_one_of: &[],
 });
 
 /// The same where tags are not known.
 pub(super) const SOURCE_SERVICE: Kind =
-    Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME], exactly_one_of: &[] });
+    Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
 
 /// The nodes that something is for.
 pub(super) const NODES: Kind = Kind::Object(&Object {
-    fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy"]), NAME, TAGS],
+    fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy"]), NAME, TAGS, OPTIONAL],
     exactly_one_of: &[],
 });
 
@@ -51,6 +52,13 @@ const TAGS: Field = Field::optional(
     Kind::Map { key: &Kind::Text, value: &Kind::Text },
     "All of these tags; for `MeshSubset` and `ServiceSubset` only.",
 );
+const OPTIONAL: Field = Field::optional(
+    "optional",
+    Kind::Boolean,
+    "Whether what it names may be missing: a route or Service that nobody declares is then no error, and nodes that are \
+     not there yet are not warned of. Not for `Mesh`.",
+)
+.or("false");
 
 const fn kind(words: &'static [&'static str]) -> Field {
     Field::required("kind", Kind::Choice(words), "What kind of thing it is.")
@@ -66,11 +74,17 @@ pub enum TargetRef {
     MeshSubset {
         /// All of them count; at least one.
         tags: BTreeMap<String, String>,
+        /// Whether it may select nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        optional: bool,
     },
     /// The proxies of a service.
     Service {
         /// The service.
         name: String,
+        /// Whether it may select nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        optional: bool,
     },
     /// The proxies of a service with these tags.
     ServiceSubset {
@@ -78,22 +92,34 @@ pub enum TargetRef {
         name: String,
         /// All of them count; at least one.
         tags: BTreeMap<String, String>,
+        /// Whether it may select nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        optional: bool,
     },
     /// One proxy.
     Proxy {
         /// Its node id.
         name: String,
+        /// Whether it may select nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        optional: bool,
     },
     /// A route of a Gateway.
     MeshGatewayRoute {
         /// The route.
         name: String,
+        /// Whether it may select nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        optional: bool,
     },
-    /// Any HTTP route. No Gateway need declare it: in overlay mode, Envoy has routes of its own.
+    /// Any HTTP route. In a mesh that declares no route, it is one of Envoy's own.
     #[serde(rename = "HTTPRoute")]
     HttpRoute {
         /// The route.
         name: String,
+        /// Whether it may select nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        optional: bool,
     },
 }
 
@@ -131,7 +157,7 @@ impl TargetRef {
     /// The service, if it names one.
     pub fn service(&self) -> Option<&str> {
         match self {
-            Self::Service { name } | Self::ServiceSubset { name, .. } => Some(name),
+            Self::Service { name, .. } | Self::ServiceSubset { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -139,7 +165,7 @@ impl TargetRef {
     /// The route, if it names one.
     pub fn route(&self) -> Option<&str> {
         match self {
-            Self::MeshGatewayRoute { name } | Self::HttpRoute { name } => Some(name),
+            Self::MeshGatewayRoute { name, .. } | Self::HttpRoute { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -147,8 +173,21 @@ impl TargetRef {
     /// The tags that must be there.
     pub fn tags(&self) -> Option<&BTreeMap<String, String>> {
         match self {
-            Self::MeshSubset { tags } | Self::ServiceSubset { tags, .. } => Some(tags),
+            Self::MeshSubset { tags, .. } | Self::ServiceSubset { tags, .. } => Some(tags),
             _ => None,
+        }
+    }
+
+    /// Whether it may select nothing: its user said so.
+    pub fn is_optional(&self) -> bool {
+        match self {
+            Self::Mesh => false,
+            Self::MeshSubset { optional, .. }
+            | Self::Service { optional, .. }
+            | Self::ServiceSubset { optional, .. }
+            | Self::Proxy { optional, .. }
+            | Self::MeshGatewayRoute { optional, .. }
+            | Self::HttpRoute { optional, .. } => *optional,
         }
     }
 
@@ -157,11 +196,16 @@ impl TargetRef {
         let service = self.service().is_none_or(|service| *service == node.service);
         let tags = self.tags().into_iter().flatten().all(|(name, value)| node.tags.get(name) == Some(value));
         let proxy = match self {
-            Self::Proxy { name } => *name == node.id,
+            Self::Proxy { name, .. } => *name == node.id,
             _ => true,
         };
         service && tags && proxy
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl fmt::Display for TargetRef {
@@ -170,11 +214,11 @@ impl fmt::Display for TargetRef {
         let (kind, name) = match self {
             Self::Mesh => ("Mesh", None),
             Self::MeshSubset { .. } => ("MeshSubset", None),
-            Self::Service { name } => ("Service", Some(name)),
+            Self::Service { name, .. } => ("Service", Some(name)),
             Self::ServiceSubset { name, .. } => ("ServiceSubset", Some(name)),
-            Self::Proxy { name } => ("Proxy", Some(name)),
-            Self::MeshGatewayRoute { name } => ("MeshGatewayRoute", Some(name)),
-            Self::HttpRoute { name } => ("HTTPRoute", Some(name)),
+            Self::Proxy { name, .. } => ("Proxy", Some(name)),
+            Self::MeshGatewayRoute { name, .. } => ("MeshGatewayRoute", Some(name)),
+            Self::HttpRoute { name, .. } => ("HTTPRoute", Some(name)),
         };
         f.write_str(kind)?;
         if let Some(name) = name {
@@ -199,8 +243,11 @@ pub(super) fn rules(target: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         _ => return,
     };
     // A name that was mistyped is reported already.
-    let known = ["kind", "name", "tags"];
+    let known = ["kind", "name", "tags", "optional"];
     let mistyped = target.entries().iter().any(|(key, _)| !known.contains(&key.name.as_str()));
+    if let Some(node) = target.get("optional").filter(|_| kind == "Mesh") {
+        report.error(node.at, &path.field("optional"), "`Mesh` has no `optional`");
+    }
     for (field, wanted) in [("name", named), ("tags", tagged)] {
         match target.get(field) {
             Some(node) if !wanted => {
@@ -257,6 +304,8 @@ mod tests {
             "{kind: Proxy, name: web-1}",
             "{kind: MeshGatewayRoute, name: users}",
             "{kind: HTTPRoute, name: users}",
+            "{kind: HTTPRoute, name: users, optional: true}",
+            "{kind: MeshSubset, tags: {zone: a}, optional: false}",
         ] {
             check(right, &[]);
         }
@@ -273,6 +322,7 @@ mod tests {
         check("{kind: Mesh, name: a}", &[&at(68, "name: `Mesh` has no `name`")]);
         check("{kind: Proxy, name: a, tags: {a: b}}", &[&at(78, "tags: `Proxy` has no `tags`")]);
         check("{kind: MeshSubset, tags: {}}", &[&at(74, "tags: expected at least one tag")]);
+        check("{kind: Mesh, optional: true}", &[&at(72, "optional: `Mesh` has no `optional`")]);
         check("{kind: Service, nam: a}", &[&at(65, "nam: unknown field `nam`: did you mean `name`?")]);
     }
 
@@ -307,7 +357,7 @@ mod tests {
     fn shows_itself_as_a_user_would_say_it() {
         let tags = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
         assert_eq!(TargetRef::Mesh.to_string(), "Mesh");
-        let subset = TargetRef::ServiceSubset { name: "web".to_owned(), tags };
+        let subset = TargetRef::ServiceSubset { name: "web".to_owned(), tags, optional: false };
         assert_eq!(subset.to_string(), "ServiceSubset `web` {zone: a}");
     }
 }

@@ -305,17 +305,33 @@ pub fn imagined_nodes(bundle: &Bundle) -> impl Iterator<Item = NodeIdentity> {
     anonymous.chain(targets(bundle).into_iter().map(|(mesh, target)| imagine(&mesh, &target)))
 }
 
+/// One imagined node for each group that these resources tell apart, up to a limit.
+pub(crate) fn imagined_groups(bundle: &Bundle) -> Vec<NodeIdentity> {
+    let kinship = Kinship::of([bundle]);
+    let mut seen = BTreeSet::new();
+    imagined_nodes(bundle).filter(|node| seen.insert(kinship.signature(node))).take(MOST_CHECKED).collect()
+}
+
 fn meshes(bundle: &Bundle) -> BTreeSet<String> {
     let gateways = bundle.gateways.iter().map(Resource::mesh);
     let policies = bundle.route_policies.iter().map(Resource::mesh);
     let services = bundle.services.iter().map(Resource::mesh);
-    gateways.chain(policies).chain(services).chain([DEFAULT_MESH]).map(str::to_owned).collect()
+    let raw = bundle.envoy_resources.iter().map(Resource::mesh);
+    let permissions = bundle.traffic_permissions.iter().map(Resource::mesh);
+    gateways
+        .chain(policies)
+        .chain(services)
+        .chain(raw)
+        .chain(permissions)
+        .chain([DEFAULT_MESH])
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A node that a target selects, and that is nothing else.
 fn imagine(mesh: &str, target: &TargetRef) -> NodeIdentity {
     let id = match target {
-        TargetRef::Proxy { name } => name.clone(),
+        TargetRef::Proxy { name, .. } => name.clone(),
         _ => String::new(),
     };
     NodeIdentity {

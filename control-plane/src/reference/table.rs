@@ -6,7 +6,7 @@ use postern_engine::schema::{Field, Kind, Object};
 
 /// A row for each field, those of nested objects under their path.
 pub(super) fn fields(page: &mut String, object: &Object, prefix: &str) {
-    for Field { name, kind, required, default, about } in object.fields {
+    for Field { name, kind, required, default, about, .. } in object.fields {
         let path = format!("{prefix}{name}");
         let default = match (required, default) {
             (true, _) => "required".to_owned(),

@@ -3,6 +3,7 @@
 //! It owns the order of things: admission and gate first, then the store, and only what is stored is published. It
 //! does no I/O but the store's; the fleet and the time are arguments, and publishing is up to whoever holds it.
 
+mod examine;
 mod permissive;
 mod proposal;
 mod view;
@@ -16,15 +17,19 @@ use std::{
 use serde::de::DeserializeOwned;
 
 pub use self::{
-    proposal::{Admission, Applied, ApplyError, Proposal, RolloutReport},
+    examine::{Examined, examine},
+    proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
     view::{Concerns, NodeStanding},
 };
 use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
+    lint::Finding,
     model::{self, Bundle, File},
+    node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
+    review::{lost_guards, review},
     rollout::{Change, NotNow, Observed, Rollout, Standing, Strategy},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
@@ -42,6 +47,8 @@ pub const KEPT: usize = 20;
 struct Release {
     bundle: Bundle,
     publication: Arc<Publication>,
+    /// What is worth a warning about it.
+    findings: Arc<[Finding]>,
 }
 
 /// All revisions that matter now.
@@ -121,6 +128,13 @@ impl Releases {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let mut lifecycle = self.lifecycles.remove(&number).unwrap_or_else(|| Lifecycle::scheduled(now));
         let permissive::Served { bundle, publication, problems } = permissive::serve(documents, admission)?;
+        // What was admitted by an earlier version is served, whatever this one thinks of it.
+        let findings = review(&bundle).unwrap_or_else(|errors| {
+            let errors = errors.into_iter().map(|at| Finding { at, code: "stored-error" });
+            errors
+                .inspect(|error| tracing::error!(revision = number, "stored, but no longer valid: {}", error.at))
+                .collect()
+        });
         match problems {
             None => lifecycle.initialized(now),
             Some(problems) => {
@@ -130,7 +144,8 @@ impl Releases {
                 lifecycle.invalid(&problems, now);
             }
         }
-        self.live.insert(number, Release { bundle, publication: Arc::new(publication) });
+        let release = Release { bundle, publication: Arc::new(publication), findings: findings.into() };
+        self.live.insert(number, release);
         self.lifecycles.insert(number, lifecycle);
         Ok(())
     }
@@ -143,7 +158,7 @@ impl Releases {
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
         let bundle = model::read(&proposal.files)?;
-        let publication = admission.admit(&bundle)?;
+        let Examined { publication, findings } = examine(&bundle, admission)?;
         let digest = admission.digest(&bundle).to_string();
         if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == digest)
             && self.live.contains_key(&latest.number)
@@ -151,11 +166,33 @@ impl Releases {
         {
             return Ok(Applied::Unchanged(latest));
         }
-        self.release(proposal, digest, bundle, publication, now).map(Applied::Revision)
+        self.refuse_to_open(&bundle, proposal.allow_unguarded, admission.nodes())?;
+        let release = Release { bundle, publication: Arc::new(publication), findings };
+        self.release(proposal, digest, release, now).map(Applied::Revision)
     }
 
-    /// The second half of [`Self::apply`]: stores what was admitted, and starts its rollout.
-    pub(crate) fn release(
+    /// Refuses a change that removes the last guard of a route, or everything, unless somebody said that it may.
+    pub fn refuse_to_open(&self, after: &Bundle, allowed: bool, nodes: &[NodeIdentity]) -> Result<(), Opens> {
+        if allowed {
+            return Ok(());
+        }
+        let in_force = self.in_force().and_then(|number| self.bundle(number));
+        if after.is_empty() {
+            let resources = in_force.map_or(0, Bundle::len);
+            let what = if resources == 0 {
+                "all that is to come".to_owned()
+            } else {
+                format!("all {resources} resources in force")
+            };
+            return Err(Opens::Everything(what));
+        }
+        let lost = in_force.map(|before| lost_guards(before, after, nodes)).unwrap_or_default();
+        if lost.is_empty() { Ok(()) } else { Err(Opens::Routes(lost)) }
+    }
+
+    /// Stores and spreads what no gate has seen.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn release_unproved(
         &mut self,
         proposal: Proposal,
         digest: String,
@@ -163,13 +200,25 @@ impl Releases {
         publication: Publication,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
+        let release = Release { bundle, publication: Arc::new(publication), findings: Arc::default() };
+        self.release(proposal, digest, release, now)
+    }
+
+    /// The second half of [`Self::apply`]: stores what was admitted, and starts its rollout.
+    fn release(
+        &mut self,
+        proposal: Proposal,
+        digest: String,
+        release: Release,
+        now: SystemTime,
+    ) -> Result<Revision, ApplyError> {
         let Proposal { files, author, message, parent, .. } = proposal;
         let draft = Draft { digest, author, message, at: now, documents: split(&files) };
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
-        let strategy = strategy_of(&bundle).unwrap_or_else(|| self.strategy.clone());
-        self.live.insert(revision.number, Release { bundle, publication: Arc::new(publication) });
+        let strategy = strategy_of(&release.bundle).unwrap_or_else(|| self.strategy.clone());
+        self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
         self.lifecycles.insert(revision.number, lifecycle);
@@ -187,7 +236,7 @@ impl Releases {
     pub fn rollback(&self, number: u64, author: String, parent: Parent) -> Result<Proposal, ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let message = format!("rollback to revision {number}");
-        Ok(Proposal { files: assemble(&documents), author, message, parent, again: true })
+        Ok(Proposal { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
     }
 
     /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.

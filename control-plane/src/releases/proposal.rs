@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::{
     digest::Digest,
     model::{Bundle, Diagnostics, File},
+    node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
     rollout::{NotNow, State},
@@ -19,6 +20,11 @@ pub trait Admission {
 
     /// What the content of a bundle is called.
     fn digest(&self, bundle: &Bundle) -> Digest;
+
+    /// The nodes that are known, for which a change must not open a route unasked.
+    fn nodes(&self) -> &[NodeIdentity] {
+        &[]
+    }
 }
 
 /// What somebody wants in force.
@@ -34,6 +40,8 @@ pub struct Proposal {
     pub parent: Parent,
     /// Whether to try once more what the latest revision says, if that was rolled back.
     pub again: bool,
+    /// Whether it may leave routes without authentication that have it now, or remove everything.
+    pub allow_unguarded: bool,
 }
 
 /// What came of a proposal.
@@ -54,6 +62,9 @@ pub enum ApplyError {
     /// It could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It would open routes, and nobody said that this is meant.
+    #[error(transparent)]
+    Unguarded(#[from] Opens),
     /// There is nothing to go back to under this number.
     #[error("revision {0} is not kept: `postern revisions` lists those that are")]
     NoRevision(u64),
@@ -63,6 +74,23 @@ pub enum ApplyError {
     /// There is nothing to command.
     #[error("no rollout has been started")]
     NoRollout,
+}
+
+/// What a change would open. It needs an explicit word.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Opens {
+    /// These routes are guarded now, and would not be afterwards.
+    #[error(
+        "this change would leave routes without authentication that have it now: {}; nothing was changed. If that is meant, \
+         say `--allow-unguarded` (in the API: `allowUnguarded`), or `public: {{ reason: … }}` at the route", .0.join(", ")
+    )]
+    Routes(Vec<String>),
+    /// It declares nothing at all.
+    #[error(
+        "this change declares no resources, so that {0} would be removed; nothing was changed. If that is meant, say \
+         `--allow-unguarded` (in the API: `allowUnguarded`)"
+    )]
+    Everything(String),
 }
 
 impl From<Diagnostics> for ApplyError {

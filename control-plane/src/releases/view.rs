@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -12,6 +13,7 @@ use crate::{
     condition::{Condition, ConditionType, Conditions, Truth},
     difference::digests,
     fleet::Sighting,
+    lint::Finding,
     model::{Bundle, Resource},
     node::NodeIdentity,
     publication::Kinship,
@@ -44,6 +46,12 @@ impl Releases {
     /// The resources of a live revision, as they are served.
     pub fn bundle(&self, number: u64) -> Option<&Bundle> {
         self.live.get(&number).map(|release| &release.bundle)
+    }
+
+    /// What is worth a warning about what is in force, by file and line.
+    pub fn findings(&self) -> Arc<[Finding]> {
+        let release = self.in_force().and_then(|number| self.live.get(&number));
+        release.map(|release| Arc::clone(&release.findings)).unwrap_or_default()
     }
 
     /// The revision that a node is to run.

@@ -53,6 +53,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let wrong = "kind: Gatewya";
     let digest = server.hub.code().digest();
     let unguarded = RESOURCES.replace("apiKeyAuth", "apiKeyAuht");
+    let open = RESOURCES.replace("policy: apiKeyAuth\n      params: { header: x-api-key }", "policy: headers");
     BTreeMap::from([
         ("healthz", vec![example(200, "/healthz")]),
         ("readyz", vec![example(200, "/readyz")]),
@@ -64,6 +65,11 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(200, "/api/v1/apply").body(json!({ "files": files(RESOURCES) })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&changed), "dryRun": true })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&changed), "message": "m", "author": "a" })),
+                example(409, "/api/v1/apply").body(json!({ "files": [] })),
+                example(409, "/api/v1/apply").body(json!({ "files": files("# nothing"), "dryRun": true })),
+                example(409, "/api/v1/apply").body(json!({ "files": files(&open) })),
+                example(200, "/api/v1/apply").body(json!({ "files": files(&open), "allowUnguarded": true })),
+                example(200, "/api/v1/apply").body(json!({ "files": files(&changed) })),
                 example(422, "/api/v1/apply").body(json!({ "files": files(wrong) })),
                 example(422, "/api/v1/apply").body(json!({ "files": files(&unguarded), "dryRun": true })),
                 example(412, "/api/v1/apply").body(json!({ "files": files(RESOURCES) })).header("if-match", "\"77\""),
@@ -73,6 +79,8 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
         (
             "rollback",
             vec![
+                example(409, "/api/v1/rollback").body(json!({ "revision": 3 })),
+                example(200, "/api/v1/rollback").body(json!({ "revision": 3, "allowUnguarded": true })),
                 example(200, "/api/v1/rollback").body(json!({ "revision": 1 })),
                 example(404, "/api/v1/rollback").body(json!({ "revision": 99 })),
                 example(412, "/api/v1/rollback").body(json!({ "revision": 2 })).header("if-match", "\"77\""),
@@ -121,6 +129,8 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
             "deleteResource",
             vec![
                 example(200, "/api/v1/resources/Consumer/app?dryRun=true&message=m&author=a"),
+                example(200, "/api/v1/resources/RoutePolicy/users-api?dryRun=true&allowUnguarded=true"),
+                example(409, "/api/v1/resources/RoutePolicy/users-api"),
                 example(409, "/api/v1/resources/Service/backend"),
                 example(404, "/api/v1/resources/Service/none"),
                 example(412, "/api/v1/resources/Consumer/app").header("if-match", "\"77\""),

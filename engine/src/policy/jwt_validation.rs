@@ -53,9 +53,11 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "allowMissing",
                 Kind::Boolean,
-                "Whether a request without a token passes, with no claims. A token that is not good is refused still.",
+                "Whether a request without a token passes, with no claims. A token that is not good is refused still. Not \
+                 inherited from a less specific step.",
             )
-            .or("false"),
+            .or("false")
+            .not_inherited(),
             Field::optional("requireExpiry", Kind::Boolean, "Whether a token must have `exp`.").or("true"),
             Field::optional(
                 "leeway",

@@ -1,0 +1,26 @@
+//! Admission as a whole: all errors of a bundle at once, whoever finds them, and what is worth a warning about it.
+
+use std::sync::Arc;
+
+use super::Admission;
+use crate::{lint::Finding, model::Bundle, pipeline::CompileError, publication::Publication, review::review};
+
+/// A bundle that may be put in force.
+#[derive(Debug)]
+pub struct Examined {
+    /// What nodes get.
+    pub publication: Publication,
+    /// What is worth a warning about it, by file and line.
+    pub findings: Arc<[Finding]>,
+}
+
+/// Reviews and admits a bundle, or says everything that is wrong with it.
+pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, CompileError> {
+    match (review(bundle), admission.admit(bundle)) {
+        (Ok(findings), Ok(publication)) => Ok(Examined { publication, findings: findings.into() }),
+        (Ok(_), Err(error)) => Err(error),
+        (Err(errors), Ok(_)) => Err(errors.into()),
+        (Err(errors), Err(CompileError::Diagnostics(others))) => Err(CompileError::Diagnostics(errors.and(others))),
+        (Err(errors), Err(_)) => Err(errors.into()),
+    }
+}

@@ -1,0 +1,112 @@
+//! What is counted about routes where the control plane does not know them: requests on routes without a chain, and the
+//! first use of each route that a policy names. The counters outlive plans: each is defined once a VM.
+
+use std::cell::RefCell;
+
+use postern_engine::Plan;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::host;
+
+/// How many routes have a counter of their own, of each kind; all others share one.
+const MOST: usize = 256;
+/// The longest part of a counter's name that is a route's.
+const LONGEST: usize = 128;
+/// What the counter of all others is called, and that of requests without a route's name.
+const OTHER: &str = "_other";
+const UNNAMED: &str = "_unnamed";
+
+thread_local! {
+    static UNGUARDED: RefCell<Counters> = const { RefCell::new(Counters::new("postern.unguarded.")) };
+    static TARGETS: RefCell<Counters> = const { RefCell::new(Counters::new("postern.target.")) };
+}
+
+/// Counters by route.
+#[derive(Debug)]
+struct Counters {
+    prefix: &'static str,
+    /// `None` if Envoy did not give one.
+    known: FxHashMap<Box<[u8]>, Option<u32>>,
+    other: Option<u32>,
+}
+
+/// A request came on a route without a chain.
+#[inline(never)]
+pub(crate) fn unguarded(route: &[u8]) {
+    UNGUARDED.with_borrow_mut(|counters| counters.count(route));
+}
+
+/// A plan is loaded: each route that it names has a counter from now on, which stays 0 until the route is used. One that
+/// no plan names any more is counted, so that it does not look like a target that is never used.
+pub(crate) fn expect(plan: &Plan) {
+    TARGETS.with_borrow_mut(|counters| {
+        for (route, counter) in &counters.known {
+            if !plan.names_route(route) {
+                increment(*counter);
+            }
+        }
+        for name in plan.route_names().filter(|_| plan.counts_routes()) {
+            counters.counter(name.as_bytes());
+        }
+    });
+}
+
+/// Counts the routes of a plan that were used for the first time.
+#[cold]
+#[inline(never)]
+pub(crate) fn used<T: AsRef<str>>(routes: &[T]) {
+    TARGETS.with_borrow_mut(|counters| routes.iter().for_each(|route| counters.count(route.as_ref().as_bytes())));
+}
+
+impl Counters {
+    const fn new(prefix: &'static str) -> Self {
+        Self { prefix, known: FxHashMap::with_hasher(FxBuildHasher), other: None }
+    }
+
+    fn count(&mut self, route: &[u8]) {
+        increment(self.counter(route));
+    }
+
+    fn counter(&mut self, route: &[u8]) -> Option<u32> {
+        match self.known.get(route) {
+            Some(counter) => *counter,
+            None => self.define(route),
+        }
+    }
+
+    #[cold]
+    fn define(&mut self, route: &[u8]) -> Option<u32> {
+        if self.known.len() < MOST {
+            let counter = define(self.prefix, &word(route));
+            self.known.insert(route.into(), counter);
+            return counter;
+        }
+        if self.other.is_none() {
+            self.other = define(self.prefix, OTHER);
+        }
+        self.other
+    }
+}
+
+/// A counter that Envoy does not give is missed; requests go on.
+fn define(prefix: &str, word: &str) -> Option<u32> {
+    host::define_counter(&format!("{prefix}{word}")).inspect_err(|error| log::debug!("not counted: {error}")).ok()
+}
+
+fn increment(counter: Option<u32>) {
+    if let Some(Err(error)) = counter.map(host::increment_counter) {
+        log::debug!("not counted: {error}");
+    }
+}
+
+/// A route's name as a part of a counter's: what is no letter, digit, `.`, `_` or `-` becomes `_`.
+fn word(route: &[u8]) -> String {
+    if route.is_empty() {
+        return UNNAMED.to_owned();
+    }
+    let letter = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(*byte),
+        _ => '_',
+    };
+    route.iter().take(LONGEST).map(letter).collect()
+}
