@@ -146,8 +146,11 @@ impl Seen {
     }
 
     fn encode(&self) -> SharedValue {
-        let entries = self.entries.iter().flat_map(|(hash, made)| [*hash, *made]);
-        std::iter::once(self.forgotten).chain(entries).flat_map(u64::to_le_bytes).collect()
+        let mut value = SharedValue::from_slice(&self.forgotten.to_le_bytes());
+        for (hash, made) in &self.entries {
+            value.extend_from_slice([hash.to_le_bytes(), made.to_le_bytes()].as_flattened());
+        }
+        value
     }
 
     fn has(&self, hash: u64) -> bool {

@@ -1,6 +1,9 @@
 //! What must hold of every decision, whatever the plan and the message.
 
-use postern_engine::{Decision, Plan, Response, Verdict};
+use postern_engine::{
+    Decision, Plan, Response, Verdict,
+    header::{HeaderUse, refusal},
+};
 
 const REVISION: &str = "r1";
 const ROUTE: &str = "a-route";
@@ -18,6 +21,8 @@ pub fn check(decision: &Decision) {
         Verdict::Continue(edits) => {
             for edit in edits.headers() {
                 check_header(&edit.name, edit.values.iter().map(|value| &**value));
+                let how = if edit.values.is_empty() { HeaderUse::Remove } else { HeaderUse::Set };
+                assert_eq!(refusal(&edit.name, how), None, "an edit of `{}`", edit.name);
             }
         }
         Verdict::Deny(response) | Verdict::Respond(response) => check_response(response),
@@ -75,6 +80,7 @@ fn check_response(response: &Response) {
     assert!((200..=599).contains(&response.status), "status {}", response.status);
     for (name, value) in &response.headers {
         check_header(name, [&**value]);
+        assert_eq!(refusal(name, HeaderUse::Set), None, "an answer with `{name}`");
     }
 }
 

@@ -142,13 +142,19 @@ fn script_name(choice: u8) -> &'static str {
     NAMES.get(usize::from(choice) % NAMES.len()).copied().unwrap_or("x-a")
 }
 
-/// What an agent says. Whoever calls agents checks the headers that they want, so these are good ones.
+/// What an agent says: anything.
 fn reply(script: &mut Script<'_>) -> Result<Reply, CallError> {
+    let name = |script: &mut Script<'_>| match script.below(8) {
+        0 => "content-length".to_owned(),
+        1 => "Transfer-Encoding".to_owned(),
+        2 => script.text(),
+        _ => "x-a".to_owned(),
+    };
     let instruction = |script: &mut Script<'_>| match script.below(4) {
-        0 => Instruction::SetHeader("x-a".into(), "set".into()),
-        1 => Instruction::RemoveHeader("x-user".into()),
+        0 => Instruction::SetHeader(name(script).into(), script.text().into()),
+        1 => Instruction::RemoveHeader(name(script).into()),
         2 => Instruction::SetBody(script.chunk().to_vec()),
-        _ => Instruction::Respond(Response::problem(403, &script.text())),
+        _ => Instruction::Respond(Response::problem(403, &script.text()).with_header(&name(script), &script.text())),
     };
     match script.below(8) {
         0 => Err(CallError::Timeout),

@@ -277,6 +277,7 @@ fn policy(script: &mut Script<'_>, strings: usize, expressions: usize) -> Policy
             remove: indexes(script, strings),
             set: pairs(script, strings),
             add: pairs(script, strings),
+            default: pairs(script, strings),
         }),
         2 => Policy::RateLimit(wire::RateLimit {
             id: script.index(strings),
