@@ -48,14 +48,14 @@ fn decides_a_request_with_a_thousand_headers() {
     let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
     let control_plane = ControlPlane::start(site.directory()).unwrap();
     let port = free_port().unwrap();
-    // Envoy stops at 100 headers by itself; this one lets more through to the filter.
-    let more = "stat_prefix: http\n                common_http_protocol_options: { max_headers_count: 2000 }";
+    // The bootstrap stops at 100 headers; this one lets more through to the filter.
+    let more = "max_headers_count: 2000";
     let listener = format!("port_value: {port}");
     let backend = format!("port_value: {}", upstream.address().port());
     let replace = [
         ("port_value: 10001", backend.as_str()),
         ("port_value: 10000", listener.as_str()),
-        ("stat_prefix: http", more),
+        ("max_headers_count: 100", more),
     ];
     let envoy = Envoy::start("overlay.yaml", control_plane.xds(), &replace).unwrap();
     let mut client = Client::new(([127, 0, 0, 1], port).into());

@@ -68,7 +68,7 @@ pub fn refusal(revision: &Digest) -> AdmittedPlan {
     let plan = WirePlan {
         format: FORMAT,
         revision: revision.short().to_owned(),
-        strings: vec!["a plan that is not valid".to_owned()],
+        strings: vec!["invalid-plan".to_owned()],
         chains: vec![Chain { request: Some(request), ..Chain::default() }],
         default_chain: 1,
         ..WirePlan::default()

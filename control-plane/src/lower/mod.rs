@@ -138,7 +138,7 @@ impl Lowering {
         };
         if self.errors.len() > before {
             // Whether it is served is decided at the end; if so, then as a chain that refuses everything.
-            let unsupported = vec![self.string("a chain that is not valid")];
+            let unsupported = vec![self.string("invalid-chain")];
             let request = Some(Steps { steps: Vec::new(), unsupported });
             chain = Chain { request, shadow: false, ..Chain::default() };
         }

@@ -26,8 +26,9 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     name: "ipFilter",
     about: "Admits or refuses a caller by its address. `deny` wins; with `allow`, every other address is refused. \
             IPv4 addresses that are mapped into IPv6 count as IPv4. `trustedHops` counts the proxies in front of this \
-            Envoy, whose connection manager must have `use_remote_address: true` (Postern's listeners do); where Envoy \
-            itself takes the address from X-Forwarded-For, leave it at 0.",
+            Envoy, whose connection manager must have `use_remote_address: true` (Postern's listeners do). Where Envoy \
+            itself takes the address from X-Forwarded-For (`http.trustedHops` of a Gateway, `xff_num_trusted_hops`), leave \
+            it at 0: the same proxies would be counted twice, and the step fails.",
     phases: &[Phase::Request],
     params: Object {
         fields: &[
