@@ -158,7 +158,7 @@ fn one_slow_key_is_tried_and_eight_are_not() {
 /// Who wrote `continue` lets a caller past one step; the next one still decides.
 #[test]
 fn a_step_behind_one_that_ran_out_still_denies() {
-    let chain = "    - policy: validate\n      onFailure: continue\n      params: { rules: [{ rule: \"request.headers['x-a'].matches('(a?){200}b')\", message: no }] }\n    - policy: apiKeyAuth\n";
+    let chain = "    - policy: validate\n      onFailure: continue\n      params: { rules: [{ rule: \"request.headers['x-a'].matches('(a?){200}b')\", message: no }] }\n    - { policy: apiKeyAuth, params: { header: x-api-key } }\n";
     for stage in Stage::both(chain, "") {
         let long = Request::get("/users/7").header("x-a", "a".repeat(8_000));
         stage.check(&long, 401, "verdict=deny step=apiKeyAuth reason=key_missing failed=validate:budget_exhausted ");

@@ -177,7 +177,7 @@ impl Key {
         let (host, own) = match &self.material {
             Material::Rsa(public) => {
                 let square = steps(public.key.size()).saturating_pow(2);
-                (square / 16, square)
+                (square / 16, square.saturating_mul(13) / 20)
             }
             Material::P256(_) => (12_000, 85_000),
             Material::P384(_) => (75_000, 280_000),

@@ -261,12 +261,14 @@ impl Pending {
         charge: impl Fn(u64) -> Result<(), Exhausted>,
     ) -> Result<bool, Exhausted> {
         let text = SignedText::new(&self.key.token, self.signed);
-        let cost = key.cost(text.len());
+        let mut cost = key.cost(text.len());
         if let Some(check) = key.check(self.algorithm, &text, &self.signature) {
             charge(cost.host)?;
             if let Some(word) = host.verify(&check) {
                 return Ok(word);
             }
+            // It was no check: only the rest is to be paid for ours.
+            cost.own = cost.own.saturating_sub(cost.host);
         }
         charge(cost.own)?;
         Ok(key.verify(self.algorithm, &text, &self.signature))
