@@ -45,7 +45,12 @@ fn inline(keys: &[Value]) -> Value {
 }
 
 fn issuer(spec: &Value, sets: &KeySets) -> Issuer {
-    let bundle = model::read(&document(spec)).unwrap_or_else(|errors| panic!("{errors}"));
+    // A plan has only the issuers that its steps name.
+    let policy = "apiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {name: p}\n\
+                  spec: {targetRef: {kind: Mesh}, request: [{policy: jwtValidation}]}\n";
+    let mut files = document(spec);
+    files.push(File { name: "p".into(), bytes: policy.into() });
+    let bundle = model::read(&files).unwrap_or_else(|errors| panic!("{errors}"));
     let snapshot = compile_bundle(&bundle, sets, &FilterCode::new(Vec::new(), None)).unwrap();
     Plan::decode(snapshot.plan().bytes()).unwrap().issuers.remove(0)
 }

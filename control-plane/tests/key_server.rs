@@ -188,7 +188,12 @@ impl World {
 
 fn write(directory: &Path, address: SocketAddr, more: &str) {
     let issuer = format!("{{issuer: 'https://issuer', jwksUri: 'http://{address}/keys', refresh: 1s{more}}}");
-    let text = format!("apiVersion: postern/v1\nkind: Issuer\nmetadata: {{name: main}}\nspec: {issuer}\n");
+    // A plan has only the issuers that its steps name.
+    let text = format!(
+        "apiVersion: postern/v1\nkind: Issuer\nmetadata: {{name: main}}\nspec: {issuer}\n---\n\
+         apiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {{name: p}}\n\
+         spec: {{targetRef: {{kind: Mesh}}, request: [{{policy: jwtValidation}}]}}\n"
+    );
     fs::write(directory.join(".draft"), text).unwrap();
     fs::rename(directory.join(".draft"), directory.join("issuer.yaml")).unwrap();
 }

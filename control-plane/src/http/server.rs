@@ -34,7 +34,7 @@ use crate::{
 const BUFFER: usize = 64 * 1024;
 /// What a client is told for whom there is no place.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-    connection: close\r\ncontent-length: 107\r\n\r\n\
+    connection: close\r\ncontent-length: 111\r\n\r\n\
     {\"title\":\"too many connections\",\"status\":503,\"detail\":\"every place for a connection is in use: try again soon\"}";
 
 /// The HTTP server.
