@@ -42,6 +42,9 @@ pub struct Case {
     /// … or in bytes, of which the matcher knows nothing.
     #[serde(default)]
     pub bytes: Option<Bytes>,
+    /// Whether the codec refuses it, so that no matcher sees it.
+    #[serde(default)]
+    pub codec: bool,
     pub want: Want,
 }
 

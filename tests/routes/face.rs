@@ -25,7 +25,7 @@ fn every_case_holds_on_the_matcher() {
         let table = file.table();
         let bundle = table.bundle();
         let matcher = Matcher::new(&bundle.gateways[0].spec).unwrap();
-        for case in &file.cases {
+        for case in file.cases.iter().filter(|case| !case.codec) {
             let Some(request) = case.request() else { continue };
             let got = Observed::expected(&matcher, &request);
             wrong.extend(matcher_complaints(&file, case, &got));

@@ -50,22 +50,37 @@ impl Observed {
     }
 }
 
+/// The methods that Envoy's codec for HTTP/1.1 knows, of those that are generated.
+const METHODS: [&[u8]; 6] = [b"GET", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"HEAD"];
+
 /// A request as a connection manager parses it; `None` for what its codec refuses.
 pub fn parsed(request: &RawRequest) -> Option<Request> {
-    let mut authority = request.hosts.join(&b',');
-    let mut path = request.target.clone();
-    if request.protocol == Protocol::Http1 && !path.starts_with(b"/") {
-        // The absolute form: its authority replaces any Host.
-        let rest = path.get(..7).filter(|start| start.eq_ignore_ascii_case(b"http://")).and(path.get(7..))?;
-        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
-        authority = rest[..end].to_vec();
-        path = if end < rest.len() { rest[end..].to_vec() } else { b"/".to_vec() };
-    }
     let control = |byte: &u8| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f;
     if request.headers.iter().any(|(_, value)| value.iter().any(control)) {
         return None;
     }
     let trimmed = |value: &[u8]| value.trim_ascii().to_vec();
     let headers = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), trimmed(value))).collect();
+    let (authority, path) = match request.protocol {
+        // A `host` beside `:authority` is dropped.
+        Protocol::Http2 => (request.hosts.first().cloned().unwrap_or_default(), request.target.clone()),
+        Protocol::Http1 if !METHODS.contains(&request.method.as_slice()) || !request.target.is_ascii() => return None,
+        Protocol::Http1 => target(request)?,
+    };
     Some(Request { method: request.method.clone(), authority, path, headers })
+}
+
+/// Authority and path of a request over HTTP/1.1: that of the absolute form replaces any Host.
+fn target(request: &RawRequest) -> Option<(Vec<u8>, Vec<u8>)> {
+    let target = &request.target;
+    if target.starts_with(b"/") || target == b"*" {
+        return Some((request.hosts.join(&b','), target.clone()));
+    }
+    let rest = target.get(..7).filter(|start| start.eq_ignore_ascii_case(b"http://")).and(target.get(7..))?;
+    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    // Envoy takes one piece of user information away itself.
+    let start = authority.iter().position(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    let path = if path.is_empty() { b"/" } else { path };
+    Some((authority[start..].to_vec(), path.to_vec()))
 }

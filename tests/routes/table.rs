@@ -29,7 +29,8 @@ impl Table {
     pub fn resources(&self, port: u16, ready: Option<&str>) -> Vec<Value> {
         let probe =
             ready.map(|name| json!({ "name": name, "hosts": [format!("{name}.ready.test")], "service": "ready" }));
-        let routes: Vec<_> = self.routes.iter().cloned().chain(probe).collect();
+        // First, since a route for any host would take it.
+        let routes: Vec<_> = probe.into_iter().chain(self.routes.iter().cloned()).collect();
         let mut spec = json!({ "listeners": [{ "name": "http", "port": port }], "routes": routes });
         if !self.http.is_null() {
             spec["http"] = self.http.clone();

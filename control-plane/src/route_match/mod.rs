@@ -83,6 +83,10 @@ impl<'a> Matcher<'a> {
 
     /// What becomes of a request.
     pub fn decide(&self, request: &Request) -> Outcome<'a> {
+        // It asks about the server as a whole, and no route is for that.
+        if request.method == b"OPTIONS" && request.path == b"*" {
+            return Outcome::NotFound;
+        }
         match self.admit(request) {
             Ok(request) => self.choose(&request),
             Err(answer) => answer,
@@ -197,6 +201,8 @@ mod tests {
                 (request("GET", "h", "/", &[("x_a", "1")]), "Underscore"),
                 (request("GET", "h", "/a%2Fb", &[]), "EscapedSlash"),
                 (request("GET", "h", "a", &[]), "Path"),
+                (request("GET", "h", "*", &[]), "Path"),
+                (request("OPTIONS", "h", "*", &[]), "404"),
             ],
         );
     }

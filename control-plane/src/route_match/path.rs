@@ -17,7 +17,8 @@ pub(super) enum Normalized {
 
 /// Normalizes a path with its query.
 pub(super) fn normalize(written: &[u8], escaped_slashes: EscapedSlashes) -> Normalized {
-    if written.first() != Some(&b'/') || written.iter().any(|byte| !byte.is_ascii_graphic() || *byte == b'#') {
+    let invalid = |byte: &u8| *byte <= b' ' || matches!(*byte, b'#' | 0x7f);
+    if written.first() != Some(&b'/') || written.iter().any(invalid) {
         return Normalized::Invalid;
     }
     let end = written.iter().position(|byte| *byte == b'?').unwrap_or(written.len());
@@ -70,6 +71,8 @@ fn without_parameters_of_dots(path: &[u8]) -> Vec<u8> {
 /// path with a zero byte.
 fn canonical(path: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut rest) = (Vec::new(), path);
+    // Where a `%` that starts no escape stands.
+    let mut percent = None;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         match (first, escape_after(*first, after)) {
@@ -77,13 +80,34 @@ fn canonical(path: &[u8]) -> Option<Vec<u8>> {
             (_, Some((byte, after))) if is_unreserved(byte) => {
                 out.push(byte);
                 rest = after;
+                keep_apart(&mut out, percent, rest);
             }
             (b'\\', _) => out.push(b'/'),
-            (b'"' | b'<' | b'>' | b'^' | b'`' | b'{' | b'|' | b'}', _) => out.extend(format!("%{first:02X}").bytes()),
-            (byte, _) => out.push(*byte),
+            (b'"' | b'<' | b'>' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.., _) => {
+                out.extend(format!("%{first:02X}").bytes());
+            }
+            (byte, escape) => {
+                if *byte == b'%' && escape.is_none() {
+                    percent = Some(out.len());
+                }
+                out.push(*byte);
+            }
         }
     }
     Some(out)
+}
+
+/// `%7%42` does not become the escape `%7B`: the `%` in front is escaped where an undone escape would complete one.
+fn keep_apart(out: &mut Vec<u8>, percent: Option<usize>, rest: &[u8]) {
+    let Some(tail) = percent.and_then(|place| out.get(place..)) else { return };
+    let completes = match tail {
+        [_, high] => high.is_ascii_hexdigit() && rest.first().is_some_and(u8::is_ascii_hexdigit),
+        [_, high, low] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
+        _ => false,
+    };
+    if let (true, Some(place)) = (completes, percent) {
+        out.splice(place..=place, *b"%25");
+    }
 }
 
 fn escape_after(first: u8, after: &[u8]) -> Option<(u8, &[u8])> {
@@ -164,8 +188,12 @@ mod tests {
             ("/a/...", "/a/..."),
             ("/%41%2d%7E", "/A-~"),
             ("/a%%41", "/a%A"),
+            ("/%7%42/", "/%257B/"),
+            ("/%%37B", "/%257B"),
+            ("/%7%47", "/%7G"),
             ("/a%252f%", "/a%252f%"),
             ("/a%3c<{", "/a%3c%3C%7B"),
+            ("/é?é", "/%C3%A9?é"),
             ("/a?b%2fc//d/../e", "/a?b%2fc//d/../e"),
         ] {
             check(path, expect);
@@ -183,7 +211,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_path() {
-        for path in ["", "a", "*", "?x", "/a b", "/a#b", "/a?b#c", "/%00", "/ä", "/a\t"] {
+        for path in ["", "a", "*", "?x", "/a b", "/a#b", "/a?b#c", "/%00", "/a\t", "/\u{7f}"] {
             assert_eq!(normalize(path.as_bytes(), EscapedSlashes::Keep), Normalized::Invalid, "{path}");
         }
     }

@@ -37,7 +37,7 @@ pub fn request(random: &mut Random, table: &Table) -> RawRequest {
 
 /// Bytes that can stand in a target without ending it.
 fn in_http1(byte: u8) -> bool {
-    !matches!(byte, 0 | b'\n' | b'\r' | b' ')
+    !matches!(byte, 0 | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | b' ')
 }
 
 fn in_http2(_: u8) -> bool {
