@@ -246,6 +246,7 @@ pub(crate) fn outcomes(reaction: &Reaction) -> Vec<&'static str> {
         Event::Acked { .. } => Some("acked"),
         Event::Restored { .. } => Some("restored"),
         Event::Nacked { .. } => Some("nacked"),
+        Event::Warned { .. } => Some("warned"),
         Event::Settled { .. } | Event::Unsettled => None,
     };
     reaction.events.iter().filter_map(name).collect()
