@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, route::Action};
 use postern::{
     keys::KeySets,
     model::{File, read},
@@ -13,6 +14,7 @@ use postern::{
     snapshot::{FilterCode, ResourceType, Selection, Snapshot},
 };
 use postern_engine::Plan;
+use prost::Message;
 
 const RESOURCES: &str = "
 apiVersion: postern/v1
@@ -78,6 +80,23 @@ fn check(envoy: Option<&str>, expect: [Option<u16>; 3]) {
 #[test]
 fn a_chain_that_an_envoy_would_leave_undone_is_refused_there() {
     check(Some("1.36.4"), [Some(500), Some(500), None]);
+}
+
+/// Whether routes have fields that Envoy 1.36 does not know.
+fn rewrites(envoy: &str) -> bool {
+    let snapshot = published().snapshot_for(&node(Some(envoy)));
+    let set = snapshot.select(ResourceType::RouteConfiguration, &Selection::Everything);
+    let table = RouteConfiguration::decode(set.resources[0].body.value.as_slice()).unwrap();
+    let routes = table.virtual_hosts.iter().flat_map(|host| &host.routes);
+    routes.into_iter().any(|route| match &route.action {
+        Some(Action::Route(action)) => !action.path_rewrite.is_empty() || action.host_rewrite_specifier.is_some(),
+        _ => false,
+    })
+}
+
+#[test]
+fn an_envoy_is_not_sent_fields_that_it_does_not_know() {
+    assert_eq!((rewrites("1.36.4"), rewrites("1.37.0")), (false, true));
 }
 
 #[test]

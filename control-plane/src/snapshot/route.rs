@@ -25,6 +25,7 @@ use super::{Resource, cluster::duration, edge, path::path_specifier, request_mat
 use crate::{
     attach::{self, Attachment, Scope},
     model::{self, Backend, Cause, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
+    support::Feature,
 };
 
 const ANY_HOST: &str = "*";
@@ -54,8 +55,9 @@ impl Said {
         let has =
             |names: &[&str]| rewrites().any(|step| names.iter().any(|name| step.step.params.get(*name).is_some()));
         Self {
-            rewrites_path: has(&["prefix", "template", "regex"]),
-            rewrites_host: has(&["host"]),
+            // Where it is not understood, the chain refuses everything.
+            rewrites_path: has(&["prefix", "template", "regex"]) && !scope.support.lacks(Feature::PathRewrite),
+            rewrites_host: has(&["host"]) && !scope.support.lacks(Feature::HostRewrite),
             timeouts: attach::for_route(scope, route).conf,
         }
     }
