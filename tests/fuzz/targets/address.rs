@@ -11,7 +11,7 @@ use postern_engine::{Plan, Verdict};
 use postern_fuzz::{
     Script,
     common::{Driver, Writer},
-    decision,
+    cost, decision,
 };
 use postern_proto::plan::v1::{self as wire, step::Policy};
 use prost::Message as _;
@@ -33,7 +33,10 @@ fn run(input: &[u8]) {
     let Ok(plan) = Plan::load(&writer.plan.encode_to_vec()) else { return };
     let mut driver = Driver { headers: vec![("x-forwarded-for".to_owned(), forwarded.clone())], ..Driver::default() };
     driver.properties.insert("source.address", peer.clone());
-    let Some(decided) = driver.run(&Arc::new(plan), "r") else { return };
+    let plan = Arc::new(plan);
+    cost::start();
+    let Some(decided) = driver.run(&plan, "r") else { return };
+    cost::check(1, plan.steps(), 0);
     decision::check(&decided);
     let caller = caller(&peer, &forwarded, hops);
     let expected = caller.is_some_and(|caller| {

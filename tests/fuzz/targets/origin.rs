@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use postern_engine::{Plan, Response, Verdict};
 use postern_fuzz::{
     common::{Driver, Writer},
-    decision,
+    cost, decision,
 };
 use postern_proto::plan::v1::{self as wire, step::Policy};
 
@@ -38,7 +38,9 @@ fn run(input: &[u8]) {
     let headers =
         vec![header(":method", b"OPTIONS"), header("access-control-request-method", b"GET"), header("origin", input)];
     let mut driver = Driver { headers, ..Driver::default() };
+    cost::start();
     let Some(decided) = driver.run(&PLAN, "r") else { return };
+    cost::check(1, PLAN.steps(), 0);
     decision::check(&decided);
     let headers = match &decided.verdict {
         Verdict::Respond(Response { status: 204, headers, .. }) => headers.as_slice(),

@@ -11,7 +11,7 @@ use std::{
 use postern_engine::{Decision, Plan, Verdict};
 use postern_fuzz::{
     common::{Driver, Writer},
-    decision, plans,
+    cost, decision, plans,
 };
 use postern_proto::plan::v1::api_key_auth::Source;
 
@@ -78,7 +78,9 @@ fn requests(input: &[u8]) -> Vec<Vec<(String, Vec<u8>)>> {
 }
 
 fn decide(driver: &mut Driver, route: &str) -> Option<(Decision, bool)> {
+    cost::start();
     let decided = driver.run(&PLAN, route)?;
+    cost::check(1, PLAN.steps(), 0);
     decision::check(&decided);
     let allowed = matches!(decided.verdict, Verdict::Continue(_));
     let consumer: &[&str] = if decided.consumer.is_some() { &["consumer"] } else { &[] };
