@@ -74,7 +74,7 @@ pub fn parsed(request: &RawRequest) -> Option<Request> {
 fn target(request: &RawRequest) -> Option<(Vec<u8>, Vec<u8>)> {
     let target = &request.target;
     if target.starts_with(b"/") || target == b"*" {
-        return Some((request.hosts.join(&b','), target.clone()));
+        return Some((joined(&request.hosts), target.clone()));
     }
     let rest = target.get(..7).filter(|start| start.eq_ignore_ascii_case(b"http://")).and(target.get(7..))?;
     let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
@@ -83,4 +83,15 @@ fn target(request: &RawRequest) -> Option<(Vec<u8>, Vec<u8>)> {
     let start = authority.iter().position(|byte| *byte == b'@').map_or(0, |at| at + 1);
     let path = if path.is_empty() { b"/" } else { path };
     Some((authority[start..].to_vec(), path.to_vec()))
+}
+
+/// Several Host headers as Envoy joins them: nothing stands between an empty one and the next.
+fn joined(hosts: &[Vec<u8>]) -> Vec<u8> {
+    hosts.iter().fold(Vec::new(), |mut joined, host| {
+        if !joined.is_empty() {
+            joined.push(b',');
+        }
+        joined.extend(host);
+        joined
+    })
 }
