@@ -159,6 +159,7 @@ impl Seen {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests {
     use super::*;
     use crate::host::Alone;
