@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What a chain that is refused names as the policy that nobody supports.
-const REFUSED: &str = "a chain that could change the route";
+const REFUSED: &str = "route-changing-chain";
 
 /// Makes every chain refuse all requests that could change the route of one, and says which steps are the reason.
 pub(super) fn refuse(plan: &mut Plan, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
@@ -78,4 +78,71 @@ fn message(gateway: &Resource<Gateway>, header: &str, route: &str, edited: &Edit
 fn diagnose(attachment: &Attachment<'_>, chain: Option<usize>, step: &str, message: &str) -> Option<Diagnostic> {
     let chain = attachment.chains.get(chain?)?;
     chain.request.iter().find(|candidate| candidate.step.name == step)?.diagnose("", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        attach::Scope,
+        keys::KeySets,
+        lower::Strictness,
+        model::{self, File},
+        node::NodeIdentity,
+        pipeline::{compile_bundle, compile_scope},
+        snapshot::FilterCode,
+    };
+
+    /// A gateway whose routes match on `x-preview` and on a cookie, and a policy of one step for a target.
+    fn bundle(target: &str, step: &str) -> model::Bundle {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{name: edge}}\nspec:\n  listeners: [{{name: http, port: 80}}]\n  \
+             routes:\n    - {{name: preview, service: s, match: {{headers: [{{name: X-Preview, present: true}}]}}}}\n    \
+             - {{name: beta, service: s, match: {{cookies: [{{name: beta, present: true}}]}}}}\n    - {{name: a, service: s}}\n\
+             ---\napiVersion: postern/v1\nkind: Service\nmetadata: {{name: s}}\nspec: {{endpoints: [{{address: 127.0.0.1, \
+             port: 1}}]}}\n---\napiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {{name: p}}\nspec:\n  \
+             targetRef: {target}\n  request: [{step}]\n"
+        );
+        model::read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]).unwrap()
+    }
+
+    /// Whether it is admitted, or what is said of it.
+    fn check(target: &str, step: &str, expect: Option<&str>) {
+        let code = FilterCode::new(Vec::new(), None);
+        let bundle = bundle(target, step);
+        let said = compile_bundle(&bundle, &KeySets::default(), &code).err().map(|error| error.to_string());
+        match (said, expect) {
+            (None, None) => {}
+            (Some(said), Some(expect)) => assert!(said.contains(expect), "{said}"),
+            (said, expect) => panic!("{step}: {said:?} instead of {expect:?}"),
+        }
+    }
+
+    const A: &str = "{kind: HTTPRoute, name: a}";
+
+    #[test]
+    fn refuses_an_edit_of_what_a_route_of_the_gateway_matches_on() {
+        let preview = "f:18:13: RoutePolicy `p`: spec.request[0]: route `preview` of Gateway `edge` matches on header `x-preview`";
+        check(A, "{policy: headers, params: {set: {x-preview: '1'}}}", Some(preview));
+        check(A, "{policy: headers, params: {remove: [X-PREVIEW]}}", Some(preview));
+        check(A, "{policy: headers, params: {remove: [cookie]}}", Some("route `beta` of Gateway `edge` matches on header `cookie`"));
+        check(A, "{policy: headers, params: {set: {x-other: '1'}}}", None);
+        check(A, "{policy: requestSize, params: {maxBody: 1MiB}}", None);
+    }
+
+    #[test]
+    fn refuses_it_in_the_chain_of_requests_that_match_no_route() {
+        check("{kind: Mesh}", "{policy: headers, params: {set: {x-preview: '1'}}}", Some("`x-preview`"));
+    }
+
+    #[test]
+    fn serves_a_stored_chain_of_that_kind_as_a_refusal() {
+        let bundle = bundle(A, "{policy: headers, params: {set: {x-preview: '1'}}}");
+        let scope = Scope::of(&bundle, &NodeIdentity::default());
+        let code = FilterCode::new(Vec::new(), None);
+        let (snapshot, problems) = compile_scope(&scope, &KeySets::default(), &code, Strictness::Permissive).unwrap();
+        assert_eq!(problems.len(), 1);
+        let plan = postern_engine::Plan::load(snapshot.plan().bytes()).unwrap();
+        let chain = plan.chain_of("a").unwrap();
+        assert!(plan.edited_request_headers(chain).is_empty(), "nothing of the chain runs");
+    }
 }
