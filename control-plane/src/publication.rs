@@ -57,10 +57,13 @@ struct Groups {
     code: FilterCode,
     kinship: Kinship,
     /// By the targets that select their nodes, and by what these understand.
-    compiled: Mutex<HashMap<(Signature, Support), Arc<OnceLock<Arc<Snapshot>>>>>,
+    compiled: Mutex<HashMap<Group, Arc<OnceLock<Arc<Snapshot>>>>>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
 }
+
+/// The nodes that the same targets select and that understand the same.
+type Group = (Signature, Support);
 
 /// What tells nodes apart: every target that selects nodes, with its mesh, once.
 #[derive(Debug)]
