@@ -103,7 +103,7 @@ fn record(envoy: &Envoy, path: &str) -> Value {
         let records = lines.iter().filter_map(|line| {
             let at = line.find(r#"{"audit""#)?;
             let end = line.rfind('}')?;
-            serde_json::from_str::<Value>(&line[at..=end]).ok()
+            serde_json::from_str::<Value>(line.get(at..=end)?).ok()
         });
         Ok(records.into_iter().find(|record| record["path"] == path))
     };

@@ -266,7 +266,7 @@ fn read_status(block: &[u8]) -> Result<u16> {
     let block = block.get(start..).unwrap_or_default();
     let known = [200, 204, 206, 304, 400, 404, 500];
     match block {
-        [first @ 0x88..=0x8e, ..] => Ok(known[usize::from(first - 0x88)]),
+        [first @ 0x88..=0x8e, ..] => known.get(usize::from(first - 0x88)).copied().context("an unknown status"),
         [0x48 | 0x08 | 0x18, size, text @ ..] => {
             let text = text.get(..usize::from(size & 0x7f)).context("the status is cut")?;
             if size & 0x80 == 0 { Ok(std::str::from_utf8(text)?.parse()?) } else { digits(text) }
