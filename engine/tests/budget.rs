@@ -271,7 +271,7 @@ fn refusal(writer: &Writer) -> String {
 fn nested(depth: u32) -> wire::Expression {
     let list = || {
         let elements = (0..64).map(|number| Constant { kind: Some(constant::Kind::Int(number)) }).collect::<Vec<_>>();
-        elements.into_iter().map(|element| node::Kind::Constant(element))
+        elements.into_iter().map(node::Kind::Constant)
     };
     let mut kinds = vec![node::Kind::Variable(0)];
     for _ in 0..depth {
@@ -301,6 +301,24 @@ fn refuses_to_load_what_can_only_ever_run_out() {
     // A step with a condition need not run, and one that reads a body may be paid for by it.
     writer.plan.chains[0].request =
         Some(wire::Steps { steps: vec![wire::Step { shadow: true, ..step }], unsupported: vec![] });
+    assert!(Plan::load(&writer.plan.encode_to_vec()).is_ok());
+}
+
+/// `dear || true`: the dear side may fail at once, and then the other decides. The fuzz target `expression` found that.
+#[test]
+fn loads_what_the_other_side_of_an_or_can_pay_for() {
+    let mut dear = nested(3).nodes;
+    let size = u32::try_from(dear.len()).unwrap();
+    let push = |nodes: &mut Vec<Node>, kind| nodes.push(Node { kind: Some(kind), column: 1 });
+    let call = |function: Function, arguments| node::Kind::Call(Call { function: function.into(), arguments });
+    push(&mut dear, call(Function::Size, vec![size - 1]));
+    push(&mut dear, node::Kind::Constant(Constant { kind: Some(constant::Kind::Int(0)) }));
+    push(&mut dear, call(Function::Greater, vec![size, size + 1]));
+    push(&mut dear, node::Kind::Constant(Constant { kind: Some(constant::Kind::Bool(true)) }));
+    push(&mut dear, call(Function::Or, vec![size + 2, size + 3]));
+    let mut writer = Writer::new();
+    let step = rules(&mut writer, 1, wire::Expression { nodes: dear });
+    writer.route("r", vec![step], vec![]);
     assert!(Plan::load(&writer.plan.encode_to_vec()).is_ok());
 }
 

@@ -21,8 +21,11 @@ pub(super) fn least(node: &Node) -> u64 {
         Kind::Select(operand, _) | Kind::Has(operand, _) => least(operand),
         Kind::List(elements) | Kind::Call(_, elements) => sum(elements.iter()),
         Kind::Map(entries) => sum(entries.iter().flat_map(|(key, value)| [key, value])),
-        // The first operand may decide alone.
-        Kind::And(operands) | Kind::Or(operands) => operands.first().map_or(0, least),
+        // The first operand may decide alone, or fail at once and leave it to the other.
+        Kind::And(operands) | Kind::Or(operands) => {
+            let [one, other] = &**operands;
+            least(one).min(least(other).saturating_add(NODE))
+        }
         Kind::Conditional(operands) => {
             let [condition, then, otherwise] = &**operands;
             least(condition).saturating_add(least(then).min(least(otherwise)))

@@ -32,6 +32,9 @@ const STEPS: u64 = 1;
 /// What compiling costs for each byte of a pattern, and for each state that it may get.
 const COMPILE_STEPS: u64 = 64;
 
+/// The place of a match in a text, and its groups, of which the first is all of it.
+type Match<'t> = (Range<usize>, Vec<&'t str>);
+
 /// A compiled regular expression.
 #[derive(Debug, Clone)]
 pub struct Pattern {
@@ -91,11 +94,7 @@ impl Pattern {
     }
 
     /// The place of the first match, and its groups; one that took no part is empty.
-    pub(crate) fn captures<'t>(
-        &self,
-        text: &'t str,
-        budget: &Budget,
-    ) -> Result<Option<(Range<usize>, Vec<&'t str>)>, Exhausted> {
+    pub(crate) fn captures<'t>(&self, text: &'t str, budget: &Budget) -> Result<Option<Match<'t>>, Exhausted> {
         budget.spend(self.cost_of_captures(text.len()))?;
         work(text.len());
         let Some(found) = self.regex.captures(text) else { return Ok(None) };

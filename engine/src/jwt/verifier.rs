@@ -241,9 +241,12 @@ impl Pending {
     pub(crate) fn is_signed(&self, host: &mut dyn Host, budget: &Budget) -> Result<bool, Exhausted> {
         let mut first = true;
         for key in self.candidates.iter().filter_map(|place| self.issuer.key(*place)) {
-            let charge = |steps: u64| match first {
-                true => Ok(budget.declare(steps)),
-                false => budget.spend(steps),
+            let charge = |steps: u64| {
+                if !first {
+                    return budget.spend(steps);
+                }
+                budget.declare(steps);
+                Ok(())
             };
             if self.is_signed_by(key, host, charge)? {
                 return Ok(true);
