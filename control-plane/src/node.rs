@@ -84,7 +84,13 @@ impl NodeIdentity {
             _ => DEFAULT_MESH.to_owned(),
         };
         let id = bounded(&node.id, || "node.id".to_owned())?;
-        Ok(Self { id, service: bounded(&node.cluster, || "node.cluster".to_owned())?, mesh, tags, envoy: version(node) })
+        Ok(Self {
+            id,
+            service: bounded(&node.cluster, || "node.cluster".to_owned())?,
+            mesh,
+            tags,
+            envoy: version(node),
+        })
     }
 }
 

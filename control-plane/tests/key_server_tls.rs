@@ -78,7 +78,7 @@ impl Postern {
 
     fn key_sets(&self) -> Value {
         let mut stream = TcpStream::connect(self.1).unwrap();
-        write!(stream, "GET /status HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET /status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();

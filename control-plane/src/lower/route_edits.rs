@@ -121,10 +121,14 @@ mod tests {
 
     #[test]
     fn refuses_an_edit_of_what_a_route_of_the_gateway_matches_on() {
-        let preview = "f:18:13: RoutePolicy `p`: spec.request[0]: route `preview` of Gateway `edge` matches on header `x-preview`";
+        let preview = "f:21:13: RoutePolicy `p`: spec.request[0]: route `preview` of Gateway `edge` matches on header `x-preview`";
         check(A, "{policy: headers, params: {set: {x-preview: '1'}}}", Some(preview));
         check(A, "{policy: headers, params: {remove: [X-PREVIEW]}}", Some(preview));
-        check(A, "{policy: headers, params: {remove: [cookie]}}", Some("route `beta` of Gateway `edge` matches on header `cookie`"));
+        check(
+            A,
+            "{policy: headers, params: {remove: [cookie]}}",
+            Some("route `beta` of Gateway `edge` matches on header `cookie`"),
+        );
         check(A, "{policy: headers, params: {set: {x-other: '1'}}}", None);
         check(A, "{policy: requestSize, params: {maxBody: 1MiB}}", None);
     }

@@ -65,8 +65,7 @@ impl Compiled {
 
     fn drop_oldest(&mut self) {
         let unused = self.groups.iter().filter(|(_, group)| !group.is_used());
-        let oldest =
-            unused.min_by_key(|(_, group)| (group.foreseen, group.asked)).map(|(key, _)| key.clone());
+        let oldest = unused.min_by_key(|(_, group)| (group.foreseen, group.asked)).map(|(key, _)| key.clone());
         if let Some(key) = oldest {
             self.groups.remove(&key);
         }
