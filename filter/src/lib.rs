@@ -13,6 +13,7 @@ mod memory;
 mod pairs;
 mod plugin;
 mod records;
+mod route_refusal;
 mod shared;
 mod sightings;
 mod signature;

@@ -12,7 +12,9 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    records, sightings,
+    records,
+    route_refusal::RouteRefusal,
+    sightings,
     worker::Worker,
 };
 
@@ -538,37 +540,6 @@ fn apply_header(edit: &Edit, map: Map) -> Result<(), HostError> {
         Some((first, rest)) => {
             host::replace_header(map, &edit.name, first)?;
             rest.iter().try_for_each(|value| host::add_header(map, &edit.name, value))
-        }
-    }
-}
-
-/// Why a request is refused for the route that it takes.
-#[derive(Debug, Clone, Copy)]
-enum RouteRefusal {
-    /// No Gateway of the plan declares it: the route table is older or newer than the plan.
-    Unknown,
-    /// Its chain edits headers, and nothing verifies that the edit leaves the route as it is.
-    Unverified,
-    /// It is not the route whose chain ran.
-    Changed,
-}
-
-impl RouteRefusal {
-    fn decision(self) -> Decision {
-        let (status, reason, detail) = match self {
-            Self::Unknown => (503, "route_unknown", "the policies of this route are being updated"),
-            Self::Unverified => (500, "route_unverified", "the policies of this route cannot be enforced here"),
-            Self::Changed => {
-                (500, "route_changed", "the request takes another route than its policies were chosen for")
-            }
-        };
-        Decision {
-            verdict: Verdict::Deny(Response::problem(status, detail)),
-            step: Some("route".into()),
-            reason: Some(reason),
-            consumer: None,
-            notes: Vec::new(),
-            records: Vec::new(),
         }
     }
 }

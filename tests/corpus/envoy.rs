@@ -64,12 +64,14 @@ impl Site {
         let routes = files.iter().flat_map(|file| &file.cases).map(|case| route(&case.route));
         let routes: Vec<_> = routes.chain([route("ready")]).collect();
         let listener = json!({ "name": "http", "port": self.port });
+        // The filter must cope with what a hardened listener refuses: it runs on others, too.
+        let loosened = json!({ "escapedSlashes": "keep", "headersWithUnderscores": "allow" });
         let endpoint = json!({ "address": "127.0.0.1", "port": self.upstream.address().port() });
         let collector = json!({ "address": "127.0.0.1", "port": self.collector.address().port() });
         let grpc_collector = json!({ "address": "127.0.0.1", "port": self.grpc_collector.address().port() });
         let resource = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": "postern/v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
         vec![
-            resource("Gateway", "corpus", json!({ "listeners": [listener], "routes": routes })),
+            resource("Gateway", "corpus", json!({ "listeners": [listener], "routes": routes, "http": loosened })),
             resource("Service", "echo", json!({ "endpoints": [endpoint] })),
             resource("Service", "collector", json!({ "endpoints": [collector] })),
             resource("Service", GRPC_COLLECTOR, json!({ "protocol": "grpc", "endpoints": [grpc_collector] })),

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use postern_tests::{Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Request, Upstream, http2::H2, site::free_port, wait};
 use tempfile::TempDir;
 
 use crate::world::assert_no_vm_failure;
@@ -75,6 +75,23 @@ spec: {{ endpoints: [{{ address: 127.0.0.1, port: {} }}] }}
     )
 }
 
+#[derive(Debug, Clone, Copy)]
+pub enum Version {
+    Http1,
+    Http2,
+}
+
+fn get(listener: SocketAddr, path: &str, headers: &[(&str, &str)]) -> u16 {
+    let request = headers.iter().fold(Request::get(path), |request, (name, value)| request.header(name, value));
+    Client::new(listener).send(&request).unwrap().status
+}
+
+fn get_over_http2(listener: SocketAddr, path: &str, headers: &[(&str, &str)]) -> u16 {
+    let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", path)];
+    let outcome = H2::connect(listener).unwrap().request(&[&pseudo, headers].concat()).unwrap();
+    outcome.status().unwrap()
+}
+
 mod whole {
     use super::*;
 
@@ -111,6 +128,8 @@ mod whole {
         envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
         let mut client = Client::new(listener);
         assert_eq!(client.get("/a/x").unwrap().status, 401);
+        assert_eq!(get_over_http2(listener, "/a/x", &[]), 401);
+        assert_eq!(get_over_http2(listener, "/a/x", &[("x-preview", "1"), ("x-gone", "1")]), 200);
         let preview = client.send(&Request::get("/a/x").header("x-preview", "1").header("x-gone", "1")).unwrap();
         assert_eq!((preview.status, preview.echoed("x-other")), (200, vec!["1".to_owned()]));
         assert_eq!(preview.echoed("x-preview"), ["1"]);
@@ -247,10 +266,12 @@ mod overlay {
         }
 
         /// The status, and why, of a request with these headers.
-        pub fn send(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+        pub fn send(&self, path: &str, headers: &[(&str, &str)], version: Version) -> (u16, String) {
             let before = self.envoy.access_log_len();
-            let request = headers.iter().fold(Request::get(path), |request, (name, value)| request.header(name, value));
-            let status = Client::new(self.listener).send(&request).unwrap().status;
+            let status = match version {
+                Version::Http1 => get(self.listener, path, headers),
+                Version::Http2 => get_over_http2(self.listener, path, headers),
+            };
             let (line, _) =
                 wait::until("its line in the access log", || Ok(self.envoy.access_log_line(before))).unwrap();
             let decision = line["decision"].as_str().unwrap_or_default();
@@ -260,7 +281,10 @@ mod overlay {
     }
 
     fn check(overlay: &Overlay, path: &str, headers: &[(&str, &str)], status: u16, reason: &str) {
-        assert_eq!(overlay.send(path, headers), (status, reason.to_owned()), "{path} {headers:?}");
+        for version in [Version::Http1, Version::Http2] {
+            let got = overlay.send(path, headers, version);
+            assert_eq!(got, (status, reason.to_owned()), "{version:?} {path} {headers:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,35 @@
+//! Requests that are refused for the route that they take, whatever a chain says.
+
+use postern_engine::{Decision, Response, Verdict};
+
+/// Why a request is refused for the route that it takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RouteRefusal {
+    /// No Gateway of the plan declares it: the route table is older or newer than the plan.
+    Unknown,
+    /// Its chain edits headers, and nothing verifies that the edit leaves the route as it is.
+    Unverified,
+    /// It is not the route whose chain ran.
+    Changed,
+}
+
+impl RouteRefusal {
+    /// The answer, and what is told of it.
+    pub(crate) fn decision(self) -> Decision {
+        let (status, reason, detail) = match self {
+            Self::Unknown => (503, "route_unknown", "the policies of this route are being updated"),
+            Self::Unverified => (500, "route_unverified", "the policies of this route cannot be enforced here"),
+            Self::Changed => {
+                (500, "route_changed", "the request takes another route than its policies were chosen for")
+            }
+        };
+        Decision {
+            verdict: Verdict::Deny(Response::problem(status, detail)),
+            step: Some("route".into()),
+            reason: Some(reason),
+            consumer: None,
+            notes: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+}
