@@ -62,7 +62,8 @@ pub fn parsed(request: &RawRequest) -> Option<Request> {
     let trimmed = |value: &[u8]| value.trim_ascii().to_vec();
     let headers = request.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), trimmed(value))).collect();
     let (authority, path) = match request.protocol {
-        // A `host` beside `:authority` is dropped.
+        // A `host` beside `:authority` is dropped; two are refused.
+        Protocol::Http2 if request.hosts.len() > 2 => return None,
         Protocol::Http2 => (request.hosts.first().cloned().unwrap_or_default(), request.target.clone()),
         Protocol::Http1 if !METHODS.contains(&request.method.as_slice()) || !request.target.is_ascii() => return None,
         Protocol::Http1 => target(request)?,
@@ -81,17 +82,15 @@ fn target(request: &RawRequest) -> Option<(Vec<u8>, Vec<u8>)> {
     let (authority, path) = rest.split_at(end);
     // Envoy takes one piece of user information away itself.
     let start = authority.iter().position(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    let odd = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"-._:[]@".contains(byte);
+    if authority.ends_with(b":") || authority.iter().any(odd) {
+        return None;
+    }
     let path = if path.is_empty() { b"/" } else { path };
     Some((authority[start..].to_vec(), path.to_vec()))
 }
 
-/// Several Host headers as Envoy joins them: nothing stands between an empty one and the next.
+/// Several Host headers as Envoy joins them: empty ones leave no trace.
 fn joined(hosts: &[Vec<u8>]) -> Vec<u8> {
-    hosts.iter().fold(Vec::new(), |mut joined, host| {
-        if !joined.is_empty() {
-            joined.push(b',');
-        }
-        joined.extend(host);
-        joined
-    })
+    hosts.iter().filter(|host| !host.is_empty()).map(Vec::as_slice).collect::<Vec<_>>().join(&b',')
 }

@@ -8,6 +8,7 @@ mod path;
 mod spelling;
 #[cfg(test)]
 mod testing;
+mod values;
 
 pub use conditions::PatternError;
 pub use headers::{headers_of_route, matched_headers};

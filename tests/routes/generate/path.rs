@@ -57,9 +57,13 @@ pub fn near(random: &mut Random, path: &Value) -> Vec<u8> {
     } else {
         format!("/{}", random.pick(&SEGMENTS))
     };
-    let escaped =
-        path.bytes().map(|byte| if byte.is_ascii() { vec![byte] } else { format!("%{byte:02x}").into_bytes() });
-    escaped.flatten().collect()
+    path.bytes().flat_map(|byte| spelled(random, byte)).collect()
+}
+
+/// A byte as it is, or escaped where it must be or may be.
+fn spelled(random: &mut Random, byte: u8) -> Vec<u8> {
+    let may = b"@:=()".contains(&byte) && random.once_in(4);
+    if may || !byte.is_ascii() { format!("%{byte:02x}").into_bytes() } else { vec![byte] }
 }
 
 fn filled(random: &mut Random, template: &str) -> String {

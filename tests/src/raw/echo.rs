@@ -1,7 +1,7 @@
 //! A service that answers every request with its own name and what it got, in JSON.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -99,7 +99,7 @@ fn chunks(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     loop {
         let size = usize::from_str_radix(&line(reader)?, 16).ok()?;
         let mut chunk = vec![0; size];
-        reader.by_ref().read_exact(&mut chunk).ok()?;
+        reader.read_exact(&mut chunk).ok()?;
         line(reader)?;
         if size == 0 {
             return Some(body);

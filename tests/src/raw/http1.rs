@@ -49,10 +49,13 @@ pub(super) fn exchange(address: SocketAddr, bytes: &[u8]) -> Result<RawAnswer> {
     Ok(parse(&answer))
 }
 
-/// Whether an answer that tells its length is there.
+/// Whether all of an answer is there. One that tells no length has no body: Envoy closes the connection much later.
 fn is_whole(answer: &[u8]) -> bool {
     let Some((head, body)) = split(answer) else { return false };
-    let length = header(&head, "content-length").and_then(|length| length.parse().ok());
+    if header(&head, "transfer-encoding").is_some() {
+        return body.ends_with(b"0\r\n\r\n");
+    }
+    let length = header(&head, "content-length").map_or(Some(0), |length| length.parse().ok());
     length.is_some_and(|length: usize| body.len() >= length)
 }
 
