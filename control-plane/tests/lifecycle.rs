@@ -157,7 +157,7 @@ impl World {
     fn nack(&mut self, id: &str, reason: &str) {
         let reason = Some(reason.to_owned());
         let (version, message) = (self.offered(id), "Unable to create Wasm plugin".to_owned());
-        let refusal = Refusal { version, message, resources: Vec::new(), reason, at: self.clock };
+        let refusal = Refusal { version, message, resources: Vec::new(), carried: Vec::new(), reason, at: self.clock };
         let node = self.nodes.get_mut(id).unwrap();
         (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
     }

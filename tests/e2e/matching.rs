@@ -104,7 +104,7 @@ fn nodes_get_the_policies_that_select_them_and_no_others() {
     assert_eq!(marks_at(api), [true, false, true, true, true]);
 
     // A change for one group is none for the other: nothing is sent to it.
-    let updates = || web_node.stat("extension_config_discovery.http_filter.web.postern.config_reload").unwrap();
+    let updates = || web_node.stat("extension_config_discovery.http_filter.web.postern-gateway.config_reload").unwrap();
     let before = (updates(), received(&web_node));
     place.write("more.yaml", &[marks("later", json!({"kind": "Service", "name": "api"}), "1")]);
     wait_for_mark(api, "x-later", Some("1"));

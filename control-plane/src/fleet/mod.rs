@@ -129,8 +129,9 @@ impl Fleet {
                     (status.running, status.accepted) = (Some(version), Some(seconds(now)));
                     kind
                 }
-                Event::Nacked { kind, version, message, resources } => {
-                    let refusal = Refusal { version, message, resources, reason: reason.take(), at: seconds(now) };
+                Event::Nacked { kind, version, message, resources, carried } => {
+                    let (reason, at) = (reason.take(), seconds(now));
+                    let refusal = Refusal { version, message, resources, carried, reason, at };
                     node.types.entry(kind).or_default().refused = Some(Arc::new(refusal));
                     kind
                 }

@@ -9,7 +9,11 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{digest::Digest, node::NodeIdentity, snapshot::ResourceType};
+use crate::{
+    digest::Digest,
+    node::NodeIdentity,
+    snapshot::{ResourceType, Snapshot},
+};
 
 /// Where a node stands with one type of resource.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
@@ -38,11 +42,23 @@ pub struct Refusal {
     /// The resources of that version that the node's words name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
+    /// What the refused response carried, by name and version, up to a limit.
+    #[serde(skip)]
+    pub carried: Vec<(String, Digest)>,
     /// The filter's own reason, where the node's words leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// When, in seconds since 1970.
     pub at: u64,
+}
+
+impl Refusal {
+    /// Whether it is a refusal of what a snapshot has: of the whole type, or of the resources that the node asked for.
+    pub(crate) fn is_of(&self, kind: ResourceType, snapshot: &Snapshot) -> bool {
+        let offer = snapshot.offer(kind);
+        let has = |(name, version): &(String, Digest)| offer.set().get(name).is_some_and(|it| it.version == *version);
+        offer.version() == &self.version || (!self.carried.is_empty() && self.carried.iter().all(has))
+    }
 }
 
 /// What is shown of a node.

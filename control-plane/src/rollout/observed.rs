@@ -52,7 +52,7 @@ fn refusal(sighting: &Sighting, release: &Publication) -> Option<String> {
         return None;
     }
     let snapshot = release.snapshot_for(&sighting.node);
-    let of_this = |(kind, refusal): &&(ResourceType, Arc<Refusal>)| snapshot.offer(*kind).version() == &refusal.version;
+    let of_this = |(kind, refusal): &&(ResourceType, Arc<Refusal>)| refusal.is_of(*kind, &snapshot);
     let (kind, refusal) = sighting.refused.iter().find(of_this)?;
     Some(format!("{kind}: {}", refusal.reason.as_ref().unwrap_or(&refusal.message)))
 }

@@ -68,7 +68,8 @@ fn shows_at_the_resource_which_node_refused_it_and_why() {
     let all = postern::snapshot::Selection::Everything;
     let version = snapshot.select(ResourceType::ExtensionConfig, &all).version;
     let (message, resources) = ("no such plugin".to_owned(), Vec::new());
-    let refused = Event::Nacked { kind: ResourceType::ExtensionConfig, version, message, resources };
+    let refused =
+        Event::Nacked { kind: ResourceType::ExtensionConfig, version, message, resources, carried: Vec::new() };
     server.learn("edge-1", 1, vec![refused], Some("header `x-key` is odd".to_owned()));
     server.hub.look();
 

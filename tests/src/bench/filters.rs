@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use postern_engine::Placement;
 use postern_proto::configuration;
 use serde_json::{Value, json};
 
@@ -23,8 +24,8 @@ pub(super) fn wasm(code: &Path, plan: &[u8]) -> Value {
     filter(
         "wasm.v3.Wasm",
         json!({ "config": {
-            "name": "postern",
-            "root_id": "postern",
+            "name": Placement::Gateway.name(),
+            "root_id": Placement::Gateway.name(),
             "configuration": configuration,
             "failure_policy": "FAIL_RELOAD",
             "vm_config": {

@@ -81,6 +81,9 @@ pub enum Event {
         message: String,
         /// Those of the refused resources that the words name.
         resources: Vec<String>,
+        /// What the refused response carried, by name and version, up to a limit. A client that subscribes to some names
+        /// refuses a version that stands for these alone.
+        carried: Vec<(String, Digest)>,
     },
     /// It runs a version of a type, but not all of what that is for.
     Warned {

@@ -20,6 +20,9 @@ pub(super) const MOST_UNANSWERED: usize = 16;
 const UNVERIFIED: &str = "routes whose policies edit request headers answer 500: add the filter `postern-verify` before the \
                           router, or list the headers that routes match on in `Settings.routeHeaders`";
 
+/// How many resources of a refused response are remembered by name.
+const MOST_CARRIED: usize = 64;
+
 /// How many unanswered responses are remembered at all.
 const MOST_REMEMBERED: usize = 64;
 
@@ -250,7 +253,9 @@ impl Subscription {
             sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
             sent.content.removed.iter().for_each(|name| self.inventory.not_removed(name));
         }
-        Some(Event::Nacked { kind, version, message, resources })
+        let carried = sent.content.resources.iter().take(MOST_CARRIED);
+        let carried = carried.map(|resource| (resource.name.clone(), resource.version.clone())).collect();
+        Some(Event::Nacked { kind, version, message, resources, carried })
     }
 
     /// What is to be said of a client that has policies for routes of its own, some of which edit request headers, and
