@@ -43,7 +43,7 @@ fn loads_a_good_plan() {
 
 #[test]
 fn refuses_an_empty_plan() {
-    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 2");
+    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 3");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn refuses_a_source_that_is_not_there() {
 
 #[test]
 fn refuses_a_later_format() {
-    check(|wire| wire.format = 3, "plan format 3 is not supported, this engine loads format 2");
+    check(|wire| wire.format = 4, "plan format 4 is not supported, this engine loads format 3");
 }
 
 #[test]
