@@ -148,7 +148,7 @@ fn a_response_goes_on_from_what_its_request_left() {
         assert_eq!((denial(&request), denial(&response.unwrap())), (None, expect));
     };
     check(1, None);
-    check(6, EXHAUSTED);
+    check(4, EXHAUSTED);
 }
 
 fn schema_step(writer: &mut Writer, schema: wire::Schema) -> wire::Step {

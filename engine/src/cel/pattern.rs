@@ -20,15 +20,15 @@ use crate::budget::{Budget, Exhausted, meter::work, steps};
 const CONSTANT_SIZE: usize = 2_048;
 /// The same for a pattern that is computed, and compiled at each evaluation.
 const COMPUTED_SIZE: usize = 512;
-/// The bytes that a state with one range takes, by which the crate limits what it compiles: they are the same states, but
+/// The bytes that a state takes, more or less, by which the crate limits what it compiles: they are the same states, but
 /// smaller where pointers are.
-const STATE: usize = if cfg!(target_pointer_width = "32") { 24 } else { 40 };
+const STATE: usize = if cfg!(target_pointer_width = "32") { 20 } else { 32 };
 /// How deep a pattern may nest.
 const MAX_NESTING: u32 = 32;
 /// The longest pattern.
 const MAX_LENGTH: usize = 4 << 10;
-/// What a search costs for each state and byte.
-const STEPS: u64 = 1;
+/// What a search costs for each state and byte, in quarters of a step.
+const QUARTERS: u64 = 5;
 /// What compiling costs for each byte of a pattern, and for each state that it may get.
 const COMPILE_STEPS: u64 = 64;
 
@@ -52,7 +52,7 @@ impl Pattern {
     /// Compiles a pattern that an expression has computed; `None` if it is none.
     pub(super) fn computed(pattern: &str, budget: &Budget) -> Result<Option<Self>, Exhausted> {
         let size = pattern.len().min(MAX_LENGTH);
-        budget.spend(steps(size.saturating_add(COMPUTED_SIZE / 8)).saturating_mul(COMPILE_STEPS))?;
+        budget.spend(steps(size.saturating_add(COMPUTED_SIZE / 4)).saturating_mul(COMPILE_STEPS))?;
         work(size);
         Ok(Self::build(pattern, COMPUTED_SIZE).ok())
     }
@@ -69,7 +69,7 @@ impl Pattern {
         loop {
             let limit = states.saturating_mul(STATE);
             match RegexBuilder::new(pattern).size_limit(limit).nest_limit(MAX_NESTING).build() {
-                Ok(regex) => return Ok(Self { regex, cost: steps(states).saturating_mul(STEPS) }),
+                Ok(regex) => return Ok(Self { regex, cost: steps(states).saturating_mul(QUARTERS).div_ceil(4) }),
                 Err(error) if states >= most => return Err(error.to_string()),
                 // 8, 12, 16, 24, 32, …
                 Err(_) if states.is_power_of_two() => states = (states / 2).saturating_mul(3),
