@@ -65,7 +65,7 @@ fn interns_equal_chains_and_strings() {
     let text: String = (0..100).map(|n| policy(&format!("p{n}"), &format!("r{n}"), ["a", "b"][n % 2])).collect();
     let plan = Plan::decode(compiled(&[file("p.yaml", &text)]).plan().bytes()).unwrap();
     assert_eq!((plan.routes.len(), plan.chains.len()), (100, 2));
-    assert_eq!(plan.strings.len(), 100 + ["headers", "x-test", "a", "b"].len(), "{:?}", plan.strings);
+    assert_eq!(plan.strings.len(), 100 + ["headers", "x-test", "a", "b", ""].len());
     assert!(plan.strings.contains(&"x-test".to_owned()), "header names are lower-cased");
 }
 
