@@ -67,10 +67,11 @@ fn serve(mut stream: TcpStream, kept: &Mutex<Vec<u8>>) {
 fn message_end(buffer: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(buffer).to_ascii_lowercase();
     let head = text.find("\r\n\r\n")? + 4;
-    if text[..head].contains("transfer-encoding: chunked") {
-        return text[head..].find("0\r\n\r\n").map(|end| head + end + 5);
+    let (fields, body) = text.split_at_checked(head)?;
+    if fields.contains("transfer-encoding: chunked") {
+        return body.find("0\r\n\r\n").map(|end| head + end + 5);
     }
-    let length = text[..head].lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+    let length = fields.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
     let end = head + length.unwrap_or(0);
     (buffer.len() >= end).then_some(end)
 }
