@@ -60,12 +60,18 @@ impl Edge {
         (answer.status, answer.header("x-route").map(str::to_owned))
     }
 
-    /// Another `http` of the gateway, in force once `holds` says so.
+    /// Another `http` of the gateway, in force once `holds` says so again and again: workers take a new listener one after
+    /// the other, and each connection is some worker's.
     pub fn change(&self, from: &str, to: &str, mut holds: impl FnMut(&Self) -> bool) {
         let path = self.directory.path().join("all.yaml");
         let text = postern_tests::site::replaced(&std::fs::read_to_string(&path).unwrap(), from, to).unwrap();
         postern_tests::site::write_whole(self.directory.path(), "all.yaml", &text).unwrap();
-        wait::until_true("the change", || Ok(holds(self))).unwrap();
+        let mut held = 0;
+        wait::until_true("the change", || {
+            held = if holds(self) { held + 1 } else { 0 };
+            Ok(held >= 12)
+        })
+        .unwrap();
     }
 }
 

@@ -84,13 +84,25 @@ fn headers_are_bounded_in_number_and_size() {
     let many =
         |count: usize| (0..count).fold(Request::get("/x"), |request, index| request.header(format!("x-{index}"), "1"));
     let large = |size: usize| Request::get("/x").header("x-large", "a".repeat(size));
-    assert_eq!((edge.send(&many(80)).status, edge.send(&many(101)).status), (200, 431));
-    assert_eq!((edge.send(&large(50 << 10)).status, edge.send(&large(61 << 10)).status), (200, 431));
+    assert_eq!(edge.send(&many(80)).status, 200);
+    assert_refused(&edge, &many(101));
+    assert_eq!(edge.send(&large(50 << 10)).status, 200);
+    assert_refused(&edge, &large(61 << 10));
     edge.change("http: {}", "http: { maxHeaders: 200, maxHeaderSize: 96KiB }", |edge| {
         edge.send(&many(150)).status == 200
     });
-    assert_eq!((edge.send(&many(201)).status, edge.send(&large(80 << 10)).status), (431, 200));
-    assert_eq!(edge.send(&large(97 << 10)).status, 431);
+    // A worker may still have the listener from before.
+    wait::until_true("the new limits", || Ok(Client::new(edge.address).send(&large(80 << 10))?.status == 200)).unwrap();
+    assert_refused(&edge, &many(201));
+    assert_refused(&edge, &large(97 << 10));
+}
+
+/// Envoy answers before it has read everything and closes: a caller that is still sending may not get to see the 431.
+#[track_caller]
+fn assert_refused(edge: &Edge, request: &Request) {
+    if let Ok(answer) = Client::new(edge.address).send(request) {
+        assert_eq!(answer.status, 431);
+    }
 }
 
 fn active(edge: &Edge) -> u64 {
