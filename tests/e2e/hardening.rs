@@ -201,7 +201,7 @@ fn the_defaults_of_time_are_in_the_listener() {
     }
 }
 
-/// A backend that answers a request only later, in pieces.
+/// A backend that answers a request only later, in pieces, and takes one request a connection.
 fn slow_backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -218,7 +218,7 @@ fn slow_backend() -> SocketAddr {
                 if slow {
                     thread::sleep(LATER);
                 }
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n");
                 for piece in ["one", "two", "six"] {
                     let _ = stream.write_all(format!("3\r\n{piece}\r\n").as_bytes());
                     if slow {
