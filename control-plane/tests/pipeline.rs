@@ -118,9 +118,9 @@ fn puts_every_route_into_each_virtual_host_that_can_reach_it() {
         .collect();
     // The first route of each refuses what is not one host.
     let expect = [
-        "*: postern/no-host any any",
-        "*.example.com: postern/no-host any any wild",
-        "api.example.com: postern/no-host api any any wild",
+        "*: postern/no-host postern/path-parameters any any",
+        "*.example.com: postern/no-host postern/path-parameters any any wild",
+        "api.example.com: postern/no-host postern/path-parameters api any any wild",
     ];
     assert_eq!(hosts, expect);
 }

@@ -239,14 +239,29 @@ fn section_8_2_denial_after_a_mid_chain_failure_applies_nothing() {
     assert_eq!((refusal(&decision).0, refusal(&decision).1), (503, "agent_timeout"));
 }
 
+/// The document goes by the first policy of a group; a denial that a user wrote would be lost.
 #[test]
-fn section_8_2_a_failed_group_goes_by_its_first_policy() {
-    let mut writer = plan(&["one", "two"], &[("p1", &[0]), ("p2", &[0]), ("p3", &[1])]);
-    steps(&mut writer)[0].on_failure = OnFailure::Continue.into();
-    steps(&mut writer)[1].on_failure = OnFailure::Deny.into();
-    let (decision, driver) = run(&writer.load(), &[], vec![Err(CallError::Timeout), allowed(vec![set("x-3", "c")])]);
-    assert_eq!(edits(&decision), ["x-3=c"]);
-    assert_eq!(calls(&driver), ["one: p1 p2", "two: p3"]);
+fn section_8_2_a_failed_group_goes_by_its_strictest_policy() {
+    use OnFailure::{Continue, Deny, SkipRemaining, Unspecified};
+    for (first, second, expect) in [
+        (Continue, Deny, "verdict=deny step=p1 reason=agent_timeout"),
+        (Deny, Continue, "verdict=deny step=p1 reason=agent_timeout"),
+        (SkipRemaining, Unspecified, "verdict=deny step=p1 reason=agent_timeout"),
+        (SkipRemaining, Continue, "verdict=allow failed=p1:agent_timeout"),
+        (Continue, Continue, "verdict=allow failed=p1:agent_timeout"),
+        (SkipRemaining, SkipRemaining, "verdict=allow skipped=p1:agent_timeout"),
+    ] {
+        let mut writer = plan(&["one", "two"], &[("p1", &[0]), ("p2", &[0]), ("p3", &[1])]);
+        steps(&mut writer)[0].on_failure = first.into();
+        steps(&mut writer)[1].on_failure = second.into();
+        let replies = vec![Err(CallError::Timeout), allowed(vec![set("x-3", "c")])];
+        let (decision, driver) = run(&writer.load(), &[], replies);
+        let account = decision.account("r", "route");
+        assert!(account.starts_with(expect), "{first:?} {second:?}: {account}");
+        let goes_on = account.contains(" failed=");
+        let expect: &[&str] = if goes_on { &["one: p1 p2", "two: p3"] } else { &["one: p1 p2"] };
+        assert_eq!(calls(&driver), expect, "{first:?} {second:?}");
+    }
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Site {
         let routes: Vec<_> = routes.chain([route("ready")]).collect();
         let listener = json!({ "name": "http", "port": self.port });
         // The filter must cope with what a hardened listener refuses: it runs on others, too.
-        let loosened = json!({ "escapedSlashes": "keep", "headersWithUnderscores": "allow" });
+        let loosened = json!({ "escapedSlashes": "keep", "pathParameters": "keep", "headersWithUnderscores": "allow" });
         let endpoint = json!({ "address": "127.0.0.1", "port": self.upstream.address().port() });
         let collector = json!({ "address": "127.0.0.1", "port": self.collector.address().port() });
         let grpc_collector = json!({ "address": "127.0.0.1", "port": self.grpc_collector.address().port() });

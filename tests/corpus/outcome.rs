@@ -78,16 +78,13 @@ pub fn called(service: &str, method: &str, message: &[u8]) -> (String, String) {
     (format!("{service} {method}"), record.to_string())
 }
 
-/// A record without its time, route and revision, which must be there, and its source's port.
+/// A record without its time, route and revision, which must be there.
 fn without_chance(line: &str, to: Option<&str>) -> String {
     let mut record: Map<String, Value> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let time = record.remove("time").unwrap_or_default();
     assert!(time.as_str().is_some_and(|time| time.ends_with('Z')), "no time: {line}");
     for chance in ["route", "revision"] {
         record.remove(chance);
-    }
-    if let Some(source) = record.get_mut("source") {
-        *source = source.as_str().and_then(|source| source.rsplit_once(':')).map_or("", |(address, _)| address).into();
     }
     if let Some(to) = to {
         record.insert("to".into(), to.into());

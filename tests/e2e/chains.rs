@@ -1,4 +1,5 @@
-//! A gateway whose routes are given as chains, and callers that speak HTTP/1.1 and HTTP/2 to it.
+//! An Envoy whose routes are given as chains, on listeners that we generate or on its own, and callers that speak HTTP/1.1
+//! and HTTP/2 to it.
 
 use std::{fs, net::SocketAddr};
 
@@ -6,7 +7,27 @@ use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, site::free_por
 use tempfile::TempDir;
 use tokio::{net::TcpStream, runtime};
 
-/// A control plane and an Envoy with one gateway: route `x` is the prefix `/x`.
+/// Whose listeners and routes an Envoy has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Those of a `Gateway`.
+    Whole,
+    /// Its own, as `envoy-config/overlay.yaml` has them.
+    Overlay,
+}
+
+pub const MODES: [Mode; 2] = [Mode::Whole, Mode::Overlay];
+
+/// What a caller speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+pub const PROTOCOLS: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
+
+/// A control plane and an Envoy: route `x` is the prefix `/x`.
 pub struct Chains {
     pub envoy: Envoy,
     pub control_plane: ControlPlane,
@@ -15,29 +36,29 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Starts it with routes to an upstream, and further documents.
+    /// Starts it with routes of a `Gateway` to an upstream, and further documents.
     pub fn start(upstream: SocketAddr, routes: &[&str], resources: &str) -> Self {
+        Self::start_as(Mode::Whole, upstream, routes, resources)
+    }
+
+    /// The same, with routes of either kind.
+    pub fn start_as(mode: Mode, upstream: SocketAddr, routes: &[&str], resources: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port().unwrap();
-        let mut text = format!(
-            "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{ name: edge }}\nspec:\n  listeners: [{{ name: http, port: \
-             {port} }}]\n  routes:\n"
-        );
-        for route in routes.iter().chain(&["probe"]) {
-            text += &format!("    - {{ name: {route}, match: {{ path: {{ prefix: /{route} }} }}, service: echo }}\n");
+        let routes = [routes, &["probe"]].concat();
+        if mode == Mode::Whole {
+            fs::write(directory.path().join("gateway.yaml"), gateway(port, upstream, &routes)).unwrap();
         }
-        text += &format!(
-            "---\napiVersion: postern/v1\nkind: Service\nmetadata: {{ name: echo }}\nspec: {{ endpoints: [{{ address: \
-             127.0.0.1, port: {} }}] }}\n",
-            upstream.port()
-        );
-        fs::write(directory.path().join("gateway.yaml"), text).unwrap();
         fs::write(directory.path().join("policies.yaml"), resources).unwrap();
         let control_plane = ControlPlane::start(directory.path()).unwrap();
-        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        let envoy = match mode {
+            Mode::Whole => Envoy::whole(control_plane.xds()).unwrap(),
+            Mode::Overlay => overlay(port, upstream, &routes, control_plane.xds()),
+        };
         let gateway = SocketAddr::from(([127, 0, 0, 1], port));
         let mut client = Client::new(gateway);
-        wait::until_true("the gateway to serve", || Ok(client.get("/probe")?.status == 200)).unwrap();
+        wait::until_true("the routes to serve", || Ok(client.get("/probe").is_ok_and(|answer| answer.status == 200)))
+            .unwrap();
         Self { envoy, control_plane, gateway, directory }
     }
 
@@ -47,26 +68,81 @@ impl Chains {
     }
 
     pub fn send(&self, request: &Request) -> Answer {
-        Client::new(self.gateway).send(request).unwrap()
+        self.send_by(Protocol::Http1, request)
     }
 
-    /// The same by HTTP/2, without TLS.
-    pub fn send_h2(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(exchange(self.gateway, method, path, headers, body))
+    pub fn send_by(&self, protocol: Protocol, request: &Request) -> Answer {
+        protocol.send(self.gateway, request)
     }
 }
 
-async fn exchange(gateway: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+impl Protocol {
+    /// Sends a request on a connection of its own, without TLS.
+    pub fn send(self, address: SocketAddr, request: &Request) -> Answer {
+        match self {
+            Self::Http1 => Client::new(address).send(request).unwrap(),
+            Self::Http2 => {
+                let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(exchange(address, request))
+            }
+        }
+    }
+}
+
+fn gateway(port: u16, upstream: SocketAddr, routes: &[&str]) -> String {
+    let mut text = format!(
+        "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{ name: edge }}\nspec:\n  listeners: [{{ name: http, port: \
+         {port} }}]\n  routes:\n"
+    );
+    for route in routes {
+        text += &format!("    - {{ name: {route}, match: {{ path: {{ prefix: /{route} }} }}, service: echo }}\n");
+    }
+    text += &format!(
+        "---\napiVersion: postern/v1\nkind: Service\nmetadata: {{ name: echo }}\nspec: {{ endpoints: [{{ address: \
+         127.0.0.1, port: {} }}] }}\n",
+        upstream.port()
+    );
+    text
+}
+
+/// The last route of `envoy-config/overlay.yaml`.
+const LAST_ROUTE: &str = "                        - name: welcome\n                          match: { path: /welcome }\n                          route: { cluster: backend }\n";
+
+/// An Envoy that has these routes, and further lines behind them, in its own configuration.
+pub fn overlay_with(port: u16, upstream: SocketAddr, lines: &str, xds: SocketAddr) -> Envoy {
+    let (backend, listener) = (format!("port_value: {}", upstream.port()), format!("port_value: {port}"));
+    let routes = [LAST_ROUTE, lines].concat();
+    let replace = [
+        ("port_value: 10001", backend.as_str()),
+        ("port_value: 10000", listener.as_str()),
+        (LAST_ROUTE, routes.as_str()),
+    ];
+    Envoy::start("overlay.yaml", xds, &replace).unwrap()
+}
+
+fn overlay(port: u16, upstream: SocketAddr, routes: &[&str], xds: SocketAddr) -> Envoy {
+    let line = |route: &&str| {
+        format!(
+            "                        - {{ name: {route}, match: {{ path_separated_prefix: /{route} }}, route: {{ cluster: backend }} }}\n"
+        )
+    };
+    overlay_with(port, upstream, &routes.iter().map(line).collect::<String>(), xds)
+}
+
+async fn exchange(gateway: SocketAddr, request: &Request) -> Answer {
     let stream = TcpStream::connect(gateway).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(async move { drop(connection.await) });
     let mut client = client.ready().await.unwrap();
-    let request = axum::http::Request::builder().method(method).uri(format!("http://{gateway}{path}"));
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    let (response, mut stream) = client.send_request(request.body(()).unwrap(), body.is_empty()).unwrap();
+    let uri = [format!("http://{gateway}").as_bytes(), request.path()].concat();
+    let head = axum::http::Request::builder().method(request.method()).uri(uri);
+    let head =
+        request.headers().iter().fold(head, |head, (name, value)| head.header(name.as_slice(), value.as_slice()));
+    let body = request.content();
+    let (response, mut stream) = client.send_request(head.body(()).unwrap(), body.is_empty()).unwrap();
     if !body.is_empty() {
-        stream.send_data(body.to_vec().into(), true).unwrap();
+        // An answer may come before the whole body is taken.
+        drop(stream.send_data(body.to_vec().into(), true));
     }
     let (head, mut content) = response.await.unwrap().into_parts();
     let mut body = Vec::new();

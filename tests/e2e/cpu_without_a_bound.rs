@@ -1,15 +1,16 @@
 //! Requests that drive work: each runs out of its budget, is answered by the step that it ran out in, and says so in the
-//! access log. On generated listeners (whole) and on listeners of Envoy's own (overlay). What counts is the answer, not the
+//! access log. On generated listeners (whole) and on listeners of Envoy's own (overlay),
+//! by HTTP/1.1 and HTTP/2. What counts is the answer, not the
 //! time that it took; `engine/tests/budget.rs` counts steps.
 
 use std::net::SocketAddr;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Site, Upstream, site::free_port, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Request, Site, Upstream, site::free_port, wait};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::world::assert_no_vm_failure;
+use crate::{chains::PROTOCOLS, world::assert_no_vm_failure};
 
 /// The route `users` with a chain, on an Envoy.
 struct Stage {
@@ -52,25 +53,26 @@ impl Stage {
         Self { envoy, address, _control_plane: control_plane, _upstream: upstream, _directory: directory }
     }
 
-    fn send(&self, request: &Request) -> Answer {
-        Client::new(self.address).send(request).unwrap()
-    }
-
-    /// The status of the answer, and what the access log says about it.
+    /// The status of the answer by either protocol, and what the access log says about it.
     fn check(&self, request: &Request, status: u16, account: &str) {
-        let answer = self.send(request);
-        assert_eq!(answer.status, status, "{}", answer.body);
+        for protocol in PROTOCOLS {
+            let answer = protocol.send(self.address, request);
+            assert_eq!(answer.status, status, "{protocol:?}: {}", answer.body);
+        }
         wait::until_true(account, || {
             let log = self.envoy.access_log();
-            Ok(log.iter().any(|line| line["decision"].as_str().is_some_and(|decision| decision.starts_with(account))))
+            let told = log.iter().filter_map(|line| line["decision"].as_str());
+            Ok(told.filter(|decision| decision.starts_with(account)).count() >= PROTOCOLS.len())
         })
         .unwrap();
     }
 
     /// The request passes.
     fn passes(&self, request: &Request) {
-        let answer = self.send(request);
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        for protocol in PROTOCOLS {
+            let answer = protocol.send(self.address, request);
+            assert_eq!(answer.status, 200, "{protocol:?}: {}", answer.body);
+        }
     }
 
     fn end(self) {

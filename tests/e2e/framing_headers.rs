@@ -12,7 +12,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use postern_tests::{ControlPlane, Request, wait};
 use ring::hmac;
 
-use crate::chains::{Chains, policy};
+use crate::chains::{Chains, MODES, Mode, Protocol, policy};
 
 const SECRET: &[u8] = b"a shared secret of more than 32 bytes, for tests";
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nhost: inner\r\n\r\n";
@@ -122,8 +122,14 @@ fn check_one(upstream: &Recorder, path: &str, body: &str) {
 
 #[test]
 fn no_policy_smuggles_a_request_upstream() {
+    for mode in MODES {
+        check_that_no_policy_smuggles(mode);
+    }
+}
+
+fn check_that_no_policy_smuggles(mode: Mode) {
     let upstream = Recorder::start();
-    let chains = Chains::start(upstream.address, &["a", "claims"], &guarded("x-guard: \"1\""));
+    let chains = Chains::start_as(mode, upstream.address, &["a", "claims"], &guarded("x-guard: \"1\""));
     let body = format!("hello{SMUGGLED}");
     for set in ["content-length: \"5\"", "Transfer-Encoding: identity", "connection: upgrade", "te: trailers"] {
         let before = chains.control_plane.log().len();
@@ -138,7 +144,8 @@ fn no_policy_smuggles_a_request_upstream() {
         check_one(&upstream, "/a/1", &body);
         assert_eq!(chains.send(&Request::new("POST", "/a/2").chunked(body.as_str())).status, 200);
         check_one(&upstream, "/a/2", &body);
-        assert_eq!(chains.send_h2("POST", "/a/3", &[], body.as_bytes()).status, 200);
+        let by_http2 = Request::new("POST", "/a/3").body(body.as_str());
+        assert_eq!(chains.send_by(Protocol::Http2, &by_http2).status, 200);
         check_one(&upstream, "/a/3", &body);
     }
 }
@@ -152,7 +159,8 @@ fn no_claim_smuggles_a_request_upstream() {
         let token = token(&format!("me{bad}content-length: 5{bad}{bad}{SMUGGLED}"));
         let answer = chains.send(&Request::get("/claims/1").header("authorization", &token));
         assert_eq!(answer.status, 401, "{bad:?}: {answer:?}");
-        assert_eq!(chains.send_h2("POST", "/claims/2", &[("authorization", &token)], b"hello").status, 401, "{bad:?}");
+        let by_http2 = Request::new("POST", "/claims/2").header("authorization", &token).body("hello");
+        assert_eq!(chains.send_by(Protocol::Http2, &by_http2).status, 401, "{bad:?}");
         assert_eq!(upstream.take(), "", "{bad:?}");
     }
     let good = token("me");

@@ -60,6 +60,26 @@ fn escaped_slashes_do_not_lead_to_another_route() {
     assert_eq!(without_key(&edge, paths[0]), (200, "open".to_owned()));
 }
 
+/// Servlet containers drop `;` and what follows it, once they have undone escapes.
+#[test]
+fn parameters_of_a_path_do_not_lead_to_another_route() {
+    let paths =
+        ["/admin;x", "/admin;", "/admin%3bx", "/x/..;/admin", "/x/%2e%2e;/admin", "/x/.%2E%3B/admin", "/;/admin"];
+    let edge = start("{}");
+    for path in paths {
+        let answer = edge.send(&Request::get(path));
+        assert!([400, 401].contains(&answer.status), "{path}: {answer:?}");
+        let headers = [(":method", "GET"), (":path", path), (":scheme", "http"), (":authority", "a")];
+        let status = H2::connect(edge.address).unwrap().request(&headers).unwrap().status();
+        assert_eq!(status, Some(answer.status), "{path}");
+    }
+    assert_eq!(edge.send(&Request::get("/x?a;b")).status, 200, "a query may have them");
+    let kept = |edge: &Edge| edge.send(&Request::get("/y;x")).status == 200;
+    edge.change("http: {}", "http: { pathParameters: keep }", kept);
+    let answer = edge.send(&Request::get("/y;x"));
+    assert!(answer.body.contains("/y;x"), "{answer:?}");
+}
+
 #[test]
 fn headers_with_underscores_do_not_pass_for_others() {
     let edge = start("{}");

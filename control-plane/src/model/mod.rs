@@ -57,7 +57,7 @@ pub use self::{
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
     cookie_pattern::CookiePattern,
     diagnostic::{Diagnostic, Diagnostics},
-    edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, Underscores},
+    edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     health_check::{HealthCheck, Probe},

@@ -4,6 +4,8 @@
 //! of letters, digits, `-`, `.`, `_` and `~` are undone. All other escapes stay as they came, and so does the case of
 //! their digits: `/@me` and `/%40me` are two paths to Envoy and mostly one to an upstream. A route is for both.
 
+use super::edge::PathParameters;
+
 /// A path, byte by byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathText(Vec<Spelling>);
@@ -53,7 +55,7 @@ impl PathText {
     }
 
     /// Why no request has this path, once Envoy has normalized it.
-    pub(super) fn unreachable(&self) -> Option<&'static str> {
+    pub(super) fn unreachable(&self, parameters: PathParameters) -> Option<&'static str> {
         let segments: Vec<_> = self.0.split(|spelling| *spelling == Spelling::Plain(b'/')).collect();
         let dots = |segment: &[Spelling]| {
             matches!(segment, [Spelling::Plain(b'.')] | [Spelling::Plain(b'.'), Spelling::Plain(b'.')])
@@ -61,6 +63,9 @@ impl PathText {
         let inner = segments.get(1..segments.len().saturating_sub(1)).unwrap_or_default();
         if self.0.contains(&Spelling::Escaped(0)) {
             return Some("requests with `%00` are refused");
+        }
+        if parameters == PathParameters::Reject && self.0.contains(&Spelling::Either(b';')) {
+            return Some("paths with `;` are refused, unless `http.pathParameters` is `keep`");
         }
         if segments.iter().any(|segment| dots(segment)) {
             return Some("`.` and `..` are resolved before routes are chosen");
@@ -116,12 +121,20 @@ mod tests {
 
     #[test]
     fn knows_what_no_request_has() {
-        let check = |text: &str, expect| assert_eq!(PathText::read(text).unreachable().is_some(), expect, "{text}");
-        for text in ["/a/./b", "/..", "/a/%2e%2E/b", "/a/.", "/a//b", "//a", "/a//", "/a%00"] {
-            check(text, true);
+        let check = |text: &str, parameters, expect| {
+            assert_eq!(PathText::read(text).unreachable(parameters).is_some(), expect, "{text}");
+        };
+        for parameters in [PathParameters::Keep, PathParameters::Reject] {
+            for text in ["/a/./b", "/..", "/a/%2e%2E/b", "/a/.", "/a//b", "//a", "/a//", "/a%00"] {
+                check(text, parameters, true);
+            }
+            for text in ["/", "/a/", "/a/...", "/a/.b", "/a/b..", "/%2f"] {
+                check(text, parameters, false);
+            }
         }
-        for text in ["/", "/a/", "/a/...", "/a/.b", "/a/b..", "/%2f"] {
-            check(text, false);
+        for text in ["/a;b", "/a%3bb"] {
+            check(text, PathParameters::Reject, true);
+            check(text, PathParameters::Keep, false);
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     diagnostic::Report,
+    edge::PathParameters,
     path::Path,
     path_text::PathText,
     public::{self, Public},
@@ -325,9 +326,9 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
 }
 
 /// Reports what the schema cannot say.
-pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+pub(super) fn rules(route: &Node, parameters: PathParameters, path: &Path<'_>, report: &mut Report<'_>) {
     public::rules(route, path, report);
-    path_rules(route, path, report);
+    path_rules(route, parameters, path, report);
     if let Some(matching) = route.get("match") {
         request_match::rules(matching, &path.field("match"), report);
     }
@@ -348,13 +349,13 @@ pub(super) fn rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
 }
 
 /// A route that no request can take guards nothing.
-fn path_rules(route: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+fn path_rules(route: &Node, parameters: PathParameters, path: &Path<'_>, report: &mut Report<'_>) {
     let Some(written) = route.get("match").and_then(|matching| matching.get("path")) else { return };
     let (matching, path) = (path.field("match"), "path");
     let path = matching.field(path);
     for kind in ["exact", "prefix", "template"] {
         let Some(node) = written.get(kind) else { continue };
-        if let Some(reason) = node.text().and_then(|text| PathText::read(text).unreachable()) {
+        if let Some(reason) = node.text().and_then(|text| PathText::read(text).unreachable(parameters)) {
             report.error(node.at, &path.field(kind), format!("no request has this path: {reason}"));
         }
     }

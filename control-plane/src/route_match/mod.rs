@@ -14,7 +14,7 @@ pub use conditions::PatternError;
 pub use headers::{headers_of_route, matched_headers};
 
 use self::{conditions::Conditions, host::HostMatch};
-use crate::model::{Backend, Gateway, Underscores};
+use crate::model::{Backend, Gateway, PathParameters, Underscores};
 
 /// A request as a connection manager has parsed it, before it changes anything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub enum Refusal {
     Path,
     /// The path has `%2F` or `%5C`.
     EscapedSlash,
+    /// The path has `;` or `%3B`.
+    Parameters,
 }
 
 /// A route that a request takes.
@@ -113,7 +115,13 @@ impl<'a> Matcher<'a> {
             path::Normalized::EscapedSlash => return refused(Refusal::EscapedSlash),
         };
         request.authority = host::without_trailing_dot(&request.authority);
-        if host::is_one_host(&request.authority) { Ok(request) } else { refused(Refusal::Host) }
+        if !host::is_one_host(&request.authority) {
+            return refused(Refusal::Host);
+        }
+        if http.path_parameters == PathParameters::Reject && path::has_parameters(&request.path) {
+            return refused(Refusal::Parameters);
+        }
+        Ok(request)
     }
 
     /// The most specific host of any route decides which routes count; of these, the first that fits is taken.
@@ -201,6 +209,9 @@ mod tests {
                 (request("GET", "h", "/?q", &[("x-a", "1")]), "b"),
                 (request("GET", "h", "/", &[("x_a", "1")]), "Underscore"),
                 (request("GET", "h", "/a%2Fb", &[]), "EscapedSlash"),
+                (request("GET", "h", "/a;b", &[]), "Parameters"),
+                (request("GET", "h", "/a/%2e%2e%3B/b", &[]), "Parameters"),
+                (request("GET", "h", "/?a;b%3b", &[]), "b"),
                 (request("GET", "h", "a", &[]), "Path"),
                 (request("GET", "h", "*", &[]), "Path"),
                 (request("OPTIONS", "h", "*", &[]), "404"),

@@ -38,6 +38,13 @@ pub(super) fn normalize(written: &[u8], escaped_slashes: EscapedSlashes) -> Norm
     }
 }
 
+/// Whether a path, without its query, has `;` or `%3B`.
+pub(super) fn has_parameters(path: &[u8]) -> bool {
+    let end = path.iter().position(|byte| *byte == b'?').unwrap_or(path.len());
+    let path = path.get(..end).unwrap_or_default();
+    path.contains(&b';') || path.windows(3).any(|piece| piece.eq_ignore_ascii_case(b"%3b"))
+}
+
 /// The path with `%2F` and `%5C` as what they stand for, and whether there were any.
 fn unescape_slashes(path: &[u8]) -> (Vec<u8>, bool) {
     let (mut out, mut rest, mut found) = (Vec::new(), path, false);

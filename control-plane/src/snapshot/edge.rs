@@ -1,5 +1,5 @@
-//! What a `Gateway` does not take from callers: the limits and checks of its connection managers, and the route that
-//! refuses what is no host.
+//! What a `Gateway` does not take from callers: the limits and checks of its connection managers, and the routes
+//! that refuse what is no host and paths with parameters.
 
 use envoy_types::pb::{
     envoy::{
@@ -26,7 +26,7 @@ use super::{
     cluster::duration,
     route::{header_matcher, regex_of},
 };
-use crate::model::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, Underscores};
+use crate::model::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores};
 
 /// One name or address, perhaps with a port: the same that the engine takes for a host (`text::host`), but for the
 /// trailing dot, which is gone by then.
@@ -88,9 +88,18 @@ const fn underscores(wish: Underscores) -> HeadersWithUnderscoresAction {
     }
 }
 
-/// The first route of every virtual host: a 400 for user information, several hosts, and whatever else is not one host.
-/// It is chosen by nothing that a filter can edit.
-pub(super) fn no_host() -> Route {
+/// A path with a `;`, as it is or escaped.
+const PARAMETERS: &str = ".*(?:;|%3[bB]).*";
+
+/// The first routes of every virtual host: what they take is a 400, whatever the other routes are. They are chosen by
+/// nothing that a filter can edit.
+pub(super) fn refusals(http: &EdgeHttp) -> impl Iterator<Item = Route> {
+    let parameters = (http.path_parameters == PathParameters::Reject).then(path_parameters);
+    [no_host()].into_iter().chain(parameters)
+}
+
+/// A 400 for user information, several hosts, and whatever else is not one host.
+fn no_host() -> Route {
     let host =
         StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex_of(HOST, false))), ..Default::default() };
     let matcher = HeaderMatcher {
@@ -98,22 +107,30 @@ pub(super) fn no_host() -> Route {
         treat_missing_header_as_empty: true,
         ..header_matcher(":authority", HeaderMatchSpecifier::StringMatch(host))
     };
-    let body = DataSource {
-        specifier: Some(Specifier::InlineString("the request does not name one host\n".to_owned())),
+    let matching = RouteMatch {
+        path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
+        headers: vec![matcher],
         ..Default::default()
     };
+    refusal(NO_HOST_ROUTE, matching, "the request does not name one host\n")
+}
+
+/// A 400 for what some upstreams take for another path.
+fn path_parameters() -> Route {
+    let matching = RouteMatch {
+        path_specifier: Some(PathSpecifier::SafeRegex(regex_of(PARAMETERS, false))),
+        ..Default::default()
+    };
+    refusal(PATH_PARAMETERS_ROUTE, matching, "the path has a `;`, which is not taken here\n")
+}
+
+fn refusal(name: &str, matching: RouteMatch, body: &str) -> Route {
+    let body = DataSource { specifier: Some(Specifier::InlineString(body.to_owned())), ..Default::default() };
+    let answer = DirectResponseAction { status: 400, body: Some(body), ..Default::default() };
     Route {
-        name: NO_HOST_ROUTE.to_owned(),
-        r#match: Some(RouteMatch {
-            path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
-            headers: vec![matcher],
-            ..Default::default()
-        }),
-        action: Some(Action::DirectResponse(DirectResponseAction {
-            status: 400,
-            body: Some(body),
-            ..Default::default()
-        })),
+        name: name.to_owned(),
+        r#match: Some(matching),
+        action: Some(Action::DirectResponse(answer)),
         ..Default::default()
     }
 }

@@ -18,13 +18,13 @@ use envoy_types::pb::{
             string_matcher::MatchPattern,
         },
     },
-    google::protobuf::UInt32Value,
+    google::protobuf::{UInt32Value, UInt64Value},
 };
 
 use super::{Resource, cluster::duration, edge, path::path_specifier, request_match, timeout};
 use crate::{
     attach::{self, Attachment, Scope},
-    model::{self, Backend, Cause, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
+    model::{self, Backend, Cause, EdgeHttp, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
     support::Feature,
 };
 
@@ -75,7 +75,7 @@ pub(super) fn route_configuration(
     let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
     let message = RouteConfiguration {
         name: gateway.name.clone(),
-        virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, &routes)).collect(),
+        virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, &gateway.spec.http, &routes)).collect(),
         ignore_port_in_host_matching: true,
         ..Default::default()
     };
@@ -83,17 +83,16 @@ pub(super) fn route_configuration(
 }
 
 /// Envoy picks the most specific virtual host and looks no further, so each holds all routes that its host can reach.
-fn virtual_host(host: &str, routes: &[(&model::Route, Said)]) -> VirtualHost {
+fn virtual_host(host: &str, http: &EdgeHttp, routes: &[(&model::Route, Said)]) -> VirtualHost {
     let reachable = routes
         .iter()
         .filter(|(route, _)| route.hosts.is_empty() || route.hosts.iter().any(|pattern| covers(pattern, host)));
     VirtualHost {
         name: host.to_owned(),
         domains: vec![host.to_owned()],
-        routes: [edge::no_host()]
-            .into_iter()
-            .chain(reachable.flat_map(|(route, said)| envoy_routes(route, said)))
-            .collect(),
+        routes: edge::refusals(http).chain(reachable.flat_map(|(route, said)| envoy_routes(route, said))).collect(),
+        // Otherwise a request by HTTP/2 is buffered only up to its window.
+        request_body_buffer_limit: Some(UInt64Value { value: http.buffer_limit.into() }),
         ..Default::default()
     }
 }

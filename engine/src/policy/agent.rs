@@ -8,7 +8,7 @@ use super::{Context, Flow, Policy, failure};
 use crate::{
     agent::{Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
     ask::{Answer, Ask},
-    chain::Step,
+    chain::{OnFailure, Step},
     edited::HeaderEdits,
     event::{Needs, Phase},
     header::{Name, RemovableName, Value},
@@ -74,12 +74,13 @@ fn ask(context: &mut Context<'_>) -> Flow {
     let Some(agent) = candidates.iter().copied().find(|agent| context.health.is_healthy(*agent)) else {
         return Flow::Fail(unanswered(context, CallError::Unreachable));
     };
-    let Group { policies, span } = match group(context, agent) {
+    let Group { policies, span, on_failure } = match group(context, agent) {
         Ok(group) => group,
         Err(missing) => return Flow::Want(missing),
     };
     context.memory.agent = Some(agent);
     context.memory.span = span;
+    context.memory.on_failure = on_failure;
     let known = context.plan.agent(agent);
     let (name, timeout_ms) = known.map_or(("".into(), 0), |agent| (Arc::clone(&agent.name), agent.timeout_ms));
     Flow::Ask(Ask::Call(Call { agent, name, policies, timeout_ms }))
@@ -91,6 +92,8 @@ struct Group {
     policies: Vec<CalledPolicy>,
     /// How many places of the chain it takes up.
     span: usize,
+    /// What becomes of the chain if the agent does not evaluate them: the strictest that one of them says.
+    on_failure: OnFailure,
 }
 
 /// This step and those right behind it that would run next and that the agent can evaluate too: of a step and its
@@ -109,6 +112,8 @@ fn group(context: &Context<'_>, agent: usize) -> Result<Group, Needs> {
         if !joins || !policy.agents.contains(&agent) {
             break;
         }
+        let on_failure = step.on_failure.for_agent(context.plan.agent(agent));
+        group.on_failure = if first { on_failure } else { group.on_failure.stricter(on_failure) };
         group.policies.push(policy.policy.clone());
         place = place.saturating_add(step.alternatives).saturating_add(1);
         group.span = place;

@@ -315,7 +315,10 @@ impl AuditLog {
         };
         bytes("method", request(":method"));
         bytes("path", request(":path").map(|path| split_path(path).0));
-        bytes("source", context.inputs.property(Property::SourceAddress));
+        let source = context.attribute(Attribute::SourceAddress).ok().filter(|_| self.shows("source"));
+        if let Some(source) = source {
+            draft.put("source", &source);
+        }
         if let Some(status) = context.attribute(Attribute::ResponseCode).ok().filter(|_| self.shows("status")) {
             draft.put("status", &status);
         }

@@ -33,7 +33,7 @@ use crate::{
     attributes,
     budget::{self, Budget, Exhausted},
     cel::{EvaluationError, Expression, Map},
-    chain::Step,
+    chain::{OnFailure, Step},
     consumers::Consumer,
     edited::HeaderEdits,
     edits::{Edits, Values},
@@ -171,6 +171,8 @@ pub(crate) struct Memory {
     /// How many places of the chain what that agent was asked for in one go takes up, with the steps in between that are
     /// for other sources.
     pub(crate) span: usize,
+    /// The strictest `onFailure` of what that agent was asked for.
+    pub(crate) on_failure: OnFailure,
     pub(crate) tries: u32,
     pub(crate) numbers: [u64; 2],
     /// Who has signed the request, while it is not certain yet that it may pass.

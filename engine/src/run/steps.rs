@@ -246,13 +246,11 @@ impl Run {
         Flow::Continue
     }
 
+    /// A group of steps that one agent was asked for goes by the strictest of them.
     fn on_failure(&self, plan: &Plan, step: &Step) -> OnFailure {
         let agent = self.memory.agent.and_then(|agent| plan.agent(agent));
-        match step.on_failure {
-            OnFailure::Unspecified if agent.is_some_and(|agent| agent.fail_open) => OnFailure::Continue,
-            OnFailure::Unspecified => OnFailure::Deny,
-            said => said,
-        }
+        let said = if self.memory.span == 0 { step.on_failure } else { self.memory.on_failure };
+        said.for_agent(agent)
     }
 
     /// Whether a step is for the source of the message, or what must be known to tell.

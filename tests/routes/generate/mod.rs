@@ -42,7 +42,8 @@ pub fn table(random: &mut Random, index: usize) -> Table {
 fn http(random: &mut Random) -> Value {
     match random.below(8) {
         0 => json!({ "escapedSlashes": *random.pick(&["redirect", "unescape", "keep"]) }),
-        1 => json!({ "headersWithUnderscores": *random.pick(&["drop", "allow"]) }),
+        1 | 2 => json!({ "pathParameters": "keep" }),
+        3 => json!({ "headersWithUnderscores": *random.pick(&["drop", "allow"]) }),
         _ => Value::Null,
     }
 }
