@@ -5,9 +5,15 @@ use std::{
     net::SocketAddr,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
+    time::Duration,
 };
 
-use postern_tests::{Client, ControlPlane, Envoy, Request, Upstream, http2::H2, site::free_port, wait};
+use postern_tests::{
+    Client, ControlPlane, Envoy, Request, Upstream,
+    http2::H2,
+    site::{free_port, repository},
+    wait,
+};
 use tempfile::TempDir;
 
 use crate::world::assert_no_vm_failure;
@@ -140,6 +146,20 @@ mod whole {
     /// must not pass without the chain that it had.
     #[test]
     fn lets_nobody_in_while_a_guarded_route_is_renamed() {
+        rename_under_load(20, |_, _, _| {});
+    }
+
+    /// In each round, one of the two is killed between the change and what comes of it.
+    #[test]
+    fn lets_nobody_in_while_a_guarded_route_is_renamed_and_parts_restart() {
+        rename_under_load(8, |round, envoy, control_plane| match round % 2 {
+            0 => envoy.kill_and_restart().unwrap(),
+            _ => control_plane.kill_and_restart().unwrap(),
+        });
+    }
+
+    /// Renames the guarded route so many times while callers without a key try it, and does something after each change.
+    fn rename_under_load(rounds: usize, disturb: impl Fn(usize, &mut Envoy, &mut ControlPlane)) {
         let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
         let port = free_port().unwrap();
         let write_as = |name: &str| {
@@ -151,38 +171,42 @@ mod whole {
             write(&directory, "all.yaml", &rename(all));
         };
         write_as("a0");
-        let control_plane = ControlPlane::start(directory.path()).unwrap();
-        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        let mut control_plane = ControlPlane::start(directory.path()).unwrap();
+        let mut envoy = Envoy::whole(control_plane.xds()).unwrap();
         let listener = SocketAddr::from(([127, 0, 0, 1], port));
         envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
         let (stop, refused, passed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut renamed = Ok(Duration::ZERO);
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut client = Client::new(listener);
                     while !stop.load(Ordering::Relaxed) {
-                        let status = client.get("/a/x").map_or(0, |answer| answer.status);
-                        let counter = if status == 200 { &passed } else { &refused };
-                        counter.fetch_add(1, Ordering::Relaxed);
+                        match client.get("/a/x").map(|answer| answer.status) {
+                            Ok(200) => passed.fetch_add(1, Ordering::Relaxed),
+                            Ok(_) => refused.fetch_add(1, Ordering::Relaxed),
+                            Err(_) => 0,
+                        };
                     }
                 });
             }
-            for round in 1..=20 {
+            for round in 1..=rounds {
                 write_as(&format!("a{round}"));
-                let name = format!("name: a{round}");
-                let in_force = wait::until_true("the renamed route", || {
+                disturb(round, &mut envoy, &mut control_plane);
+                let name = format!("\"name\": \"a{round}\"");
+                renamed = wait::until_true("the renamed route", || {
                     let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_route_configs")?.body;
-                    Ok(dump.contains(&name.replace("name: ", "\"name\": \"")))
+                    Ok(dump.contains(&name))
                 });
-                if in_force.is_err() {
-                    stop.store(true, Ordering::Relaxed);
+                if renamed.is_err() {
+                    break;
                 }
-                in_force.unwrap();
             }
             stop.store(true, Ordering::Relaxed);
         });
+        renamed.unwrap();
         assert_eq!(passed.into_inner(), 0, "requests without a key reached the upstream");
-        assert!(refused.into_inner() > 20);
+        assert!(refused.into_inner() > rounds);
     }
 }
 
@@ -330,6 +354,66 @@ mod overlay {
             warning.is_some_and(|warning| warning.contains("postern-verify"))
         };
         overlay.control_plane.wait_for_status("the warning", warned).unwrap();
+    }
+
+    /// The listener of `overlay.yaml` as a file that Envoy watches.
+    fn listener_file(bootstrap: &str) -> (String, String) {
+        let (head, rest) = bootstrap.split_once("  listeners:\n").unwrap();
+        let (listener, tail) = rest.split_at(rest.find("  clusters:\n").unwrap());
+        let listener = listener.replacen(
+            "    - name: http\n",
+            "    - \"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\n      name: http\n",
+            1,
+        );
+        (format!("resources:\n{listener}"), [head, tail].concat())
+    }
+
+    /// A listener that loses the entry runs no chain that edits headers any more, and does again once it is back.
+    #[test]
+    fn notices_when_a_listener_loses_and_regains_what_verifies() {
+        let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
+        let watched = tempfile::tempdir().unwrap();
+        write(&directory, "policies.yaml", &policies(&step("headers", "{ remove: [x-preview] }")));
+        let control_plane = ControlPlane::start(directory.path()).unwrap();
+        let (port, admin) = (free_port().unwrap(), free_port().unwrap());
+        let text = std::fs::read_to_string(repository().join("envoy-config/overlay.yaml")).unwrap();
+        let text = [
+            ("port_value: 10001", format!("port_value: {}", upstream.address().port())),
+            ("port_value: 10000", format!("port_value: {port}")),
+            ("port_value: 9901", format!("port_value: {admin}")),
+            ("port_value: 18000", format!("port_value: {}", control_plane.xds().port())),
+            (ROUTES, OWN_ROUTES.to_owned()),
+        ]
+        .iter()
+        .fold(text, |text, (from, to)| postern_tests::site::replaced(&text, from, to).unwrap());
+        let (listeners, bootstrap) = listener_file(&text);
+        let file = watched.path().join("listeners.yaml");
+        let source = format!(
+            "dynamic_resources:\n  lds_config: {{ resource_api_version: V3, path_config_source: {{ path: {}, watched_directory: \
+             {{ path: {} }} }} }}\n",
+            file.display(),
+            watched.path().display()
+        );
+        let bootstrap = bootstrap.replacen("dynamic_resources:\n", &source, 1);
+        write(&watched, "listeners.yaml", &listeners);
+        let envoy = Envoy::from_bootstrap_draining_for(&bootstrap, ([127, 0, 0, 1], admin).into(), 1).unwrap();
+        let listener = SocketAddr::from(([127, 0, 0, 1], port));
+        envoy.wait_until_serving(listener, &Request::get("/welcome")).unwrap();
+        // Without a key by way of `preview`, whose chain removes what made Envoy take it.
+        let reason = || {
+            let before = envoy.access_log_len();
+            get(listener, "/a/x", &[("x-preview", "1")]);
+            let (line, _) = wait::until("its line in the access log", || Ok(envoy.access_log_line(before))).unwrap();
+            line["decision"].as_str().unwrap_or_default().to_owned()
+        };
+        for (listeners, expect) in [
+            (listeners.clone(), "reason=route_changed "),
+            (listeners.replace(VERIFY, ""), "reason=route_unverified "),
+            (listeners, "reason=route_changed "),
+        ] {
+            write(&watched, "listeners.yaml", &listeners);
+            wait::until_true(expect, || Ok(reason().contains(expect))).unwrap();
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl Release {
 #[derive(Debug)]
 pub struct Envoy {
     release: Release,
+    options: Vec<String>,
     process: Process,
     admin: SocketAddr,
     bootstrap: PathBuf,
@@ -76,12 +77,21 @@ impl Envoy {
         Self::launched(Release::Usual, text, admin)
     }
 
+    /// The same, with a time in seconds that listeners which were replaced go on for their connections.
+    pub fn from_bootstrap_draining_for(text: &str, admin: SocketAddr, seconds: u32) -> Result<Self> {
+        Self::launched_with(Release::Usual, text, admin, &["--drain-time-s".to_owned(), seconds.to_string()])
+    }
+
     fn launched(release: Release, text: &str, admin: SocketAddr) -> Result<Self> {
+        Self::launched_with(release, text, admin, &[])
+    }
+
+    fn launched_with(release: Release, text: &str, admin: SocketAddr, options: &[String]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("bootstrap.yaml");
         fs::write(&path, text)?;
-        let process = launch(release, &path)?;
-        let envoy = Self { release, process, admin, bootstrap: path, _directory: directory };
+        let process = launch(release, &path, options)?;
+        let envoy = Self { release, options: options.to_vec(), process, admin, bootstrap: path, _directory: directory };
         envoy.wait_until_live()?;
         Ok(envoy)
     }
@@ -89,7 +99,7 @@ impl Envoy {
     /// Kills it (SIGKILL) and starts it anew: the same node, with nothing in its memory.
     pub fn kill_and_restart(&mut self) -> Result<()> {
         self.process.kill();
-        self.process = launch(self.release, &self.bootstrap)?;
+        self.process = launch(self.release, &self.bootstrap, &self.options)?;
         self.wait_until_live()
     }
 
@@ -188,11 +198,11 @@ fn adapted(bootstrap: &str, replace: &[(&str, &str)]) -> Result<(String, SocketA
     Ok((text, admin))
 }
 
-fn launch(release: Release, bootstrap: &PathBuf) -> Result<Process> {
+fn launch(release: Release, bootstrap: &PathBuf, options: &[String]) -> Result<Process> {
     let mut command = Command::new(from_environment(release.variable())?);
     command.arg("-c").arg(bootstrap);
     // No hot restart: it would share memory between Envoys on one machine. Logs are flushed as they come.
     command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "20"]);
-    command.args(["--log-level", "info"]);
+    command.args(["--log-level", "info"]).args(options);
     Process::start("envoy", &mut command)
 }
