@@ -110,8 +110,7 @@ fn case_16_refusals_are_recorded_by_node_type_and_version() {
     client.publish(&clusters("a=1 b=1"));
     let response = only(client.subscribe(Cluster, &[]));
     let version = response.content.version.clone();
-    let memory = Memory::default();
-    let learnt = |events| Learnt { events, reason: None, memory: &memory };
+    let learnt = |events| Learnt { events, reason: None };
     let events = client.nack(&response, "Error adding/updating cluster(s) b: bad").events;
     fleet.record("edge", edge.stream, learnt(events), now);
     let events = vec![Event::Acked { kind: Cluster, version: version.clone() }];
@@ -165,7 +164,7 @@ fn case_17_a_nonce_of_an_earlier_stream_answers_nothing() {
         let response = only(client.request(Cluster, &old.nonce, None, &[]));
         assert_ne!(response.nonce, old.nonce);
         client.request(Cluster, &old.nonce, Some("no"), &[]);
-        assert!(client.session.memory().of(Cluster).is_none(), "{variant:?}");
+        assert!(!client.session.memory().knows(Cluster), "{variant:?}");
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-pub use memory::{Memory, TypeMemory};
+pub use memory::Memory;
 pub use message::{Event, Reaction, Request, Response, Wish};
 pub use order::{PATIENCE_TO_BREAK, PATIENCE_TO_MAKE, TIME_TO_REJOIN};
 
@@ -33,6 +33,15 @@ use crate::{
     digest::Digest,
     snapshot::{ResourceType, Snapshot},
 };
+
+/// How much a client has subscribed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscribed {
+    /// How many names of one type.
+    pub names: usize,
+    /// How many bytes the names of all types have together.
+    pub bytes: usize,
+}
 
 /// One stream.
 #[derive(Debug)]
@@ -80,18 +89,25 @@ impl Session {
         self.deadline
     }
 
-    /// How many names of its type the client has subscribed to once a request is dealt with.
-    pub fn names_after(&self, request: &Request) -> usize {
+    /// What the client has subscribed to once a request is dealt with.
+    pub fn subscribed_after(&self, request: &Request) -> Subscribed {
         let nothing = BTreeSet::new();
         let known = self.subscriptions.get(&request.kind).map_or(&nothing, |known| known.interest.names());
-        match &request.wish {
-            Wish::All { names, .. } => names.len(),
-            Wish::Changes { subscribe, unsubscribe, .. } => {
-                let new = subscribe.iter().filter(|name| !known.contains(*name)).count();
-                let gone = unsubscribe.iter().filter(|name| known.contains(*name)).count();
-                known.len().saturating_add(new).saturating_sub(gone)
+        let bytes = |names: &mut dyn Iterator<Item = &String>| names.map(String::len).sum::<usize>();
+        let others = self.subscriptions.values().filter(|other| other.kind != request.kind);
+        let others: usize = others.map(|other| bytes(&mut other.interest.names().iter())).sum();
+        let (names, size) = match &request.wish {
+            Wish::All { names, .. } => (names.len(), bytes(&mut names.iter())),
+            Wish::Changes { subscribe, unsubscribe, initial } => {
+                let new = || subscribe.iter().filter(|name| !known.contains(*name));
+                let gone = || unsubscribe.iter().filter(|name| known.contains(*name));
+                let claimed = bytes(&mut initial.keys());
+                let size = bytes(&mut known.iter().chain(new())).saturating_add(claimed);
+                let number = known.len().saturating_add(new().count()).saturating_sub(gone().count());
+                (number, size.saturating_sub(bytes(&mut gone())))
             }
-        }
+        };
+        Subscribed { names, bytes: others.saturating_add(size) }
     }
 
     /// The client asks, accepts or refuses.
@@ -101,7 +117,7 @@ impl Session {
         let Request { kind, nonce, error, wish } = request;
         let number = self.number(&nonce);
         let is_first = !self.subscriptions.contains_key(&kind);
-        let make = || Box::new(Subscription::new(kind, self.variant));
+        let make = || Box::new(Subscription::new(kind, self.variant, self.stream));
         let subscription = self.subscriptions.entry(kind).or_insert_with(make);
         match wish {
             // Stale, or never issued: the answer to the latest response is still to come, and says all that is wanted.
@@ -134,7 +150,7 @@ impl Session {
         }
         // A nonce in the first request of a type is one of an earlier stream, and says nothing.
         if let Some(sent) = number.filter(|_| !is_first).and_then(|number| subscription.take_answered(number)) {
-            let event = subscription.answer(&sent, error, &mut self.memory);
+            let event = subscription.answer(&sent, error, &self.memory);
             let acked = matches!(event, Some(Event::Acked { .. }));
             reaction.events.extend(event);
             if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| acked) {
@@ -168,7 +184,7 @@ impl Session {
         let Some((revision, snapshot)) = self.serving.clone() else { return };
         for subscription in self.subscriptions.values_mut() {
             subscription.refresh(&snapshot, &self.memory);
-            reaction.events.extend(subscription.honour_claim(&mut self.memory));
+            reaction.events.extend(subscription.honour_claim(&self.memory));
         }
         for kind in ResourceType::ALL {
             if self.subscriptions.contains_key(&kind) {
@@ -194,7 +210,7 @@ impl Session {
         let difference = subscription.difference.clone();
         let refused = |offer: &super::offer::Offer| memory.has_refused(kind, offer.version());
         let Some(content) = subscription.compose(hold, snapshot, refused) else {
-            reaction.events.extend(subscription.recover());
+            reaction.events.extend(subscription.recover(memory));
             return;
         };
         let number = responses.wrapping_add(1);
