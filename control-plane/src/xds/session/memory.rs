@@ -54,9 +54,9 @@ struct Outstanding {
 }
 
 impl Memory {
-    /// Whether anything is known of a type.
-    pub fn knows(&self, kind: ResourceType) -> bool {
-        self.lock().contains_key(&kind)
+    /// The types of which anything is known.
+    pub fn types(&self) -> Vec<ResourceType> {
+        self.lock().keys().copied().collect()
     }
 
     /// Whether a stream's refusal of something of a type still counts.

@@ -52,6 +52,8 @@ pub struct Session {
     opened: Option<Instant>,
     serving: Option<(Digest, Arc<Snapshot>)>,
     subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
+    /// The types that the node is known to have used before this stream.
+    used_before: Vec<ResourceType>,
     memory: Memory,
     responses: u64,
     deadline: Option<Instant>,
@@ -67,6 +69,7 @@ impl Session {
             opened: None,
             serving: None,
             subscriptions: BTreeMap::new(),
+            used_before: memory.types(),
             memory,
             responses: 0,
             deadline: None,
@@ -274,12 +277,13 @@ impl Session {
         let progress = users(kind).iter().filter_map(|user| self.subscriptions.get(user));
         let progress = progress.map(|user| user.progress()).max().unwrap_or(Progress::Settled);
         let rejoined = self.opened.unwrap_or(now) + TIME_TO_REJOIN;
+        let may_name_more = self.may_name_more(kind);
         let subscription = self.subscriptions.get_mut(&kind)?;
         if !subscription.has_removals() {
             subscription.blocked_since = None;
             return None;
         }
-        let rejoins = subscription.claim == Claim::Resources && !users(kind).is_empty();
+        let rejoins = subscription.claim == Claim::Resources && may_name_more;
         match progress {
             Progress::Refused => {
                 // Whoever gets past the refusal has all the time again.
@@ -292,6 +296,13 @@ impl Session {
             }
             Progress::Settled => Wait::within(rejoined, now).filter(|_| rejoins),
         }
+    }
+
+    /// Whether a client that comes back may still have to name a type that uses this one: one that it is known to have used,
+    /// or any, if nothing is known of it.
+    fn may_name_more(&self, kind: ResourceType) -> bool {
+        let mut unnamed = users(kind).iter().filter(|user| !self.subscriptions.contains_key(user));
+        unnamed.any(|user| self.used_before.is_empty() || self.used_before.contains(user))
     }
 
     /// The nonce of a response. One of an earlier stream is never taken for one of this.
