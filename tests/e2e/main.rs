@@ -58,5 +58,6 @@ mod stories;
 mod streamless;
 mod tour;
 mod updates;
+mod virtual_hosts;
 mod world;
 mod xds;

@@ -6,6 +6,7 @@
 
 mod blame;
 mod compose;
+mod hosts;
 mod interest;
 mod inventory;
 mod memory;
@@ -52,6 +53,8 @@ pub struct Session {
     opened: Option<Instant>,
     serving: Option<(Digest, Arc<Snapshot>)>,
     subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
+    /// The route configurations that were sent before any virtual host was asked for, of those that have some.
+    routes_sent: BTreeSet<String>,
     /// The types that the node is known to have used before this stream.
     used_before: Vec<ResourceType>,
     memory: Memory,
@@ -69,6 +72,7 @@ impl Session {
             opened: None,
             serving: None,
             subscriptions: BTreeMap::new(),
+            routes_sent: BTreeSet::new(),
             used_before: memory.types(),
             memory,
             responses: 0,
@@ -136,18 +140,17 @@ impl Session {
                 }
             }
             // Only what changes is said, so it counts whatever the nonce.
-            Wish::Changes { subscribe, unsubscribe, initial } => {
+            Wish::Changes { subscribe, mut unsubscribe, initial } => {
+                let hosts = kind == ResourceType::VirtualHost;
+                if is_first {
+                    subscription.gets_base = hosts && (subscribe.is_empty() || !initial.is_empty());
+                } else if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| hosts) {
+                    subscription.leave_hosts(&mut unsubscribe, snapshot);
+                }
                 subscription.want_changes(subscribe, &unsubscribe);
                 if is_first && !initial.is_empty() {
-                    subscription.claim = Claim::Resources;
-                    for (name, version) in initial {
-                        subscription.asked.remove(&name);
-                        subscription.inventory.claim(name, version);
-                    }
-                    if !subscription.interest.is_everything() {
-                        let interest = &subscription.interest;
-                        subscription.inventory.retain(|name| interest.includes(name));
-                    }
+                    subscription.claim(initial);
+                    subscription.doubt_hosts(|routes| self.routes_sent.contains(routes));
                 }
             }
         }
@@ -168,10 +171,22 @@ impl Session {
     /// There is another revision, and this is the node's snapshot of it: perhaps the one that it had.
     pub fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Snapshot>, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
+        self.replace_routes(&snapshot);
         self.serving = Some((revision, snapshot));
         self.subscriptions.values_mut().for_each(|subscription| subscription.stale = true);
         self.advance(now, &mut reaction);
         reaction
+    }
+
+    /// The client may get its route configurations on another stream: they are replaced there.
+    fn replace_routes(&mut self, next: &Snapshot) {
+        const ROUTES: ResourceType = ResourceType::RouteConfiguration;
+        let Some((_, current)) = self.serving.as_ref().filter(|_| !self.subscriptions.contains_key(&ROUTES)) else {
+            return;
+        };
+        let Some(hosts) = self.subscriptions.get_mut(&ResourceType::VirtualHost) else { return };
+        let version = |snapshot: &Snapshot, name: &str| Some(snapshot.resolve(ROUTES, name)?.version.clone());
+        hosts.doubt_hosts(|routes| version(current, routes) != version(next, routes));
     }
 
     /// Time has passed: what waited long enough is sent.
@@ -244,13 +259,11 @@ impl Session {
                     endpoints.stale = true;
                 }
             }
-            ResourceType::RouteConfiguration => {
-                let Some(hosts) = self.subscriptions.get_mut(&ResourceType::VirtualHost) else { return };
-                let within = |host: &&String| host.rsplit_once('/').is_some_and(|(routes, _)| routes == name);
-                let within: Vec<_> = hosts.inventory.names().filter(within).cloned().collect();
-                within.iter().for_each(|host| hosts.inventory.doubt(host));
-                hosts.stale |= !within.is_empty();
-            }
+            ResourceType::RouteConfiguration => match self.subscriptions.get_mut(&ResourceType::VirtualHost) {
+                Some(hosts) => hosts.doubt_hosts(|routes| routes == name),
+                None if snapshot.virtual_hosts().has(name) => drop(self.routes_sent.insert(name.to_owned())),
+                None => {}
+            },
             _ => {}
         }
     }

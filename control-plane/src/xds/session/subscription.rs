@@ -1,6 +1,10 @@
 //! One type of resource on one stream: what the client wants, has, and is due, and what it has not answered yet.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use postern_engine::Placement;
 
@@ -35,6 +39,11 @@ pub(super) struct Subscription {
     stream: u64,
     pub(super) variant: Variant,
     pub(super) interest: Interest,
+    /// Whether the client gets virtual hosts unasked: one that names hosts in its first request, and comes from no earlier
+    /// stream, does not.
+    pub(super) gets_base: bool,
+    /// The virtual hosts that it has unsubscribed from, by the names of resources.
+    pub(super) left: BTreeSet<String>,
     pub(super) inventory: Inventory,
     /// Names that must be answered, whatever the client has.
     pub(super) asked: BTreeSet<String>,
@@ -117,6 +126,8 @@ impl Subscription {
             stream,
             variant,
             interest: Interest::new(kind),
+            gets_base: false,
+            left: BTreeSet::new(),
             inventory: Inventory::new(),
             asked: BTreeSet::new(),
             claim: Claim::Nothing,
@@ -148,6 +159,16 @@ impl Subscription {
         }
     }
 
+    /// Incremental: the client has these resources, by name and version, from an earlier stream.
+    pub(super) fn claim(&mut self, initial: BTreeMap<String, String>) {
+        self.claim = Claim::Resources;
+        for (name, version) in initial {
+            self.asked.remove(&name);
+            self.inventory.claim(name, version);
+        }
+        self.drop_unwanted();
+    }
+
     fn drop_unwanted(&mut self) {
         if self.interest.is_everything() {
             return;
@@ -164,11 +185,8 @@ impl Subscription {
         if !std::mem::take(&mut self.stale) {
             return;
         }
-        let target = if self.interest.is_everything() {
-            snapshot.offer(self.kind)
-        } else {
-            snapshot.offer_named(self.kind, self.interest.names())
-        };
+        let target = self.target(snapshot);
+        self.take_claimed_hosts(&target, snapshot);
         let due = self.due_of(target, memory);
         self.difference = self.inventory.difference(self.kind, &due.offer, snapshot);
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
