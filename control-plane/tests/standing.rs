@@ -18,7 +18,7 @@ use postern::{
     serve::Hub,
     snapshot::FilterCode,
     store::{Database, Parent},
-    xds::session::{Event, Memory},
+    xds::session::Event,
 };
 
 /// A control plane without sockets, whose nodes answer as they are told.
@@ -65,7 +65,7 @@ impl World {
     fn accept(&self, id: &str) {
         let (node, stream) = self.nodes.iter().find(|(node, _)| node.id == id).unwrap();
         let revision = self.publication().release_for(node).revision().clone();
-        let learnt = Learnt { events: vec![Event::Settled { revision }], reason: None, memory: &Memory::default() };
+        let learnt = Learnt { events: vec![Event::Settled { revision }], reason: None };
         self.hub.fleet().record(id, *stream, learnt, SystemTime::now());
     }
 

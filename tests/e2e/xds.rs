@@ -36,9 +36,9 @@ use crate::{
 
 const BOTH: [Variant; 2] = [Variant::StateOfTheWorld, Variant::Incremental];
 
-/// Envoy gives up waiting for endpoints after 15 s. Whoever is warm long before that has been sent them; how fast exactly
-/// is a matter of the machine.
-const WELL_BEFORE_THE_TIMEOUT: Duration = Duration::from_secs(8);
+/// Within this time a changed cluster must be warm. An Envoy that is not sent its endpoints again gives up after 15 s, each
+/// time; one that is may be late once in a while, when the machine is busy.
+const A_SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn serves_an_envoy_over_incremental_xds_and_follows_changes() {
@@ -70,7 +70,7 @@ fn case_22_a_changed_cluster_whose_endpoints_did_not_change_is_warm_at_once() {
         let envoy = envoy_of(variant, control_plane.xds);
         let mut client = Client::new(site.listener());
         wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200)).unwrap();
-        for seconds in [4, 5] {
+        let warm_after = |seconds| {
             let start = Instant::now();
             control_plane.hub.publish(with_connect_timeout(&compiled(), seconds));
             let timeout = format!("\"connect_timeout\": \"{seconds}s\"");
@@ -79,10 +79,11 @@ fn case_22_a_changed_cluster_whose_endpoints_did_not_change_is_warm_at_once() {
                 Ok(dump.contains(&timeout) && warming(&envoy) == Some(0))
             })
             .unwrap();
-            let took = start.elapsed();
-            println!("{variant:?}: warm after {took:?}");
-            assert!(took < WELL_BEFORE_THE_TIMEOUT, "{variant:?}: warm only after {took:?}");
-        }
+            start.elapsed()
+        };
+        let times = [4, 5, 6, 7, 8].map(warm_after);
+        println!("{variant:?}: warm after {times:?}");
+        assert!(times.iter().min() < Some(&A_SECOND), "{variant:?}: warm only after {times:?}");
         assert_eq!(client.get("/welcome").unwrap().status, 200);
     }
 }

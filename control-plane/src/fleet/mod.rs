@@ -43,6 +43,9 @@ struct Node {
     streams: Vec<(u64, Option<Digest>)>,
     since: u64,
     types: BTreeMap<ResourceType, TypeStatus>,
+    /// What it refused and has not got past, by type and stream.
+    refusals: BTreeMap<(ResourceType, u64), Arc<Refusal>>,
+    /// What all of its streams know of it.
     memory: Memory,
 }
 
@@ -51,19 +54,17 @@ struct Node {
 pub struct Joined {
     /// Its number, unique in this process.
     pub stream: u64,
-    /// What earlier streams taught about the node.
+    /// What all streams of the node share.
     pub memory: Memory,
 }
 
 /// What a stream learnt about its node at once.
-#[derive(Debug)]
-pub struct Learnt<'a> {
+#[derive(Debug, Default)]
+pub struct Learnt {
     /// What happened.
     pub events: Vec<Event>,
     /// The filter's own reason, for a refusal that leaves it out.
     pub reason: Option<String>,
-    /// What the stream knows of the node now: it counts for the node's next streams too.
-    pub memory: &'a Memory,
 }
 
 impl Default for Fleet {
@@ -110,46 +111,28 @@ impl Fleet {
     }
 
     /// A stream learnt something about its node.
-    pub fn record(&mut self, id: &str, stream: u64, learnt: Learnt<'_>, now: SystemTime) {
+    pub fn record(&mut self, id: &str, stream: u64, learnt: Learnt, now: SystemTime) {
         let Some(node) = self.nodes.get_mut(id) else { return };
-        let Learnt { events, mut reason, memory } = learnt;
+        let Learnt { events, mut reason } = learnt;
         for event in events {
             if let Some(happening) = happening(id, &event, reason.as_deref()) {
                 self.journal.note(happening, now);
             }
-            let kind = match event {
-                Event::Acked { kind, version } => {
-                    let accepted = Some(seconds(now));
-                    let status = TypeStatus { running: Some(version), accepted, ..TypeStatus::default() };
-                    node.types.insert(kind, status);
-                    kind
-                }
+            match event {
+                Event::Acked { kind, version } => node.accepted(kind, version, seconds(now)),
                 Event::Restored { kind, version } => {
                     let status = node.types.entry(kind).or_default();
                     (status.running, status.accepted) = (Some(version), Some(seconds(now)));
-                    kind
                 }
                 Event::Nacked { kind, version, message, resources, carried } => {
                     let (reason, at) = (reason.take(), seconds(now));
-                    let refusal = Refusal { version, message, resources, carried, reason, at };
-                    node.types.entry(kind).or_default().refused = Some(Arc::new(refusal));
-                    kind
+                    let refusal = Arc::new(Refusal { version, message, resources, carried, reason, at });
+                    node.types.entry(kind).or_default().refused = Some(Arc::clone(&refusal));
+                    node.refusals.insert((kind, stream), refusal);
                 }
-                Event::Warned { kind, warning } => {
-                    node.types.entry(kind).or_default().warning = Some(warning);
-                    continue;
-                }
-                Event::Settled { revision } => {
-                    node.settle(stream, Some(revision));
-                    continue;
-                }
-                Event::Unsettled => {
-                    node.settle(stream, None);
-                    continue;
-                }
-            };
-            if let Some(memory) = memory.of(kind) {
-                node.memory.learn(kind, Arc::clone(memory));
+                Event::Warned { kind, warning } => node.types.entry(kind).or_default().warning = Some(warning),
+                Event::Settled { revision } => node.settle(stream, Some(revision)),
+                Event::Unsettled => node.settle(stream, None),
             }
         }
         self.changed();
@@ -265,15 +248,44 @@ fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening>
 }
 
 impl Node {
+    /// It accepted a version of a type. What it refused of that type on other streams counts as long as their sessions say
+    /// so.
+    fn accepted(&mut self, kind: ResourceType, version: Digest, at: u64) {
+        self.refusals.retain(|(of, stream), _| *of != kind || self.memory.is_outstanding(kind, *stream));
+        let refused = self.refused(kind);
+        let status = TypeStatus { running: Some(version), accepted: Some(at), refused, ..TypeStatus::default() };
+        self.types.insert(kind, status);
+    }
+
     fn settle(&mut self, stream: u64, revision: Option<Digest>) {
         if let Some((_, settled)) = self.streams.iter_mut().find(|(open, _)| *open == stream) {
             *settled = revision;
         }
+        if self.revision().is_none() {
+            return;
+        }
+        // It runs all that it subscribed to: what streams that have ended refused is history.
+        let is_open = |stream: u64| self.streams.iter().any(|(open, _)| *open == stream);
+        self.memory.settle(is_open);
+        if self.refusals.keys().all(|(_, stream)| is_open(*stream)) {
+            return;
+        }
+        self.refusals.retain(|(_, stream), _| self.streams.iter().any(|(open, _)| open == stream));
+        let refused: Vec<_> = self.types.keys().map(|kind| (*kind, self.refused(*kind))).collect();
+        for (kind, refused) in refused {
+            self.types.entry(kind).or_default().refused = refused;
+        }
+    }
+
+    /// The latest refusal of a type that it has not got past.
+    fn refused(&self, kind: ResourceType) -> Option<Arc<Refusal>> {
+        let of_kind = self.refusals().filter(|(of, _)| *of == kind);
+        of_kind.max_by_key(|(_, refusal)| refusal.at).map(|(_, refusal)| Arc::clone(refusal))
     }
 
     /// What it refused and has not got past.
     fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Arc<Refusal>)> {
-        self.types.iter().filter_map(|(kind, status)| Some((*kind, status.refused.as_ref()?)))
+        self.refusals.iter().map(|((kind, _), refusal)| (*kind, refusal))
     }
 
     /// The revision that all of its streams are settled on.
@@ -351,8 +363,7 @@ mod tests {
         let mut fleet = Fleet::default();
         let revision = Digest::of(b"revision");
         let streams = [fleet.connect(&node("edge"), at(0)).stream, fleet.connect(&node("edge"), at(1)).stream];
-        let memory = Memory::default();
-        let learnt = |event| Learnt { events: vec![event], reason: None, memory: &memory };
+        let learnt = |event| Learnt { events: vec![event], reason: None };
         let settled = Event::Settled { revision: revision.clone() };
         let mut changes = fleet.changes();
         for (number, stream) in streams.into_iter().enumerate() {

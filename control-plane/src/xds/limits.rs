@@ -27,6 +27,9 @@ pub const STREAMS_PER_CONNECTION: u32 = 64;
 /// How many names of one type a stream may subscribe to, and a request may have.
 pub const MOST_NAMES: usize = 50_000;
 
+/// How many bytes all names that a stream subscribes to may have together, and those of responses that it has not answered.
+pub const MOST_NAME_BYTES: usize = 8 * 1024 * 1024;
+
 /// Limits of the xDS server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits of xDS")]

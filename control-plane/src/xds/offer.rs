@@ -12,7 +12,7 @@ use prost::Message;
 
 use super::{
     content::{Content, Variant},
-    virtual_hosts::VirtualHosts,
+    virtual_hosts::{VirtualHosts, with_base},
 };
 use crate::{
     digest::Digest,
@@ -135,7 +135,13 @@ pub struct Offers {
 impl Snapshot {
     /// All resources of a type.
     pub fn offer(&self, kind: ResourceType) -> Arc<Offer> {
-        let make = || Arc::new(Offer::from(self.select(kind, &Selection::Everything)));
+        let make = || {
+            let all = self.select(kind, &Selection::Everything);
+            Arc::new(Offer::from(match kind {
+                ResourceType::VirtualHost => with_base(all, self.offer(ResourceType::RouteConfiguration).set()),
+                _ => all,
+            }))
+        };
         match self.offers().everything.get(kind as usize) {
             Some(place) => Arc::clone(place.get_or_init(make)),
             None => make(),

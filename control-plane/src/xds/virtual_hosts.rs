@@ -1,11 +1,26 @@
 //! Virtual hosts on demand (VHDS): which one a name of the form `<route configuration>/<host>` stands for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use envoy_types::pb::envoy::config::route::v3::VirtualHost;
-use prost::Message;
+use envoy_types::pb::{envoy::config::route::v3::VirtualHost, google::protobuf::Any};
+use prost::{
+    Message,
+    encoding::{self, DecodeContext, WireType},
+};
 
-use crate::snapshot::ResourceSet;
+use crate::{
+    digest::Digest,
+    snapshot::{Author, Resource, ResourceSet, ResourceType},
+};
+
+/// A host that no request can be for (RFC 6761). Its virtual host has no routes, so that it answers 404.
+const NOBODY: &str = "nobody.invalid";
+
+/// The field `vhds` of a route configuration.
+const VHDS: u32 = 9;
 
 /// The virtual hosts of a snapshot by route configuration and domain.
 #[derive(Debug, Default)]
@@ -14,6 +29,56 @@ pub(super) struct VirtualHosts {
     by_domain: BTreeMap<String, BTreeMap<String, String>>,
     /// Resource → its names by each domain without a wildcard.
     aliases: BTreeMap<String, Vec<String>>,
+    /// The resources that every client gets unasked, by name.
+    base: BTreeSet<String>,
+    /// Resource with a wildcard → the resources that hosts under the wildcard belong to in its stead.
+    companions: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// The virtual hosts that there are, and one that answers 404 for every route configuration that has none for every host:
+/// an Envoy does not count an answer without a virtual host as one, and holds its listener back.
+pub(super) fn with_base(hosts: ResourceSet, routes: &ResourceSet) -> ResourceSet {
+    let mut need: BTreeSet<_> =
+        routes.resources.iter().filter(|it| is_on_demand(it)).map(|it| it.name.as_str()).collect();
+    need.extend(hosts.resources.iter().filter_map(|host| host.name.rsplit_once('/')).map(|(routes, _)| routes));
+    for host in &hosts.resources {
+        if let Some((routes, _)) = host.name.rsplit_once('/').filter(|_| matches_every_host(host)) {
+            need.remove(routes);
+        }
+    }
+    let made: Vec<_> = need.into_iter().map(nobody).filter(|made| hosts.get(&made.name).is_none()).collect();
+    if made.is_empty() {
+        return hosts;
+    }
+    let all = hosts.resources.into_iter().chain(made.into_iter().map(Arc::new));
+    let all: BTreeMap<_, _> = all.map(|resource| (resource.name.clone(), resource)).collect();
+    all.into_values().collect()
+}
+
+/// Whether the virtual hosts of a route configuration are asked for. Reads no more than that of it.
+fn is_on_demand(routes: &Resource) -> bool {
+    let mut bytes = routes.body.value.as_slice();
+    while let Ok((field, wire_type)) = encoding::decode_key(&mut bytes) {
+        if field == VHDS && wire_type == WireType::LengthDelimited {
+            return true;
+        }
+        if encoding::skip_field(wire_type, field, &mut bytes, DecodeContext::default()).is_err() {
+            return false;
+        }
+    }
+    false
+}
+
+fn matches_every_host(host: &Resource) -> bool {
+    VirtualHost::decode(host.body.value.as_slice()).is_ok_and(|host| host.domains.iter().any(|domain| domain == "*"))
+}
+
+/// The virtual host of a route configuration that nobody asks for.
+fn nobody(routes: &str) -> Resource {
+    let name = format!("{routes}/{NOBODY}");
+    let host = VirtualHost { name: name.clone(), domains: vec![NOBODY.to_owned()], ..Default::default() };
+    let body = Any { type_url: ResourceType::VirtualHost.type_url().to_owned(), value: host.encode_to_vec() };
+    Resource { name, version: Digest::of(&body.value), body, author: Author::Postern }
 }
 
 impl VirtualHosts {
@@ -23,13 +88,34 @@ impl VirtualHosts {
         for resource in &set.resources {
             let Some((routes, _)) = resource.name.rsplit_once('/') else { continue };
             let Ok(host) = VirtualHost::decode(resource.body.value.as_slice()) else { continue };
+            if host.domains.iter().any(|domain| domain == "*" || domain == NOBODY) {
+                hosts.base.insert(resource.name.clone());
+            }
             let explicit = host.domains.iter().filter(|domain| !domain.contains('*'));
             let aliases = explicit.map(|domain| format!("{routes}/{domain}")).collect();
             hosts.aliases.insert(resource.name.clone(), aliases);
             let by_domain = hosts.by_domain.entry(routes.to_owned()).or_default();
             by_domain.extend(host.domains.into_iter().map(|domain| (domain, resource.name.clone())));
         }
+        hosts.companions = hosts.by_domain.values().flat_map(companions).collect();
         hosts
+    }
+
+    /// The resources that every client gets unasked: of each route configuration, those that match every host, or else one
+    /// that answers 404.
+    pub(super) fn base(&self) -> &BTreeSet<String> {
+        &self.base
+    }
+
+    /// The resources that must come with another: an Envoy asks for a host only as long as no virtual host that it has
+    /// matches it, so one with a wildcard keeps it from ever asking for those that should take precedence.
+    pub(super) fn companions(&self, resource: &str) -> Option<&BTreeSet<String>> {
+        self.companions.get(resource)
+    }
+
+    /// Whether there are virtual hosts of a route configuration.
+    pub(super) fn has(&self, routes: &str) -> bool {
+        self.by_domain.contains_key(routes)
     }
 
     /// The resource that serves a host, chosen as Envoy does: exact, then the longest suffix, then the longest prefix,
@@ -58,6 +144,25 @@ impl VirtualHosts {
         aliases.extend(asked.cloned());
         aliases.into_iter().collect()
     }
+}
+
+/// Of the virtual hosts of one route configuration, those that must come with each one that has a wildcard.
+fn companions(domains: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut companions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |resource: &String, takes_precedence: &dyn Fn(&str) -> bool| {
+        let others = domains.iter().filter(|(domain, other)| *other != resource && takes_precedence(domain));
+        companions.entry(resource.clone()).or_default().extend(others.map(|(_, other)| other.clone()));
+    };
+    for (wildcard, resource) in domains.iter().filter(|(domain, _)| domain.contains('*')) {
+        match (wildcard.strip_prefix('*'), wildcard.strip_suffix('*')) {
+            (Some(""), _) => add(resource, &|_| true),
+            // Whatever is under a longer suffix is under this one, too.
+            (Some(end), _) => add(resource, &|domain| domain.len() >= wildcard.len() && domain.ends_with(end)),
+            // Every suffix takes precedence over a prefix, and whatever is under it over that.
+            _ => add(resource, &|_| true),
+        }
+    }
+    companions
 }
 
 /// A wildcard stands for at least one character.

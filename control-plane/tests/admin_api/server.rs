@@ -8,7 +8,7 @@ use postern::{
     node::NodeIdentity,
     serve::{Hub, Sockets, serve},
     snapshot::{FilterCode, ResourceType},
-    xds::session::{Event, Memory},
+    xds::session::Event,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -105,7 +105,7 @@ impl Server {
 
     /// A stream tells something about its node.
     pub(crate) fn learn(&self, node: &str, stream: u64, events: Vec<Event>, reason: Option<String>) {
-        let learnt = Learnt { events, reason, memory: &Memory::default() };
+        let learnt = Learnt { events, reason };
         self.hub.fleet().record(node, stream, learnt, SystemTime::now());
     }
 

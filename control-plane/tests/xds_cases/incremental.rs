@@ -92,6 +92,18 @@ fn case_29_after_a_refusal_nothing_is_sent_until_a_change_and_then_all_that_was_
 }
 
 #[test]
+fn case_29_a_change_that_crosses_a_refusal_does_not_bring_the_refused_again() {
+    let mut client = Client::served(Incremental, &clusters("a=1 b=1"), &[(Cluster, &[])]);
+    let first = only(client.publish(&clusters("a=2 b=1")));
+    let second = only(client.publish(&clusters("a=2 b=2")));
+    assert_eq!(tell(&second), "CDS b=2");
+    assert_eq!(told(&client.nack(&first, "no").responses), SILENCE);
+    let acked = client.ack(&second);
+    assert_eq!((told(&acked.responses), outcomes(&acked)), (vec![], vec![]), "it does not run what is in force");
+    assert_eq!(told(&client.publish(&clusters("a=2 b=3"))), ["CDS a=2 b=3"], "the next change brings it");
+}
+
+#[test]
 fn case_30_a_client_that_comes_back_up_to_date_is_sent_nothing() {
     let snapshot = clusters("a=1 b=1");
     let mut before = Client::new(Incremental);
@@ -135,6 +147,46 @@ fn case_30_a_client_that_comes_back_gets_what_changed_and_loses_what_is_gone_onl
     client.resume(Cluster, &[], &had);
     assert_eq!(told(&client.wait(TIME_TO_REJOIN)), ["CDS -gone"]);
     assert!(TIME_TO_REJOIN < PATIENCE_TO_BREAK);
+}
+
+#[test]
+fn case_30_what_is_gone_goes_at_once_when_all_that_may_use_it_is_known() {
+    let made = |clusters: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, "r=1")].concat());
+    let versions = |kind: ResourceType| {
+        let offer = made("a=1 gone=1").offer(kind);
+        let each = offer.set().resources.iter().map(|it| (it.name.clone(), it.version.to_string()));
+        each.collect::<Vec<_>>()
+    };
+    let resume = |client: &mut Client, kind, names: &[&str]| {
+        let had = versions(kind);
+        let had: Vec<_> = had.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+        client.resume(kind, names, &had).responses
+    };
+    // It used clusters and nothing else.
+    let before = Client::served(Incremental, &made("a=1 gone=1"), &[(Cluster, &[])]);
+    let mut client = Client::of(Incremental, 2, before.session.memory().clone());
+    client.publish(&made("a=1"));
+    assert_eq!(told(&resume(&mut client, Cluster, &[])), ["CDS -gone"]);
+    // It used routes, too, and is waited for until it has named them.
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (RouteConfiguration, &["r"])];
+    let before = Client::served(Incremental, &made("a=1 gone=1"), &wanted);
+    let mut client = Client::of(Incremental, 2, before.session.memory().clone());
+    client.publish(&made("a=1"));
+    assert_eq!(told(&resume(&mut client, Cluster, &[])), SILENCE);
+    assert!(client.session.deadline().is_some(), "it is not waited for in vain");
+    assert_eq!(told(&resume(&mut client, RouteConfiguration, &["r"])), ["CDS -gone"]);
+    // Nothing is known of it, but it has named all that could use a cluster.
+    let mut client = Client::new(Incremental);
+    client.publish(&made("a=1"));
+    assert_eq!(told(&resume(&mut client, Cluster, &[])), SILENCE);
+    let users = [ResourceType::ExtensionConfig, Listener, RouteConfiguration, ResourceType::VirtualHost];
+    let mut said = Vec::new();
+    for kind in users {
+        for response in client.subscribe(kind, &["x"]) {
+            said.extend(told(&client.ack(&response).responses));
+        }
+    }
+    assert_eq!(said, ["CDS -gone"]);
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! Virtual hosts on demand: case 36.
+//! Virtual hosts on demand: cases 36 and 45.
 
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::{
-    config::route::v3::VirtualHost as WireHost, service::discovery::v3::DeltaDiscoveryResponse,
+    config::route::v3::{RouteConfiguration as RouteConfig, Vhds, VirtualHost as WireHost},
+    service::discovery::v3::DeltaDiscoveryResponse,
 };
 use postern::{
     snapshot::{
         ResourceType::{RouteConfiguration, VirtualHost},
         Snapshot,
     },
-    xds::content::Variant::Incremental,
+    xds::{content::Variant::Incremental, session::Response},
 };
 use prost::Message;
 
@@ -93,17 +94,179 @@ fn case_36_virtual_hosts_are_sent_again_after_their_route_configuration() {
     assert_eq!(names, [vec!["team/edge"], vec!["team/edge/shop"]]);
 }
 
-#[test]
-fn case_36_an_envoy_that_names_no_host_yet_gets_none() {
+/// What an Envoy that names no host gets first.
+fn base(snapshot: &Arc<Snapshot>) -> (Client, Vec<String>) {
     let mut client = Client::new(Incremental);
-    client.publish(&two());
+    client.publish(snapshot);
     let response = only(client.subscribe(VirtualHost, &[]));
-    assert_eq!(decoded(&response.content).resources.len(), 0);
+    let names = response.content.names().into_iter().map(str::to_owned).collect();
     client.ack(&response);
-    let host = only(client.subscribe(VirtualHost, &["team/edge/shop.example"]));
-    client.ack(&host);
-    // Only what is known to the client is updated.
-    let changed =
-        hosts(b"1", &[("shop", &["shop.example", "www.shop.example", "*.shop.example"]), ("rest", &["*", "r"])]);
-    assert_eq!(told(&client.publish(&changed)), SILENCE);
+    (client, names)
+}
+
+/// The name and version of each virtual host in a snapshot.
+fn versions(snapshot: &Arc<Snapshot>) -> Vec<(String, String)> {
+    let offer = snapshot.offer(VirtualHost);
+    offer.set().resources.iter().map(|it| (it.name.clone(), it.version.to_string())).collect()
+}
+
+fn come_back(snapshot: &Arc<Snapshot>, names: &[&str], had: &[(String, String)]) -> (Client, Vec<Response>) {
+    let mut client = Client::new(Incremental);
+    client.publish(snapshot);
+    let had: Vec<_> = had.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+    let responses = client.resume(VirtualHost, names, &had).responses;
+    (client, responses)
+}
+
+/// What responses say of virtual hosts: their names, and with `-` what is gone.
+fn hosts_of(responses: &[Response]) -> Vec<String> {
+    let content = responses.iter().map(|response| &response.content);
+    content
+        .flat_map(|content| {
+            let removed = content.removed.iter().map(|name| format!("-{name}"));
+            content.names().into_iter().map(str::to_owned).chain(removed).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+const SHOP: (&str, &[&str]) = ("shop", &["shop.example", "www.shop.example"]);
+const BLOG: (&str, &[&str]) = ("blog", &["blog.example"]);
+const NOBODY: &str = "team/edge/nobody.invalid";
+
+#[test]
+fn case_45_the_first_answer_has_a_virtual_host_that_answers_404_if_none_matches_every_host() {
+    let (mut client, first) = base(&hosts(b"1", &[SHOP, BLOG]));
+    assert_eq!(first, [NOBODY]);
+    let encoded = hosts(b"1", &[SHOP, BLOG]).offer(VirtualHost);
+    let nobody = WireHost::decode(encoded.set().get(NOBODY).unwrap().body.value.as_slice()).unwrap();
+    assert_eq!((nobody.domains, nobody.routes.len()), (vec!["nobody.invalid".to_owned()], 0));
+    // What is asked for on top is what comes.
+    let shop = client.subscribe(VirtualHost, &["team/edge/shop.example"]);
+    assert_eq!(hosts_of(&shop), ["team/edge/shop"]);
+    client.accept_all(shop);
+    assert_eq!(told(&client.publish(&hosts(b"1", &[SHOP, ("blog", &["blog.example", "b"])]))), SILENCE);
+    // A route configuration whose hosts are all to come has one, too.
+    let vhds = RouteConfig { name: "team/edge".into(), vhds: Some(Vhds::default()), ..Default::default() };
+    assert_eq!(base(&hosts(&vhds.encode_to_vec(), &[])).1, [NOBODY]);
+    let inline = RouteConfig { name: "team/edge".into(), ..Default::default() };
+    assert_eq!(base(&hosts(&inline.encode_to_vec(), &[])).1, Vec::<String>::new());
+}
+
+#[test]
+fn case_45_a_virtual_host_that_matches_every_host_comes_first_with_all_that_precede_it() {
+    // An Envoy that has one for every host never asks for another.
+    let (mut client, first) = base(&two());
+    assert_eq!(first, ["team/edge/rest", "team/edge/shop"]);
+    let changed = hosts(b"1", &[("rest", &["*"]), ("shop", &["shop.example"]), BLOG]);
+    assert_eq!(hosts_of(&client.publish(&changed)), ["team/edge/blog", "team/edge/shop"]);
+    // The same holds below any wildcard.
+    let wild = ("wild", &["*.example"][..]);
+    let mut client = Client::new(Incremental);
+    client.publish(&hosts(b"1", &[SHOP, wild, ("other", &["other.test"])]));
+    let asked = client.subscribe(VirtualHost, &["team/edge/any.example"]);
+    assert_eq!(hosts_of(&asked), ["team/edge/shop", "team/edge/wild"]);
+}
+
+#[test]
+fn case_45_the_base_is_the_same_on_reconnect_and_is_not_sent_again_to_who_has_it() {
+    let snapshot = hosts(b"1", &[SHOP, BLOG]);
+    let (_, nothing) = come_back(&snapshot, &["team/edge/www.shop.example"], &versions(&snapshot)[1..]);
+    assert_eq!(hosts_of(&nothing), Vec::<String>::new(), "by whatever name it asks");
+    let had = |names: &[&str]| {
+        let all = versions(&snapshot);
+        all.into_iter().filter(|(name, _)| names.contains(&name.as_str())).collect::<Vec<_>>()
+    };
+    let shop = had(&["team/edge/shop"]);
+    assert_eq!(hosts_of(&come_back(&snapshot, &["team/edge/shop.example"], &shop).1), [NOBODY]);
+    assert_eq!(hosts_of(&come_back(&snapshot, &[], &[]).1), [NOBODY]);
+    // What was deleted meanwhile is told, and what changed is sent.
+    let (_, deleted) = come_back(
+        &hosts(b"1", &[BLOG]),
+        &["team/edge/shop.example", "team/edge/blog.example"],
+        &had(&[NOBODY, "team/edge/shop", "team/edge/blog"]),
+    );
+    assert_eq!(hosts_of(&deleted), ["-team/edge/shop"]);
+    let changed = hosts(b"1", &[("shop", &["shop.example"]), BLOG]);
+    let (_, sent) = come_back(&changed, &["team/edge/shop.example"], &had(&[NOBODY, "team/edge/shop"]));
+    assert_eq!(hosts_of(&sent), ["team/edge/shop"]);
+}
+
+#[test]
+fn case_45_a_virtual_host_is_unsubscribed_from_by_any_of_its_names_and_told_as_removed() {
+    let made = |salt: &'static str| hosts(b"1", &[("shop", &["shop.example", "www.shop.example", salt]), BLOG]);
+    for (subscribe, unsubscribe) in [
+        ("team/edge/shop.example", "team/edge/shop"),
+        ("team/edge/shop", "team/edge/www.shop.example"),
+        ("team/edge/shop.example", "team/edge/shop.example"),
+        ("team/edge/shop.example", "team/edge/www.shop.example"),
+    ] {
+        let (mut client, _) = base(&made("a"));
+        let shop = client.subscribe(VirtualHost, &[subscribe]);
+        client.accept_all(shop);
+        let left = client.unsubscribe(VirtualHost, &[unsubscribe]);
+        assert_eq!(hosts_of(&left), ["-team/edge/shop"], "{subscribe} {unsubscribe}");
+        client.accept_all(left);
+        assert_eq!(told(&client.publish(&made("b"))), SILENCE, "{subscribe} {unsubscribe}");
+    }
+    // As long as another name of it is subscribed to, it stays.
+    let (mut client, _) = base(&made("a"));
+    let shop = client.subscribe(VirtualHost, &["team/edge/shop.example", "team/edge/www.shop.example"]);
+    client.accept_all(shop);
+    assert_eq!(told(&client.unsubscribe(VirtualHost, &["team/edge/shop.example"])), SILENCE);
+    assert_eq!(hosts_of(&client.publish(&made("b"))), ["team/edge/shop"]);
+}
+
+#[test]
+fn case_45_the_base_can_be_unsubscribed_from() {
+    let (mut client, _) = base(&hosts(b"1", &[SHOP]));
+    let left = client.unsubscribe(VirtualHost, &[NOBODY]);
+    assert_eq!(hosts_of(&left), [format!("-{NOBODY}")]);
+    client.accept_all(left);
+    assert_eq!(told(&client.publish(&hosts(b"1", &[SHOP, BLOG]))), SILENCE);
+    let (mut client, _) = base(&hosts(b"1", &[("rest", &["*"])]));
+    let left = client.unsubscribe(VirtualHost, &["team/edge/rest"]);
+    assert_eq!(hosts_of(&left), ["-team/edge/rest"]);
+    client.accept_all(left);
+    assert_eq!(told(&client.publish(&hosts(b"1", &[("rest", &["*", "r"])]))), SILENCE);
+    // And subscribed to again.
+    assert_eq!(hosts_of(&client.subscribe(VirtualHost, &["team/edge/rest"])), ["team/edge/rest"]);
+}
+
+#[test]
+fn case_36_a_removed_virtual_host_is_told_and_pushed_once_it_is_there_again() {
+    let (mut client, _) = base(&hosts(b"1", &[SHOP, BLOG]));
+    let shop = client.subscribe(VirtualHost, &["team/edge/www.shop.example"]);
+    client.accept_all(shop);
+    let removed = client.publish(&hosts(b"1", &[BLOG]));
+    assert_eq!(hosts_of(&removed), ["-team/edge/shop"]);
+    client.accept_all(removed);
+    assert_eq!(hosts_of(&client.publish(&hosts(b"1", &[SHOP, BLOG]))), ["team/edge/shop"]);
+}
+
+#[test]
+fn case_36_virtual_hosts_are_sent_again_on_a_stream_of_their_own_too() {
+    let (mut client, _) = base(&hosts(b"1", &[SHOP, BLOG]));
+    let shop = client.subscribe(VirtualHost, &["team/edge/shop.example"]);
+    client.accept_all(shop);
+    let again = client.publish(&hosts(b"2", &[SHOP, BLOG]));
+    assert_eq!(hosts_of(&again), [NOBODY, "team/edge/shop"]);
+    client.accept_all(again);
+    assert_eq!(told(&client.publish(&hosts(b"2", &[SHOP, BLOG]))), SILENCE);
+}
+
+#[test]
+fn case_36_virtual_hosts_are_sent_again_if_their_route_configuration_came_before_they_were_asked_for() {
+    let snapshot = hosts(b"1", &[SHOP, BLOG]);
+    let had = versions(&snapshot);
+    let had: Vec<_> = had.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+    let resumed = |routes: &str| {
+        let mut client = Client::new(Incremental);
+        client.publish(&snapshot);
+        let routes = client.resume(RouteConfiguration, &["team/edge"], &[("team/edge", routes)]).responses;
+        client.accept_all(routes);
+        hosts_of(&client.resume(VirtualHost, &["team/edge/shop.example"], &had).responses)
+    };
+    assert_eq!(resumed("old"), [NOBODY, "team/edge/shop"]);
+    let current = snapshot.offer(RouteConfiguration).set().resources[0].version.to_string();
+    assert_eq!(resumed(&current), Vec::<String>::new(), "they were not replaced");
 }

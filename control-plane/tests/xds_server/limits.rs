@@ -6,10 +6,15 @@ use std::{
     time::Duration,
 };
 
-use postern::xds::Limits;
-use tonic::{Code, transport::Channel};
+use axum::http::{Request, Response};
+use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
+use postern::{
+    snapshot::ResourceType::{Endpoints, RouteConfiguration, Secret},
+    xds::Limits,
+};
+use tonic::{Code, Status, body::Body, client::GrpcService, transport::Channel};
 
-use crate::server::{Client, Server, answer_to, soon, until};
+use crate::server::{Client, Server, answer_to, first, soon, until};
 
 #[tokio::test]
 async fn a_stream_too_many_is_refused_and_there_is_room_again_once_another_ends() {
@@ -51,6 +56,60 @@ async fn a_request_that_is_too_large_ends_its_stream() {
     let status = client.next().await.unwrap_err();
     assert_eq!(status.code(), Code::OutOfRange, "{status}");
     assert!(status.message().contains("1000"), "{status}");
+}
+
+#[tokio::test]
+async fn names_of_too_many_bytes_end_their_stream() {
+    let server = Server::start(Limits::default()).await;
+    server.publish(1, 10);
+    let mut client = server.stream("greedy").await;
+    // Within every other limit: so many names of a kilobyte, of one type after another.
+    let names = |kind| {
+        let resource_names = (0..3_000).map(|number| format!("{number:01000}")).collect();
+        DiscoveryRequest { resource_names, ..first("greedy", kind) }
+    };
+    for kind in [Endpoints, RouteConfiguration] {
+        client.requests.send(names(kind)).await.unwrap();
+    }
+    client.subscribe().await;
+    client.next().await.unwrap();
+    client.requests.send(names(Secret)).await.unwrap();
+    let status = client.next().await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("9000000 bytes"), "{status}");
+}
+
+/// What the server makes of the headers of a stream.
+async fn open_with(server: &Server, headers: &[(&str, &str)]) -> Response<Body> {
+    let uri = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+    let mut request = Request::post(format!("http://{}{uri}", server.address));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut channel = server.channel().await;
+    std::future::poll_fn(|context| GrpcService::<Body>::poll_ready(&mut channel, context)).await.unwrap();
+    soon("an answer", GrpcService::call(&mut channel, request.body(Body::empty()).unwrap())).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_compressed_is_unimplemented_and_what_is_not_grpc_is_an_unsupported_media_type() {
+    let server = Server::start(Limits::default()).await;
+    server.publish(1, 10);
+    for kind in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
+        let answer = open_with(&server, &[("content-type", kind), ("grpc-encoding", "identity")]).await;
+        assert_eq!(answer.status(), 200, "{kind}");
+        assert_eq!(answer.headers().get("grpc-status"), None, "{kind}: the stream is open");
+    }
+    for encoding in ["gzip", "zstd", "unheard-of"] {
+        let answer = open_with(&server, &[("content-type", "application/grpc"), ("grpc-encoding", encoding)]).await;
+        let status = Status::from_header_map(answer.headers()).unwrap();
+        assert_eq!((answer.status().as_u16(), status.code()), (200, Code::Unimplemented), "{encoding}: {status}");
+        assert!(status.message().contains(encoding), "{status}");
+        assert_eq!(answer.headers()["grpc-accept-encoding"], "identity");
+    }
+    for kind in [&[("content-type", "application/json")][..], &[("content-type", "application/grpc-web")], &[]] {
+        assert_eq!(open_with(&server, kind).await.status(), 415, "{kind:?}");
+    }
 }
 
 #[tokio::test]

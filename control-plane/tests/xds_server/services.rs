@@ -24,7 +24,8 @@ use crate::server::{Server, first, first_incremental, first_of, soon};
 /// Asks one service in both variants: the names go in, and the resource comes out.
 macro_rules! check {
     ($server:expr, $client:ident, $kind:expr, $world:ident, $incremental:ident) => {{
-        let requests = iter([first("node", $kind)]).chain(pending());
+        let named = DiscoveryRequest { resource_names: vec!["r/a".to_owned()], ..first("node", $kind) };
+        let requests = iter([named]).chain(pending());
         let mut client = $client::new($server.channel().await);
         let mut responses = soon("the stream", client.$world(requests)).await.unwrap().into_inner();
         let response = soon("a response", responses.message()).await.unwrap().unwrap();

@@ -22,7 +22,13 @@ use std::{
     time::SystemTime,
 };
 
-use axum::{body::Body, extract::Request, response::Response, routing::post};
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use tokio::{net::TcpListener, sync::mpsc, time::MissedTickBehavior};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
@@ -38,7 +44,7 @@ use super::{
     limits::{Limits, MANY_DEPARTED, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL, TIME_TO_FIRST_REQUEST},
     wire::{ClientMessage, Scope},
 };
-use crate::{accept::accept, heap, open_files, serve::Hub, snapshot::ResourceType};
+use crate::{accept::accept, bounded, heap, open_files, serve::Hub, snapshot::ResourceType};
 
 /// Every service: its name, what it carries, and its methods for state of the world and for changes.
 const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
@@ -199,8 +205,11 @@ impl XdsServer {
         }
     }
 
-    /// Opens a stream, unless there are too many.
+    /// Opens a stream, unless it cannot be understood or there are too many.
     fn open<M: ClientMessage>(&self, scope: Scope, request: Request) -> Response {
+        if let Err(refusal) = check_headers(request.headers()) {
+            return *refusal;
+        }
         let most = self.shared.limits.streams;
         if self.shared.open_streams.fetch_add(1, Ordering::Relaxed) >= most {
             self.shared.open_streams.fetch_sub(1, Ordering::Relaxed);
@@ -211,8 +220,29 @@ impl XdsServer {
         let line = request.extensions().get::<Arc<Line>>().cloned();
         let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, request.into_body(), line);
         let mut response = Response::new(Body::new(body));
-        let grpc = axum::http::HeaderValue::from_static("application/grpc");
-        response.headers_mut().insert(axum::http::header::CONTENT_TYPE, grpc);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
         response
     }
+}
+
+/// The content type of gRPC, which a format or parameters may follow.
+const GRPC: &str = "application/grpc";
+
+/// Refuses what is not gRPC, and messages that are compressed: none of ours are worth it, and a few compressed bytes may
+/// stand for many.
+fn check_headers(headers: &HeaderMap) -> Result<(), Box<Response>> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let format = text(CONTENT_TYPE).and_then(|kind| kind.strip_prefix(GRPC));
+    if !format.is_some_and(|format| format.is_empty() || format.starts_with(['+', ';'])) {
+        let message = format!("the content type must be `{GRPC}`");
+        return Err(Box::new((StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response()));
+    }
+    let encoding = headers.get("grpc-encoding").map_or("identity", |encoding| encoding.to_str().unwrap_or_default());
+    if encoding == "identity" {
+        return Ok(());
+    }
+    let message = format!("requests that are compressed (`{}`) are not read", bounded::shown(encoding));
+    let mut response: Response = Status::unimplemented(message).into_http();
+    response.headers_mut().insert("grpc-accept-encoding", HeaderValue::from_static("identity"));
+    Err(Box::new(response))
 }

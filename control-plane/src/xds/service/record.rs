@@ -34,8 +34,7 @@ pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
             Event::Settled { .. } | Event::Unsettled => {}
         }
     }
-    let learnt = Learnt { events, reason, memory: peer.session.memory() };
-    hub.fleet().record(node, peer.stream, learnt, SystemTime::now());
+    hub.fleet().record(node, peer.stream, Learnt { events, reason }, SystemTime::now());
 }
 
 /// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.

@@ -35,8 +35,8 @@ use crate::{
     publication::Publication,
     snapshot::ResourceType,
     xds::{
-        limits::{MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
-        session::{Reaction, Request, Response, Session, Wish},
+        limits::{MOST_NAME_BYTES, MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
+        session::{Reaction, Request, Response, Session, Subscribed, Wish},
         wire::{ClientMessage, Scope, node_of},
     },
 };
@@ -217,18 +217,21 @@ impl<M: ClientMessage> StreamBody<M> {
     }
 }
 
-/// A request, unless too many names would be subscribed to. What callers of an Envoy ask it for must not end its stream:
-/// further virtual hosts are not looked for.
+/// A request, unless too many names would be subscribed to, or too long ones. What callers of an Envoy ask it for must not
+/// end its stream: further virtual hosts are not looked for.
 fn within_limits(mut request: Request, session: &Session) -> Result<Request, Status> {
-    let subscribed = session.names_after(&request);
-    if subscribed <= MOST_NAMES {
+    let Subscribed { names, bytes } = session.subscribed_after(&request);
+    if names <= MOST_NAMES && bytes <= MOST_NAME_BYTES {
         return Ok(request);
     }
     let kind = request.kind;
     match &mut request.wish {
         Wish::Changes { subscribe, .. } if kind == ResourceType::VirtualHost => subscribe.clear(),
         _ => {
-            let message = format!("{subscribed} names of {kind} are subscribed to: at most {MOST_NAMES} are served");
+            let message = match names <= MOST_NAMES {
+                false => format!("{names} names of {kind} are subscribed to: at most {MOST_NAMES} are served"),
+                true => format!("names of {bytes} bytes are subscribed to: at most {MOST_NAME_BYTES} are served"),
+            };
             return Err(Status::resource_exhausted(message));
         }
     }

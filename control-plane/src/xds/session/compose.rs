@@ -86,8 +86,10 @@ impl Subscription {
         let keeps_removals = due.standing == Standing::Refused || hold.removals || !may_be_withdrawn(self.kind);
         let beyond = || difference.beyond.iter().map(|(name, _)| name);
         let plain = self.kind != ResourceType::VirtualHost;
-        // A client that names nothing and has nothing is told even that there is nothing.
-        let greets = !self.begun && self.interest.names().is_empty() && self.inventory.names().next().is_none();
+        // A client that wants whatever there is and has nothing is told even that there is nothing.
+        let wants = self.interest.is_everything() || !plain;
+        let greets =
+            !self.begun && wants && self.interest.names().is_empty() && self.inventory.names().next().is_none();
         if self.asked.is_empty() && plain && !keeps_updates && (!keeps_removals || difference.beyond.is_empty()) {
             if difference.is_empty() && !greets {
                 return None;
@@ -133,6 +135,8 @@ impl Subscription {
                 }
                 // Not to be withdrawn, not even by the answer to a question.
                 None if !may_be_withdrawn(self.kind) && self.inventory.holds(name) => {}
+                // It is there, and was refused.
+                None if due.standing == Standing::LastGood && snapshot.resolve(self.kind, name).is_some() => {}
                 None => {
                     absent.insert(name.clone());
                 }

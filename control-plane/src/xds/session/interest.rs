@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::snapshot::ResourceType;
+
 /// The name that stands for all resources of a type.
 const EVERYTHING: &str = "*";
 
@@ -16,21 +18,19 @@ pub(super) struct Interest {
 enum Wildcard {
     /// Only what is named.
     No,
-    /// Everything, because nothing was ever named.
+    /// Nothing was said yet. If the first request names nothing, it means everything.
+    Unsaid,
+    /// Everything, because the first request named nothing.
     Implied,
     /// Everything, because `*` was named.
     Asked,
 }
 
 impl Interest {
-    /// Nothing was asked for yet.
-    pub(super) fn new() -> Self {
-        Self { wildcard: Wildcard::Implied, names: BTreeSet::new() }
-    }
-
-    /// Nothing was asked for yet, and nothing is meant by that.
-    pub(super) fn in_names() -> Self {
-        Self { wildcard: Wildcard::No, names: BTreeSet::new() }
+    /// Nothing was asked for yet. Names are required of all types but those whose responses are the whole state.
+    pub(super) fn new(kind: ResourceType) -> Self {
+        let wildcard = if kind.is_full_state() { Wildcard::Unsaid } else { Wildcard::No };
+        Self { wildcard, names: BTreeSet::new() }
     }
 
     pub(super) fn is_everything(&self) -> bool {
@@ -47,7 +47,8 @@ impl Interest {
 
     /// State of the world: the list is all that counts. Returns the names that are new in it.
     pub(super) fn replace(&mut self, names: Vec<String>) -> BTreeSet<String> {
-        if names.is_empty() && self.wildcard == Wildcard::Implied {
+        if names.is_empty() && matches!(self.wildcard, Wildcard::Unsaid | Wildcard::Implied) {
+            self.wildcard = Wildcard::Implied;
             return BTreeSet::new();
         }
         let mut names: BTreeSet<_> = names.into_iter().collect();
@@ -57,23 +58,30 @@ impl Interest {
         new
     }
 
-    /// Incremental: names come and go. Returns those that are asked for, known before or not.
+    /// Incremental: names come and go. Returns those that must be answered, known before or not.
+    ///
+    /// A wildcard that was implied by a first request without names lasts until `*` is unsubscribed from: names that are
+    /// subscribed to later are added to it.
     pub(super) fn change(&mut self, subscribe: Vec<String>, unsubscribe: &[String]) -> BTreeSet<String> {
         let mut asked: BTreeSet<_> = subscribe.into_iter().collect();
         if asked.remove(EVERYTHING) {
             self.wildcard = Wildcard::Asked;
-        } else if self.wildcard == Wildcard::Implied && !asked.is_empty() {
-            self.wildcard = Wildcard::No;
+        } else if self.wildcard == Wildcard::Unsaid {
+            self.wildcard = if asked.is_empty() { Wildcard::Implied } else { Wildcard::No };
         }
+        let mut left = BTreeSet::new();
         for name in unsubscribe {
             if name == EVERYTHING {
                 self.wildcard = Wildcard::No;
             }
-            self.names.remove(name);
+            left.extend(self.names.take(name));
+            asked.remove(name);
         }
-        let unsubscribed: BTreeSet<_> = unsubscribe.iter().collect();
-        asked.retain(|name| !unsubscribed.contains(name));
         self.names.extend(asked.iter().cloned());
+        // What the wildcard still wants is told again: the client may have dropped it with its name.
+        if self.is_everything() {
+            asked.extend(left);
+        }
         asked
     }
 }

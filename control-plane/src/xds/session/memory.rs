@@ -1,7 +1,14 @@
-//! What is known of a node beyond one stream: what it ran well, and what it refused. Shared until it changes.
+//! What is known of a node beyond one stream: what it ran well, and what it refused.
+//!
+//! All streams of a node share one memory. What is in it goes by resource and by content, so that it does not matter which
+//! stream, or which part of a type, it was learnt from.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
+use super::interest::Interest;
 use crate::{
     digest::Digest,
     snapshot::{Resource, ResourceSet, ResourceType},
@@ -11,88 +18,201 @@ use crate::{
 /// How many refused versions of a type are kept: enough for any real series of attempts.
 const MOST_REFUSED: usize = 64;
 
-/// What is known of a node, by type of resource.
+/// How many streams' last sets are kept: more than any real node has streams.
+const MOST_GOOD: usize = 256;
+
+/// A handle on what is known of a node. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    types: BTreeMap<ResourceType, Arc<TypeMemory>>,
+    types: Arc<Mutex<BTreeMap<ResourceType, TypeMemory>>>,
 }
 
 /// What is known of a node and one type of resource.
-#[derive(Debug, Clone, Default)]
-pub struct TypeMemory {
-    /// The last set that it accepted.
-    good: Option<Arc<Offer>>,
+#[derive(Debug, Default)]
+struct TypeMemory {
+    /// The last set that was accepted on each stream, the latest last.
+    good: Vec<Good>,
     /// The versions of sets that it refused.
     refused: Vec<Digest>,
-    /// The extension configurations that it refused, by name and version: they are judged one by one, since one that was
-    /// refused must never be sent again unchanged.
+    /// The resources that it refused, by name and version.
     refused_resources: Vec<(String, Digest)>,
+    /// The refusals that it has not got past.
+    outstanding: Vec<Outstanding>,
+}
+
+#[derive(Debug)]
+struct Good {
+    stream: u64,
+    set: Arc<Offer>,
+}
+
+/// A refusal on a stream, which ends when these resources are accepted.
+#[derive(Debug)]
+struct Outstanding {
+    stream: u64,
+    names: Vec<String>,
 }
 
 impl Memory {
-    /// What is known of one type.
-    pub fn of(&self, kind: ResourceType) -> Option<&Arc<TypeMemory>> {
-        self.types.get(&kind)
+    /// The types of which anything is known.
+    pub fn types(&self) -> Vec<ResourceType> {
+        self.lock().keys().copied().collect()
     }
 
-    /// Takes over what another stream learnt of a type.
-    pub fn learn(&mut self, kind: ResourceType, memory: Arc<TypeMemory>) {
-        self.types.insert(kind, memory);
+    /// Whether a stream's refusal of something of a type still counts.
+    pub(crate) fn is_outstanding(&self, kind: ResourceType, stream: u64) -> bool {
+        self.lock().get(&kind).is_some_and(|memory| memory.outstanding.iter().any(|it| it.stream == stream))
+    }
+
+    /// The node runs all that it subscribed to on these streams, which are all that it has: what others had accepted or
+    /// refused no longer counts.
+    pub(crate) fn settle(&self, is_open: impl Fn(u64) -> bool) {
+        for memory in self.lock().values_mut() {
+            memory.good.retain(|good| is_open(good.stream));
+            memory.outstanding.retain(|refusal| is_open(refusal.stream));
+        }
     }
 
     /// Whether the node refused this set.
     pub(super) fn has_refused(&self, kind: ResourceType, version: &Digest) -> bool {
-        self.of(kind).is_some_and(|memory| memory.refused.contains(version))
+        self.lock().get(&kind).is_some_and(|memory| memory.refused.contains(version))
     }
 
-    /// Whether the node refused this very extension configuration.
-    pub(super) fn has_refused_resource(&self, resource: &Resource) -> bool {
-        self.of(ResourceType::ExtensionConfig).is_some_and(|memory| {
-            memory
-                .refused_resources
-                .iter()
-                .any(|(name, version)| *name == resource.name && *version == resource.version)
-        })
+    /// A set with every resource that must be withheld in the last version that the node accepted, or left out; nothing if
+    /// none must be. Those that the node refused must be withheld, unless `exempt` says otherwise.
+    pub(super) fn without_refused(
+        &self,
+        kind: ResourceType,
+        target: &Offer,
+        exempt: impl Fn(&Resource) -> bool,
+    ) -> Option<Arc<Offer>> {
+        let types = self.lock();
+        let memory = types.get(&kind).filter(|memory| !memory.refused_resources.is_empty())?;
+        let withheld = |resource: &Resource| memory.has_refused(resource) && !exempt(resource);
+        if !target.set().resources.iter().any(|resource| withheld(resource)) {
+            return None;
+        }
+        let pick = |resource: &Arc<Resource>| match withheld(resource) {
+            false => Some(Arc::clone(resource)),
+            true => memory.last_good(&resource.name),
+        };
+        Some(Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>())))
     }
 
-    /// The last set that the node accepted.
-    pub(super) fn good(&self, kind: ResourceType) -> Option<&Arc<Offer>> {
-        self.of(kind)?.good.as_ref()
+    /// What the node last accepted of what a stream is interested in; nothing if it never accepted any of it.
+    pub(super) fn last_good(&self, kind: ResourceType, interest: &Interest) -> Option<Arc<Offer>> {
+        let types = self.lock();
+        let good = &types.get(&kind)?.good;
+        let wanted = |set: &Arc<Offer>| set.set().resources.iter().all(|resource| interest.includes(&resource.name));
+        if let [only] = good.as_slice()
+            && wanted(&only.set)
+        {
+            return Some(Arc::clone(&only.set));
+        }
+        let all = good.iter().flat_map(|good| &good.set.set().resources).map(|resource| (&resource.name, resource));
+        let all: BTreeMap<_, _> = all.filter(|(name, _)| interest.includes(name)).collect();
+        (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
     }
 
-    /// The node accepted a response, after which it has `set`.
-    pub(super) fn accept(&mut self, kind: ResourceType, content: &Content, set: &Arc<Offer>) {
-        let good = match self.good(kind) {
-            Some(good) if Arc::ptr_eq(good, set) => return,
-            Some(good) if kind == ResourceType::ExtensionConfig => merged(good, content, set),
+    /// Whether the node refused one of the resources of a response.
+    pub(super) fn has_refused_any(&self, content: &Content) -> bool {
+        let types = self.lock();
+        let Some(memory) = types.get(&content.kind) else { return false };
+        content.resources.iter().any(|resource| memory.has_refused(resource))
+    }
+
+    /// On a stream of this interest, the node accepted a response, after which it has `set`.
+    pub(super) fn accept(&self, stream: u64, interest: &Interest, content: &Content, set: &Arc<Offer>) {
+        let mut types = self.lock();
+        let memory = types.entry(content.kind).or_default();
+        memory
+            .outstanding
+            .retain(|refusal| refusal.stream != stream && !refusal.names.iter().all(|name| interest.includes(name)));
+        let is_extension = content.kind == ResourceType::ExtensionConfig;
+        if !is_extension && !memory.refused_resources.is_empty() {
+            let accepted = |name: &str, version: &Digest| set.set().get(name).is_some_and(|it| it.version == *version);
+            memory.refused_resources.retain(|(name, version)| !accepted(name, version));
+        }
+        let own = memory.good.iter().position(|good| good.stream == stream);
+        let before = match own {
+            Some(place) => Some(memory.good.remove(place).set),
+            None => memory.good.last().map(|good| Arc::clone(&good.set)),
+        };
+        let set = match before {
+            Some(before) if is_extension => merged(&before, content, set),
             _ => Arc::clone(set),
         };
-        self.entry(kind).good = Some(good);
+        memory.good.push(Good { stream, set });
+        let surplus = memory.good.len().saturating_sub(MOST_GOOD);
+        memory.good.drain(..surplus);
     }
 
-    /// The node refused a response, after which it should have had the set of this version.
-    pub(super) fn refuse(&mut self, kind: ResourceType, content: &Content, version: &Digest, named: &[String]) {
-        if kind == ResourceType::ExtensionConfig {
-            let refused = self.blamed(content, named);
-            let memory = self.entry(kind);
-            memory.refused_resources.extend(refused);
-            let surplus = memory.refused_resources.len().saturating_sub(MOST_REFUSED);
-            memory.refused_resources.drain(..surplus);
-            return;
+    /// A set that the node had refused is accepted after all.
+    pub(super) fn forgive(&self, kind: ResourceType, version: &Digest) {
+        if let Some(memory) = self.lock().get_mut(&kind) {
+            memory.refused.retain(|refused| refused != version);
         }
-        let memory = self.entry(kind);
-        memory.refused.push(version.clone());
-        let surplus = memory.refused.len().saturating_sub(MOST_REFUSED);
-        memory.refused.drain(..surplus);
+    }
+
+    /// On a stream, the node got past what it had refused of a type.
+    pub(super) fn recover(&self, stream: u64, kind: ResourceType) {
+        if let Some(memory) = self.lock().get_mut(&kind) {
+            memory.outstanding.retain(|refusal| refusal.stream != stream);
+        }
+    }
+
+    /// The node refused a response on a stream. Its message names some of the resources, or none. Returns the resources
+    /// that are to blame.
+    pub(super) fn refuse(&self, stream: u64, content: &Content, named: &[String]) -> Vec<(String, Digest)> {
+        let mut types = self.lock();
+        let memory = types.entry(content.kind).or_default();
+        let mut blamed = memory.blamed(content, named);
+        // Of so many, the set as a whole was refused.
+        if blamed.len() <= MOST_REFUSED {
+            keep_latest(&mut memory.refused_resources, blamed.iter().cloned());
+        }
+        blamed.truncate(MOST_REFUSED);
+        // Extension configurations are judged one by one: one that was refused is never sent again unchanged, and the
+        // others of its set are.
+        if content.kind != ResourceType::ExtensionConfig {
+            keep_latest(&mut memory.refused, [content.version.clone()]);
+        }
+        memory.outstanding.retain(|refusal| refusal.stream != stream);
+        let names = blamed.iter().map(|(name, _)| name.clone()).collect();
+        keep_latest(&mut memory.outstanding, [Outstanding { stream, names }]);
+        blamed
+    }
+
+    /// The node refused this set too: it has a resource that was refused in another.
+    pub(super) fn refuse_version(&self, kind: ResourceType, version: &Digest) {
+        keep_latest(&mut self.lock().entry(kind).or_default().refused, [version.clone()]);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, TypeMemory>> {
+        self.types.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TypeMemory {
+    fn has_refused(&self, resource: &Resource) -> bool {
+        let is_it = |(name, version): &(String, Digest)| *name == resource.name && *version == resource.version;
+        self.refused_resources.iter().any(is_it)
+    }
+
+    fn accepted(&self, name: &str) -> Option<&Arc<Resource>> {
+        self.good.iter().rev().find_map(|good| good.set.set().get(name))
+    }
+
+    /// The last version of a resource that the node accepted, and did not refuse later.
+    fn last_good(&self, name: &str) -> Option<Arc<Resource>> {
+        self.accepted(name).filter(|resource| !self.has_refused(resource)).cloned()
     }
 
     /// Which resources of a refused response are to blame: those that the message names, else those that the node has not
     /// accepted before, else all.
     fn blamed(&self, content: &Content, named: &[String]) -> Vec<(String, Digest)> {
-        let good = self.good(content.kind);
-        let accepted = |resource: &Resource| {
-            good.and_then(|good| good.set().get(&resource.name)).is_some_and(|known| known.version == resource.version)
-        };
+        let accepted =
+            |resource: &Resource| self.accepted(&resource.name).is_some_and(|known| known.version == resource.version);
         let is_named = |resource: &Resource| named.contains(&resource.name);
         let pick = |blame: &dyn Fn(&Resource) -> bool| {
             let blamed = content.resources.iter().filter(|resource| blame(resource));
@@ -101,24 +221,13 @@ impl Memory {
         let candidates = [pick(&|it| is_named(it) && !accepted(it)), pick(&|it| !accepted(it)), pick(&|_| true)];
         candidates.into_iter().find(|blamed| !blamed.is_empty()).unwrap_or_default()
     }
+}
 
-    /// A set with every extension configuration that the node refused in the last version that it accepted, or left out.
-    pub(super) fn with_last_good(&self, target: &Offer) -> Arc<Offer> {
-        let good = self.good(ResourceType::ExtensionConfig);
-        let last_good = |resource: &Resource| {
-            let good = good.and_then(|good| good.set().get(&resource.name));
-            good.filter(|good| !self.has_refused_resource(good)).cloned()
-        };
-        let pick = |resource: &Arc<Resource>| match self.has_refused_resource(resource) {
-            false => Some(Arc::clone(resource)),
-            true => last_good(resource),
-        };
-        Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>()))
-    }
-
-    fn entry(&mut self, kind: ResourceType) -> &mut TypeMemory {
-        Arc::make_mut(self.types.entry(kind).or_default())
-    }
+/// Adds to a list of what was refused, and forgets the oldest of too many.
+fn keep_latest<T>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    list.extend(more);
+    let surplus = list.len().saturating_sub(MOST_REFUSED);
+    list.drain(..surplus);
 }
 
 /// The last good configuration of every name, the ones of this response being the latest.

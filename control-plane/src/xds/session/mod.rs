@@ -6,6 +6,7 @@
 
 mod blame;
 mod compose;
+mod hosts;
 mod interest;
 mod inventory;
 mod memory;
@@ -19,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-pub use memory::{Memory, TypeMemory};
+pub use memory::Memory;
 pub use message::{Event, Reaction, Request, Response, Wish};
 pub use order::{PATIENCE_TO_BREAK, PATIENCE_TO_MAKE, TIME_TO_REJOIN};
 
@@ -34,6 +35,15 @@ use crate::{
     snapshot::{ResourceType, Snapshot},
 };
 
+/// How much a client has subscribed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscribed {
+    /// How many names of one type.
+    pub names: usize,
+    /// How many bytes the names of all types have together.
+    pub bytes: usize,
+}
+
 /// One stream.
 #[derive(Debug)]
 pub struct Session {
@@ -43,6 +53,10 @@ pub struct Session {
     opened: Option<Instant>,
     serving: Option<(Digest, Arc<Snapshot>)>,
     subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
+    /// The route configurations that were sent before any virtual host was asked for, of those that have some.
+    routes_sent: BTreeSet<String>,
+    /// The types that the node is known to have used before this stream.
+    used_before: Vec<ResourceType>,
     memory: Memory,
     responses: u64,
     deadline: Option<Instant>,
@@ -58,6 +72,8 @@ impl Session {
             opened: None,
             serving: None,
             subscriptions: BTreeMap::new(),
+            routes_sent: BTreeSet::new(),
+            used_before: memory.types(),
             memory,
             responses: 0,
             deadline: None,
@@ -80,18 +96,25 @@ impl Session {
         self.deadline
     }
 
-    /// How many names of its type the client has subscribed to once a request is dealt with.
-    pub fn names_after(&self, request: &Request) -> usize {
+    /// What the client has subscribed to once a request is dealt with.
+    pub fn subscribed_after(&self, request: &Request) -> Subscribed {
         let nothing = BTreeSet::new();
         let known = self.subscriptions.get(&request.kind).map_or(&nothing, |known| known.interest.names());
-        match &request.wish {
-            Wish::All { names, .. } => names.len(),
-            Wish::Changes { subscribe, unsubscribe, .. } => {
-                let new = subscribe.iter().filter(|name| !known.contains(*name)).count();
-                let gone = unsubscribe.iter().filter(|name| known.contains(*name)).count();
-                known.len().saturating_add(new).saturating_sub(gone)
+        let bytes = |names: &mut dyn Iterator<Item = &String>| names.map(String::len).sum::<usize>();
+        let others = self.subscriptions.values().filter(|other| other.kind != request.kind);
+        let others: usize = others.map(|other| bytes(&mut other.interest.names().iter())).sum();
+        let (names, size) = match &request.wish {
+            Wish::All { names, .. } => (names.len(), bytes(&mut names.iter())),
+            Wish::Changes { subscribe, unsubscribe, initial } => {
+                let new = || subscribe.iter().filter(|name| !known.contains(*name));
+                let gone = || unsubscribe.iter().filter(|name| known.contains(*name));
+                let claimed = bytes(&mut initial.keys());
+                let size = bytes(&mut known.iter().chain(new())).saturating_add(claimed);
+                let number = known.len().saturating_add(new().count()).saturating_sub(gone().count());
+                (number, size.saturating_sub(bytes(&mut gone())))
             }
-        }
+        };
+        Subscribed { names, bytes: others.saturating_add(size) }
     }
 
     /// The client asks, accepts or refuses.
@@ -101,7 +124,7 @@ impl Session {
         let Request { kind, nonce, error, wish } = request;
         let number = self.number(&nonce);
         let is_first = !self.subscriptions.contains_key(&kind);
-        let make = || Box::new(Subscription::new(kind, self.variant));
+        let make = || Box::new(Subscription::new(kind, self.variant, self.stream));
         let subscription = self.subscriptions.entry(kind).or_insert_with(make);
         match wish {
             // Stale, or never issued: the answer to the latest response is still to come, and says all that is wanted.
@@ -117,24 +140,23 @@ impl Session {
                 }
             }
             // Only what changes is said, so it counts whatever the nonce.
-            Wish::Changes { subscribe, unsubscribe, initial } => {
+            Wish::Changes { subscribe, mut unsubscribe, initial } => {
+                let hosts = kind == ResourceType::VirtualHost;
+                if is_first {
+                    subscription.gets_base = hosts && (subscribe.is_empty() || !initial.is_empty());
+                } else if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| hosts) {
+                    subscription.leave_hosts(&mut unsubscribe, snapshot);
+                }
                 subscription.want_changes(subscribe, &unsubscribe);
                 if is_first && !initial.is_empty() {
-                    subscription.claim = Claim::Resources;
-                    for (name, version) in initial {
-                        subscription.asked.remove(&name);
-                        subscription.inventory.claim(name, version);
-                    }
-                    if !subscription.interest.is_everything() {
-                        let interest = &subscription.interest;
-                        subscription.inventory.retain(|name| interest.includes(name));
-                    }
+                    subscription.claim(initial);
+                    subscription.doubt_hosts(|routes| self.routes_sent.contains(routes));
                 }
             }
         }
         // A nonce in the first request of a type is one of an earlier stream, and says nothing.
         if let Some(sent) = number.filter(|_| !is_first).and_then(|number| subscription.take_answered(number)) {
-            let event = subscription.answer(&sent, error, &mut self.memory);
+            let event = subscription.answer(&sent, error, &self.memory);
             let acked = matches!(event, Some(Event::Acked { .. }));
             reaction.events.extend(event);
             if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| acked) {
@@ -149,10 +171,22 @@ impl Session {
     /// There is another revision, and this is the node's snapshot of it: perhaps the one that it had.
     pub fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Snapshot>, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
+        self.replace_routes(&snapshot);
         self.serving = Some((revision, snapshot));
         self.subscriptions.values_mut().for_each(|subscription| subscription.stale = true);
         self.advance(now, &mut reaction);
         reaction
+    }
+
+    /// The client may get its route configurations on another stream: they are replaced there.
+    fn replace_routes(&mut self, next: &Snapshot) {
+        const ROUTES: ResourceType = ResourceType::RouteConfiguration;
+        let Some((_, current)) = self.serving.as_ref().filter(|_| !self.subscriptions.contains_key(&ROUTES)) else {
+            return;
+        };
+        let Some(hosts) = self.subscriptions.get_mut(&ResourceType::VirtualHost) else { return };
+        let version = |snapshot: &Snapshot, name: &str| Some(snapshot.resolve(ROUTES, name)?.version.clone());
+        hosts.doubt_hosts(|routes| version(current, routes) != version(next, routes));
     }
 
     /// Time has passed: what waited long enough is sent.
@@ -168,7 +202,7 @@ impl Session {
         let Some((revision, snapshot)) = self.serving.clone() else { return };
         for subscription in self.subscriptions.values_mut() {
             subscription.refresh(&snapshot, &self.memory);
-            reaction.events.extend(subscription.honour_claim(&mut self.memory));
+            reaction.events.extend(subscription.honour_claim(&self.memory));
         }
         for kind in ResourceType::ALL {
             if self.subscriptions.contains_key(&kind) {
@@ -194,7 +228,7 @@ impl Session {
         let difference = subscription.difference.clone();
         let refused = |offer: &super::offer::Offer| memory.has_refused(kind, offer.version());
         let Some(content) = subscription.compose(hold, snapshot, refused) else {
-            reaction.events.extend(subscription.recover());
+            reaction.events.extend(subscription.recover(memory));
             return;
         };
         let number = responses.wrapping_add(1);
@@ -225,13 +259,11 @@ impl Session {
                     endpoints.stale = true;
                 }
             }
-            ResourceType::RouteConfiguration => {
-                let Some(hosts) = self.subscriptions.get_mut(&ResourceType::VirtualHost) else { return };
-                let within = |host: &&String| host.rsplit_once('/').is_some_and(|(routes, _)| routes == name);
-                let within: Vec<_> = hosts.inventory.names().filter(within).cloned().collect();
-                within.iter().for_each(|host| hosts.inventory.doubt(host));
-                hosts.stale |= !within.is_empty();
-            }
+            ResourceType::RouteConfiguration => match self.subscriptions.get_mut(&ResourceType::VirtualHost) {
+                Some(hosts) => hosts.doubt_hosts(|routes| routes == name),
+                None if snapshot.virtual_hosts().has(name) => drop(self.routes_sent.insert(name.to_owned())),
+                None => {}
+            },
             _ => {}
         }
     }
@@ -258,12 +290,13 @@ impl Session {
         let progress = users(kind).iter().filter_map(|user| self.subscriptions.get(user));
         let progress = progress.map(|user| user.progress()).max().unwrap_or(Progress::Settled);
         let rejoined = self.opened.unwrap_or(now) + TIME_TO_REJOIN;
+        let may_name_more = self.may_name_more(kind);
         let subscription = self.subscriptions.get_mut(&kind)?;
         if !subscription.has_removals() {
             subscription.blocked_since = None;
             return None;
         }
-        let rejoins = subscription.claim == Claim::Resources && !users(kind).is_empty();
+        let rejoins = subscription.claim == Claim::Resources && may_name_more;
         match progress {
             Progress::Refused => {
                 // Whoever gets past the refusal has all the time again.
@@ -276,6 +309,13 @@ impl Session {
             }
             Progress::Settled => Wait::within(rejoined, now).filter(|_| rejoins),
         }
+    }
+
+    /// Whether a client that comes back may still have to name a type that uses this one: one that it is known to have used,
+    /// or any, if nothing is known of it.
+    fn may_name_more(&self, kind: ResourceType) -> bool {
+        let mut unnamed = users(kind).iter().filter(|user| !self.subscriptions.contains_key(user));
+        unnamed.any(|user| self.used_before.is_empty() || self.used_before.contains(user))
     }
 
     /// The nonce of a response. One of an earlier stream is never taken for one of this.

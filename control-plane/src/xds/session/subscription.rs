@@ -1,14 +1,20 @@
 //! One type of resource on one stream: what the client wants, has, and is due, and what it has not answered yet.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use postern_engine::Placement;
 
 use super::{blame, interest::Interest, inventory::Inventory, memory::Memory, message::Event, order::may_be_withdrawn};
 use crate::{
-    snapshot::{ResourceSet, ResourceType, Snapshot},
+    digest::Digest,
+    snapshot::{Resource, ResourceType, Snapshot},
     xds::{
         content::{Content, Variant},
+        limits::MOST_NAME_BYTES,
         offer::{Difference, Offer},
     },
 };
@@ -29,8 +35,15 @@ const MOST_REMEMBERED: usize = 64;
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) kind: ResourceType,
+    /// The number of its stream.
+    stream: u64,
     pub(super) variant: Variant,
     pub(super) interest: Interest,
+    /// Whether the client gets virtual hosts unasked: one that names hosts in its first request, and comes from no earlier
+    /// stream, does not.
+    pub(super) gets_base: bool,
+    /// The virtual hosts that it has unsubscribed from, by the names of resources.
+    pub(super) left: BTreeSet<String>,
     pub(super) inventory: Inventory,
     /// Names that must be answered, whatever the client has.
     pub(super) asked: BTreeSet<String>,
@@ -48,6 +61,8 @@ pub(super) struct Subscription {
     pub(super) blocked_since: Option<Instant>,
     /// Whether the client refused what it should run, and has not got past it since.
     refused: bool,
+    /// What was refused on this stream, by name and version: a change brings it again.
+    refused_here: BTreeSet<(String, Digest)>,
     /// Whether `due` and `difference` have to be found again.
     pub(super) stale: bool,
 }
@@ -78,6 +93,8 @@ pub(super) enum Standing {
     LastGood,
     /// It was refused, and the client keeps what it has. Nothing of it is pushed.
     Refused,
+    /// It is in force and was refused; but the client has nothing, and there is nothing else to give to it.
+    Again,
 }
 
 /// A response that is under way.
@@ -103,12 +120,14 @@ pub(super) enum Progress {
 }
 
 impl Subscription {
-    pub(super) fn new(kind: ResourceType, variant: Variant) -> Self {
+    pub(super) fn new(kind: ResourceType, variant: Variant, stream: u64) -> Self {
         Self {
             kind,
+            stream,
             variant,
-            // Virtual hosts are asked for one by one: an Envoy that names none yet wants none.
-            interest: if kind == ResourceType::VirtualHost { Interest::in_names() } else { Interest::new() },
+            interest: Interest::new(kind),
+            gets_base: false,
+            left: BTreeSet::new(),
             inventory: Inventory::new(),
             asked: BTreeSet::new(),
             claim: Claim::Nothing,
@@ -119,6 +138,7 @@ impl Subscription {
             latest: None,
             blocked_since: None,
             refused: false,
+            refused_here: BTreeSet::new(),
             stale: true,
         }
     }
@@ -139,6 +159,16 @@ impl Subscription {
         }
     }
 
+    /// Incremental: the client has these resources, by name and version, from an earlier stream.
+    pub(super) fn claim(&mut self, initial: BTreeMap<String, String>) {
+        self.claim = Claim::Resources;
+        for (name, version) in initial {
+            self.asked.remove(&name);
+            self.inventory.claim(name, version);
+        }
+        self.drop_unwanted();
+    }
+
     fn drop_unwanted(&mut self) {
         if self.interest.is_everything() {
             return;
@@ -155,11 +185,8 @@ impl Subscription {
         if !std::mem::take(&mut self.stale) {
             return;
         }
-        let target = if self.interest.is_everything() {
-            snapshot.offer(self.kind)
-        } else {
-            snapshot.offer_named(self.kind, self.interest.names())
-        };
+        let target = self.target(snapshot);
+        self.take_claimed_hosts(&target, snapshot);
         let due = self.due_of(target, memory);
         self.difference = self.inventory.difference(self.kind, &due.offer, snapshot);
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
@@ -170,33 +197,42 @@ impl Subscription {
         self.due = Some(due);
     }
 
-    /// What is in force or, where the node has refused that, what it last accepted.
+    /// What is in force or, where the node has refused some of that, what it last accepted of it, and the rest.
+    ///
+    /// What was refused on this stream comes again with the next change; what was refused on another stream of the node
+    /// does not, until it changes itself. An extension configuration never does.
     fn due_of(&self, target: Arc<Offer>, memory: &Memory) -> Due {
+        let kind = self.kind;
         let due = |offer, standing| Due { offer, standing };
-        if self.kind == ResourceType::ExtensionConfig {
-            let refused = target.set().resources.iter().any(|resource| memory.has_refused_resource(resource));
-            return match refused {
-                false => due(target, Standing::Current),
-                true => due(memory.with_last_good(&target), Standing::LastGood),
+        if kind == ResourceType::ExtensionConfig {
+            let mended = memory.without_refused(kind, &target, |_| false);
+            return mended.map_or_else(|| due(target, Standing::Current), |mended| due(mended, Standing::LastGood));
+        }
+        let comes_empty = !self.begun && self.claim == Claim::Nothing;
+        let exempt = |resource: &Resource| {
+            self.inventory.knows(resource)
+                || self
+                    .refused_here
+                    .iter()
+                    .any(|(name, version)| *name == resource.name && *version == resource.version)
+        };
+        if let Some(mended) = memory.without_refused(kind, &target, exempt) {
+            let is_nothing = mended.set().resources.is_empty();
+            return if is_nothing && comes_empty {
+                due(target, Standing::Again)
+            } else {
+                due(mended, Standing::LastGood)
             };
         }
-        if !memory.has_refused(self.kind, target.version()) {
+        if !memory.has_refused(kind, target.version()) {
             return due(target, Standing::Current);
         }
-        // A client that has nothing yet gets what the node last accepted; one that refused the new keeps the old.
-        match memory.good(self.kind).filter(|_| !self.begun) {
-            Some(good) => due(self.wanted_of(good), Standing::LastGood),
+        // A client that has nothing yet gets something; one that refused the new keeps the old.
+        match memory.last_good(kind, &self.interest).filter(|_| !self.begun) {
+            Some(good) => due(good, Standing::LastGood),
+            None if comes_empty => due(target, Standing::Again),
             None => due(target, Standing::Refused),
         }
-    }
-
-    fn wanted_of(&self, offer: &Arc<Offer>) -> Arc<Offer> {
-        let mut resources = offer.set().resources.iter();
-        if resources.all(|resource| self.interest.includes(&resource.name)) {
-            return Arc::clone(offer);
-        }
-        let wanted = offer.set().resources.iter().filter(|resource| self.interest.includes(&resource.name));
-        Arc::new(Offer::from(wanted.cloned().collect::<ResourceSet>()))
     }
 
     /// Whether this client is ever told that a resource of this type is gone.
@@ -230,10 +266,15 @@ impl Subscription {
     /// The response of this number is under way.
     pub(super) fn send(&mut self, sent: Sent) {
         self.latest = Some(sent.number);
-        if self.unanswered.len() >= MOST_REMEMBERED {
-            self.unanswered.remove(0);
-        }
         self.unanswered.push(sent);
+        // Resources are shared by all streams; names that stand for nothing are a stream's own.
+        let names =
+            |sent: &Sent| sent.content.removed.iter().chain(&sent.content.vacant).map(String::len).sum::<usize>();
+        let mut bytes: usize = self.unanswered.iter().map(names).sum();
+        while self.unanswered.len() > MOST_REMEMBERED || (bytes > MOST_NAME_BYTES && self.unanswered.len() > 1) {
+            let forgotten = self.unanswered.remove(0);
+            bytes = bytes.saturating_sub(names(&forgotten));
+        }
     }
 
     /// Takes the response that this number answers, and forgets the ones before it.
@@ -243,19 +284,35 @@ impl Subscription {
     }
 
     /// The client accepted or refused a response.
-    pub(super) fn answer(&mut self, sent: &Sent, error: Option<String>, memory: &mut Memory) -> Option<Event> {
+    pub(super) fn answer(&mut self, sent: &Sent, error: Option<String>, memory: &Memory) -> Option<Event> {
         let (kind, version) = (self.kind, sent.content.version.clone());
         let Some(message) = error else { return self.accept(&sent.content, &sent.due, memory) };
         let resources = blame::named_in(&message, &sent.content);
-        memory.refuse(kind, &sent.content, &version, &resources);
+        let blamed = memory.refuse(self.stream, &sent.content, &resources);
         self.refused = true;
         if self.variant == Variant::Incremental {
             sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
             sent.content.removed.iter().for_each(|name| self.inventory.not_removed(name));
+            self.refuse_what_follows(&blamed, memory);
+        }
+        self.refused_here.extend(blamed);
+        while self.refused_here.len() > MOST_REMEMBERED {
+            self.refused_here.pop_first();
         }
         let carried = sent.content.resources.iter().take(MOST_CARRIED);
         let carried = carried.map(|resource| (resource.name.clone(), resource.version.clone())).collect();
         Some(Event::Nacked { kind, version, message, resources, carried })
+    }
+
+    /// Incremental: what is in force by now may have a refused resource too, unchanged. Then it is refused as well: the
+    /// change that came between was sent before the refusal was known.
+    fn refuse_what_follows(&self, blamed: &[(String, Digest)], memory: &Memory) {
+        let Some(due) = self.due.as_ref().filter(|_| self.kind != ResourceType::ExtensionConfig) else { return };
+        let has =
+            |(name, version): &(String, Digest)| due.offer.set().get(name).is_some_and(|it| it.version == *version);
+        if blamed.iter().any(has) && !memory.has_refused(self.kind, due.offer.version()) {
+            memory.refuse_version(self.kind, due.offer.version());
+        }
     }
 
     /// What is to be said of a client that has policies for routes of its own, some of which edit request headers, and
@@ -268,11 +325,14 @@ impl Subscription {
         unverified.then_some(Event::Warned { kind: self.kind, warning: UNVERIFIED })
     }
 
-    fn accept(&mut self, content: &Content, due: &Due, memory: &mut Memory) -> Option<Event> {
+    fn accept(&mut self, content: &Content, due: &Due, memory: &Memory) -> Option<Event> {
         let (kind, version) = (self.kind, content.version.clone());
+        if due.standing == Standing::Again {
+            memory.forgive(kind, &version);
+        }
         // Accepted in part, in another response: what was refused still is.
         let refused = match kind {
-            ResourceType::ExtensionConfig => content.resources.iter().any(|it| memory.has_refused_resource(it)),
+            ResourceType::ExtensionConfig => memory.has_refused_any(content),
             _ => memory.has_refused(kind, &version),
         };
         if refused || due.standing == Standing::Refused {
@@ -282,13 +342,13 @@ impl Subscription {
         if due.standing == Standing::LastGood {
             return Some(Event::Restored { kind, version });
         }
-        memory.accept(kind, content, &due.offer);
+        memory.accept(self.stream, &self.interest, content, &due.offer);
         self.refused = false;
         Some(Event::Acked { kind, version })
     }
 
     /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
-    pub(super) fn honour_claim(&mut self, memory: &mut Memory) -> Option<Event> {
+    pub(super) fn honour_claim(&mut self, memory: &Memory) -> Option<Event> {
         let due = self.due.clone().filter(|_| !self.begun)?;
         let is_due = match &self.claim {
             Claim::Nothing => false,
@@ -311,10 +371,11 @@ impl Subscription {
     }
 
     /// What the client refused is no longer in force, and what is, it has.
-    pub(super) fn recover(&mut self) -> Option<Event> {
+    pub(super) fn recover(&mut self, memory: &Memory) -> Option<Event> {
         let settled = self.refused && self.progress() == Progress::Settled;
         let due = self.due.as_ref().filter(|_| settled)?;
         self.refused = false;
+        memory.recover(self.stream, self.kind);
         Some(Event::Acked { kind: self.kind, version: due.offer.version().clone() })
     }
 }

@@ -1,0 +1,67 @@
+//! What is peculiar to virtual hosts (VHDS) on a stream: a base configuration that comes unasked, many names for one
+//! resource, and route configurations that are sent anew.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::subscription::{Claim, Subscription};
+use crate::{
+    snapshot::{ResourceType, Snapshot},
+    xds::offer::Offer,
+};
+
+impl Subscription {
+    /// What is in force of what the client wants.
+    pub(super) fn target(&self, snapshot: &Snapshot) -> Arc<Offer> {
+        if self.interest.is_everything() {
+            return snapshot.offer(self.kind);
+        }
+        if self.kind != ResourceType::VirtualHost {
+            return snapshot.offer_named(self.kind, self.interest.names());
+        }
+        let hosts = snapshot.virtual_hosts();
+        let named = self.interest.names().iter().filter_map(|name| snapshot.resolve(self.kind, name));
+        let named: BTreeSet<_> = named.map(|resource| resource.name.clone()).collect();
+        let base = hosts.base().difference(&self.left).filter(|_| self.gets_base);
+        let wanted: BTreeSet<_> = named.iter().chain(base).collect();
+        let companions = wanted.iter().filter_map(|name| hosts.companions(name)).flatten();
+        let companions = companions.filter(|name| !self.left.contains(*name));
+        let all = wanted.iter().copied().chain(companions).cloned().collect();
+        snapshot.offer_named(self.kind, &all)
+    }
+
+    /// The client unsubscribes from virtual hosts. The own name of a resource stands for all names that it was subscribed
+    /// to by, and so does one of its names that was not subscribed to.
+    pub(super) fn leave_hosts(&mut self, unsubscribe: &mut Vec<String>, snapshot: &Snapshot) {
+        let resolved = |name: &str| snapshot.resolve(self.kind, name).map(|resource| resource.name.clone());
+        let names = self.interest.names();
+        let stands_for_all = |name: &&String| !names.contains(*name) || resolved(name).as_ref() == Some(*name);
+        let left: BTreeSet<_> = unsubscribe.iter().filter(stands_for_all).filter_map(|name| resolved(name)).collect();
+        let aliases = names.iter().filter(|name| resolved(name).is_some_and(|resource| left.contains(&resource)));
+        unsubscribe.extend(aliases.cloned());
+        self.left.extend(left);
+        let all = snapshot.offer(self.kind);
+        self.left.retain(|name| all.set().get(name).is_some());
+    }
+
+    /// The client comes back with virtual hosts of an earlier stream: it need not be sent what it has, by whatever name it
+    /// asks, and is told what was deleted meanwhile. What it no longer wants, it will drop by itself.
+    pub(super) fn take_claimed_hosts(&mut self, target: &Offer, snapshot: &Snapshot) {
+        if self.kind != ResourceType::VirtualHost || self.begun || self.claim != Claim::Resources {
+            return;
+        }
+        let all = snapshot.offer(self.kind);
+        self.inventory.retain(|name| target.set().get(name).is_some() || all.set().get(name).is_none());
+        let inventory = &self.inventory;
+        let has = |name: &String| snapshot.resolve(self.kind, name).is_some_and(|it| inventory.holds(&it.name));
+        self.asked.retain(|name| !has(name));
+    }
+
+    /// The client's route configurations of these names were replaced, and it may have dropped their virtual hosts: they
+    /// are sent again.
+    pub(super) fn doubt_hosts(&mut self, is_replaced: impl Fn(&str) -> bool) {
+        let within = |host: &&String| host.rsplit_once('/').is_some_and(|(routes, _)| is_replaced(routes));
+        let within: Vec<_> = self.inventory.names().filter(within).cloned().collect();
+        within.iter().for_each(|host| self.inventory.doubt(host));
+        self.stale |= !within.is_empty();
+    }
+}
