@@ -74,6 +74,9 @@ pub enum ApplyError {
     /// There is nothing to command.
     #[error("no rollout has been started")]
     NoRollout,
+    /// It was not taken in to the end.
+    #[error("the change was not taken in: {0}")]
+    Ended(#[from] tokio::task::JoinError),
 }
 
 /// What a change would open. It needs an explicit word.
