@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::{sync::watch, time};
+use tokio::time;
 
 use crate::{
     digest::Digest,
@@ -25,11 +25,11 @@ use crate::{
     store::{NodeRecord, Revision},
 };
 
-/// A rollout is looked at once nodes have had nothing to say for so long: while thousands of them answer, there is
-/// nothing to conclude …
-const QUIET: Duration = Duration::from_millis(10);
-/// … or after so many times that, since one may have refused.
-const PATIENCE: u32 = 25;
+/// A rollout is looked at as soon as a node has something to say. After a look there is a pause of so many times what it
+/// took: while thousands of nodes answer, a look costs much and tells little …
+const PAUSE_FOR_LOOK: u32 = 19;
+/// … but no longer than this, since one may have refused.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How often a rollout is looked at because a pause may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
 
@@ -79,7 +79,7 @@ impl Hub {
     /// Puts the same resources in force with the keys that are known now.
     pub(crate) fn keys_changed(&self) {
         let mut releases = lock(&self.releases);
-        match releases.renew(&self.admission()) {
+        match releases.renew(&self.admission(), SystemTime::now()) {
             Ok(()) => self.put_in_force(&releases),
             Err(error) => {
                 tracing::error!("a change of keys is refused: {error}");
@@ -140,14 +140,16 @@ impl Hub {
     pub async fn follow_rollouts(&self) {
         let mut changes = self.fleet().changes();
         loop {
+            changes.mark_unchanged();
+            let begin = Instant::now();
             self.look();
+            let pause = begin.elapsed().saturating_mul(PAUSE_FOR_LOOK).min(LONGEST_PAUSE);
             let under_way = lock(&self.releases).is_under_way();
             tokio::select! {
                 () = self.rollout.notified() => {}
-                _ = changes.changed(), if under_way => {}
+                _ = changes.changed(), if under_way => time::sleep(pause).await,
                 () = time::sleep(PAUSES), if under_way => {}
             }
-            quiet(&mut changes).await;
         }
     }
 
@@ -205,18 +207,6 @@ impl Hub {
         drop(shown);
         self.wanted_keys.notify_one();
         self.rollout.notify_one();
-    }
-}
-
-/// Waits until what counts changes has stood still for a moment. It looks now and then, since being told of each would
-/// cost more than all else.
-async fn quiet(changes: &mut watch::Receiver<u64>) {
-    for _ in 0..PATIENCE {
-        let before = *changes.borrow_and_update();
-        time::sleep(QUIET).await;
-        if *changes.borrow() == before {
-            return;
-        }
     }
 }
 
