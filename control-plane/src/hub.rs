@@ -13,7 +13,7 @@ use crate::{
     journal::Happening,
     keys::KeySets,
     lint::Finding,
-    model::{self, Bundle, File},
+    model::{Bundle, Diagnostics, File, Reader},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
@@ -63,7 +63,7 @@ impl Hub {
     /// fleet makes of it.
     #[cfg(feature = "test-hooks")]
     pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        let bundle = self.reader.read(&proposal.files)?;
         let digest = Digest::of(&plan);
         let plan = crate::gate::AdmittedPlan::forced_past_the_gate(&plan);
         let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::default());
@@ -100,7 +100,7 @@ impl Hub {
 
     /// Whether a proposal would be taken, up to the store, and what is worth a warning about it.
     pub fn prove(&self, proposal: &Proposal) -> Result<Vec<Finding>, ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        let bundle = self.reader.read(&proposal.files)?;
         let Examined { findings, .. } = examine(&bundle, &self.admission())?;
         lock(&self.releases).refuse_to_open(&bundle, proposal.allow_unguarded, &self.fleet().identities())?;
         Ok(self.with_waiting(&findings, &Waiting::of(&bundle)))
@@ -108,7 +108,7 @@ impl Hub {
 
     /// Resources that are right: they would be taken, unless they open what is guarded now.
     pub fn admissible(&self, files: &[File]) -> Result<Bundle, ApplyError> {
-        let bundle = model::read(files)?;
+        let bundle = self.reader.read(files)?;
         examine(&bundle, &self.admission())?;
         Ok(bundle)
     }
@@ -156,7 +156,7 @@ impl Hub {
     fn admission(&self) -> Known<'_> {
         let previous = self.publications.borrow().clone();
         let nodes = self.fleet().identities();
-        Known { key_sets: self.key_sources().sets(), code: &self.code, nodes, previous }
+        Known { key_sets: self.key_sources().sets(), reader: &self.reader, code: &self.code, nodes, previous }
     }
 
     /// The nodes that were there when a rollout last ended, and are not now.
@@ -213,6 +213,8 @@ impl Hub {
 /// Admission with what is known at the time.
 struct Known<'a> {
     key_sets: KeySets,
+    /// What was read before.
+    reader: &'a Reader,
     code: &'a FilterCode,
     /// The nodes, for which everything must be right.
     nodes: Vec<NodeIdentity>,
@@ -224,6 +226,10 @@ impl Admission for Known<'_> {
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
         let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
         Publication::admit(bundle.clone(), keys, self.code, &self.nodes, previous)
+    }
+
+    fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
+        self.reader.read(files)
     }
 
     fn nodes(&self) -> &[NodeIdentity] {

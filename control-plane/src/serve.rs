@@ -25,6 +25,7 @@ use crate::{
     keys::{self, KeySetReport, Sources, client::Client},
     lint::Finding,
     metrics::Metrics,
+    model::Reader,
     pipeline::CompileError,
     publication::Publication,
     releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport},
@@ -58,6 +59,7 @@ pub struct Hub {
     pub(crate) wanted_keys: Notify,
     started: (Instant, SystemTime),
     pub(crate) code: FilterCode,
+    pub(crate) reader: Reader,
     /// The same as that of the releases, for those who do not want to wait for a proposal that is being taken in.
     store: Arc<dyn Store>,
     catalogues: Catalogues,
@@ -106,6 +108,7 @@ impl Hub {
             wanted_keys: Notify::new(),
             started: (Instant::now(), SystemTime::now()),
             code,
+            reader: Reader::default(),
             catalogues: Catalogues::default(),
             journal,
             metrics: Metrics::default(),

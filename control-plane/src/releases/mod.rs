@@ -28,7 +28,7 @@ use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
     lint::Finding,
-    model::{self, Bundle, File},
+    model::{Bundle, File},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
@@ -94,7 +94,7 @@ impl Releases {
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
                 let documents = self.store.documents(latest.number)?.unwrap_or_default();
-                let strategy = model::read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
+                let strategy = admission.read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
                 let strategy = strategy.unwrap_or_else(|| self.strategy.clone());
                 Rollout::start(latest.number, last_good, strategy)
             }
@@ -165,7 +165,7 @@ impl Releases {
         admission: &dyn Admission,
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        let bundle = admission.read(&proposal.files)?;
         let Examined { publication, findings } = examine(&bundle, admission)?;
         let digest = admission.digest(&bundle).to_string();
         if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == digest)
