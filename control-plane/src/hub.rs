@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::{sync::watch, time};
+use tokio::time;
 
 use crate::{
     digest::Digest,
     journal::Happening,
     keys::KeySets,
     lint::Finding,
-    model::{self, Bundle, File},
+    model::{Bundle, Diagnostics, File, Reader},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
@@ -25,11 +25,11 @@ use crate::{
     store::{NodeRecord, Revision},
 };
 
-/// A rollout is looked at once nodes have had nothing to say for so long: while thousands of them answer, there is
-/// nothing to conclude …
-const QUIET: Duration = Duration::from_millis(10);
-/// … or after so many times that, since one may have refused.
-const PATIENCE: u32 = 25;
+/// A rollout is looked at as soon as a node has something to say. After a look there is a pause of so many times what it
+/// took: while thousands of nodes answer, a look costs much and tells little …
+const PAUSE_FOR_LOOK: u32 = 19;
+/// … but no longer than this, since one may have refused.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How often a rollout is looked at because a pause may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
 
@@ -63,7 +63,7 @@ impl Hub {
     /// fleet makes of it.
     #[cfg(feature = "test-hooks")]
     pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Result<(), ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        let bundle = self.reader.read(&proposal.files)?;
         let digest = Digest::of(&plan);
         let plan = crate::gate::AdmittedPlan::forced_past_the_gate(&plan);
         let scope = crate::attach::Scope::of(&bundle, &NodeIdentity::default());
@@ -79,7 +79,7 @@ impl Hub {
     /// Puts the same resources in force with the keys that are known now.
     pub(crate) fn keys_changed(&self) {
         let mut releases = lock(&self.releases);
-        match releases.renew(&self.admission()) {
+        match releases.renew(&self.admission(), SystemTime::now()) {
             Ok(()) => self.put_in_force(&releases),
             Err(error) => {
                 tracing::error!("a change of keys is refused: {error}");
@@ -100,7 +100,7 @@ impl Hub {
 
     /// Whether a proposal would be taken, up to the store, and what is worth a warning about it.
     pub fn prove(&self, proposal: &Proposal) -> Result<Vec<Finding>, ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        let bundle = self.reader.read(&proposal.files)?;
         let Examined { findings, .. } = examine(&bundle, &self.admission())?;
         lock(&self.releases).refuse_to_open(&bundle, proposal.allow_unguarded, &self.fleet().identities())?;
         Ok(self.with_waiting(&findings, &Waiting::of(&bundle)))
@@ -108,7 +108,7 @@ impl Hub {
 
     /// Resources that are right: they would be taken, unless they open what is guarded now.
     pub fn admissible(&self, files: &[File]) -> Result<Bundle, ApplyError> {
-        let bundle = model::read(files)?;
+        let bundle = self.reader.read(files)?;
         examine(&bundle, &self.admission())?;
         Ok(bundle)
     }
@@ -140,21 +140,23 @@ impl Hub {
     pub async fn follow_rollouts(&self) {
         let mut changes = self.fleet().changes();
         loop {
+            changes.mark_unchanged();
+            let begin = Instant::now();
             self.look();
+            let pause = begin.elapsed().saturating_mul(PAUSE_FOR_LOOK).min(LONGEST_PAUSE);
             let under_way = lock(&self.releases).is_under_way();
             tokio::select! {
                 () = self.rollout.notified() => {}
-                _ = changes.changed(), if under_way => {}
+                _ = changes.changed(), if under_way => time::sleep(pause).await,
                 () = time::sleep(PAUSES), if under_way => {}
             }
-            quiet(&mut changes).await;
         }
     }
 
     fn admission(&self) -> Known<'_> {
         let previous = self.publications.borrow().clone();
         let nodes = self.fleet().identities();
-        Known { key_sets: self.key_sources().sets(), code: &self.code, nodes, previous }
+        Known { key_sets: self.key_sources().sets(), reader: &self.reader, code: &self.code, nodes, previous }
     }
 
     /// The nodes that were there when a rollout last ended, and are not now.
@@ -208,21 +210,11 @@ impl Hub {
     }
 }
 
-/// Waits until what counts changes has stood still for a moment. It looks now and then, since being told of each would
-/// cost more than all else.
-async fn quiet(changes: &mut watch::Receiver<u64>) {
-    for _ in 0..PATIENCE {
-        let before = *changes.borrow_and_update();
-        time::sleep(QUIET).await;
-        if *changes.borrow() == before {
-            return;
-        }
-    }
-}
-
 /// Admission with what is known at the time.
 struct Known<'a> {
     key_sets: KeySets,
+    /// What was read before.
+    reader: &'a Reader,
     code: &'a FilterCode,
     /// The nodes, for which everything must be right.
     nodes: Vec<NodeIdentity>,
@@ -234,6 +226,10 @@ impl Admission for Known<'_> {
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
         let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
         Publication::admit(bundle.clone(), keys, self.code, &self.nodes, previous)
+    }
+
+    fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
+        self.reader.read(files)
     }
 
     fn nodes(&self) -> &[NodeIdentity] {

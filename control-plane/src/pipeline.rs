@@ -46,12 +46,12 @@ pub fn compile_scope(
     strictness: Strictness,
 ) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
     let attachment = attach(scope);
-    let revision = group_revision(scope, key_sets, code.digest());
-    let (plan, errors) = lower(scope, key_sets, &attachment, &revision, strictness)?;
+    let (plan, errors) = lower(scope, key_sets, &attachment, strictness)?;
     let plan = code.gate().admit(&plan).map_err(|refusal| match gate::blame(&refusal, &plan, scope, &attachment) {
         Some(diagnostics) => CompileError::Diagnostics(diagnostics),
         None => CompileError::Gate(refusal),
     })?;
+    let revision = group_revision(scope, key_sets, code.digest());
     let snapshot = Snapshot::build(scope, &attachment, plan, code, revision);
     check_raw(scope, &snapshot)?;
     Ok((snapshot, errors))
@@ -61,6 +61,6 @@ pub fn compile_scope(
 pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
     let revision = group_revision(scope, key_sets, code.digest());
     let attachment = Attachment::default();
-    let plan = gate::refusal(&revision);
+    let plan = gate::refusal();
     Snapshot::build(scope, &attachment, plan, code, revision)
 }

@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
+    task,
 };
 
 use crate::{
@@ -24,13 +25,14 @@ use crate::{
     keys::{self, KeySetReport, Sources, client::Client},
     lint::Finding,
     metrics::Metrics,
+    model::Reader,
     pipeline::CompileError,
     publication::Publication,
     releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport},
     review::Waiting,
     rollout::Strategy,
     snapshot::{FilterCode, Snapshot},
-    source::{self, Watch},
+    source::Watch,
     store::{Database, Parent, Store, StoreError},
     xds::{Limits, service::XdsServer},
 };
@@ -57,6 +59,7 @@ pub struct Hub {
     pub(crate) wanted_keys: Notify,
     started: (Instant, SystemTime),
     pub(crate) code: FilterCode,
+    pub(crate) reader: Reader,
     /// The same as that of the releases, for those who do not want to wait for a proposal that is being taken in.
     store: Arc<dyn Store>,
     catalogues: Catalogues,
@@ -105,6 +108,7 @@ impl Hub {
             wanted_keys: Notify::new(),
             started: (Instant::now(), SystemTime::now()),
             code,
+            reader: Reader::default(),
             catalogues: Catalogues::default(),
             journal,
             metrics: Metrics::default(),
@@ -319,13 +323,13 @@ async fn follow_directory(hub: Arc<Hub>, directory: Option<Followed<'_>>) -> Res
     };
     let mut watch = Watch::start(directory.path).map_err(|error| ApplyError::from(CompileError::from(error)))?;
     let restored = hub.restore()?;
-    match publish(&hub, directory) {
+    match publish(&hub, &mut watch, directory).await {
         // What is stored is served whatever the directory has come to.
         Err(error) if restored => refuse(&hub, &error),
         published => published?,
     }
     while watch.changed().await {
-        if let Err(error) = publish(&hub, directory) {
+        if let Err(error) = publish(&hub, &mut watch, directory).await {
             refuse(&hub, &error);
         }
     }
@@ -339,18 +343,25 @@ fn refuse(hub: &Hub, error: &ApplyError) {
     hub.refuse(error);
 }
 
+async fn publish(hub: &Arc<Hub>, watch: &mut Watch, followed: Followed<'_>) -> Result<(), ApplyError> {
+    let Followed { path, allow_unguarded } = followed;
+    let files = watch.read(path).await.map_err(CompileError::from)?;
+    let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
+    // A restart is no reason to try again what nodes have refused.
+    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded };
+    let hub = Arc::clone(hub);
+    // Compiling and the gate take their time, and nobody else should wait for them.
+    task::spawn_blocking(move || propose(&hub, proposal)).await.unwrap_or_else(|error| Err(ApplyError::Ended(error)))
+}
+
 /// A directory has a say when it says something new. What it said before, and other ways have changed since, stays as
 /// they left it.
-fn publish(hub: &Hub, Followed { path, allow_unguarded }: Followed<'_>) -> Result<(), ApplyError> {
-    let files = source::read(path).map_err(CompileError::from)?;
-    if hub.releases().has_followed(&files)? {
+fn propose(hub: &Hub, proposal: Proposal) -> Result<(), ApplyError> {
+    if hub.releases().has_followed(&proposal.files)? {
         // What was wrong with it meanwhile is taken back.
         *lock(&hub.refused_change) = Vec::new();
         return Ok(());
     }
-    let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
-    // A restart is no reason to try again what nodes have refused.
-    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded };
     let (Applied::Revision(revision) | Applied::Unchanged(revision)) = hub.apply(proposal)?;
     for Finding { at, code } in hub.releases().findings().iter().take(MOST_LOGGED) {
         tracing::warn!(code, "{at}");

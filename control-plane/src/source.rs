@@ -1,13 +1,14 @@
 //! Where resources come from: a directory of YAML files, read whole, and watched for changes.
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use notify::{Config, Event, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::{sync::mpsc, time};
+use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher, event};
+use tokio::{sync::watch, task, time};
 
 use crate::{
     model::{File, attachment::is_attachment},
@@ -20,9 +21,9 @@ const DEEPEST: usize = 16;
 /// a bundle may have.
 const MOST_ENTRIES: usize = 100_000;
 const LARGEST: u64 = 64 << 20;
-/// How long a directory must be quiet before it is read, so that a change of several files is one change …
+/// How long nothing must happen to a file that somebody has begun to write and not closed, before it is read as it is …
 const QUIET: Duration = Duration::from_millis(50);
-/// … and how long it may go on without being quiet.
+/// … and how long changes may go on before what is there is read.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// Why a directory could not be read or watched.
@@ -122,7 +123,7 @@ impl Search {
         if is_hidden(&path) {
             return Ok(());
         }
-        let wanted = is_resources(&path) || is_attachment(&path);
+        let wanted = is_read(&path);
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
             // It leads nowhere, or in a circle, and has no name that would be read.
@@ -176,48 +177,100 @@ fn read_file(path: PathBuf, left: &mut u64) -> Result<File, SourceError> {
     Ok(File { name: path.display().to_string(), bytes })
 }
 
-/// Tells when a directory has changed and is quiet again.
+/// Tells when a directory has changed. What happens between two questions is one change.
 #[derive(Debug)]
 pub struct Watch {
-    changes: mpsc::Receiver<()>,
+    seen: watch::Receiver<Seen>,
     _watcher: RecommendedWatcher,
+}
+
+/// What has happened in a directory so far.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The files that somebody has begun to write and not closed, and when something last happened to them.
+    open: HashMap<PathBuf, Instant>,
+}
+
+impl Seen {
+    /// Takes note of an event. Says whether it can have changed what is read.
+    fn note(&mut self, Event { kind, paths, .. }: &Event, now: Instant) -> bool {
+        match kind {
+            EventKind::Access(event::AccessKind::Close(event::AccessMode::Write)) => {}
+            EventKind::Access(_) => return false,
+            EventKind::Create(event::CreateKind::File) | EventKind::Modify(event::ModifyKind::Data(_)) => {
+                // One that is kept open without being written is not waited for, so that it need not be remembered.
+                self.open.retain(|_, last| now.saturating_duration_since(*last) < QUIET);
+                self.open.extend(paths.iter().filter(|path| is_read(path)).map(|path| (path.clone(), now)));
+                return true;
+            }
+            _ => {}
+        }
+        self.open.retain(|path, _| !paths.contains(path));
+        true
+    }
+
+    /// When all files are as good as closed: each was closed, or nothing has happened to it for a while.
+    fn settled(&self) -> Option<Instant> {
+        self.open.values().max().map(|last| *last + QUIET)
+    }
 }
 
 impl Watch {
     /// Watches a directory and its folders from now on.
     pub fn start(directory: &Path) -> Result<Self, SourceError> {
         let failed = |error| SourceError::Watch { path: directory.to_owned(), error };
-        let (sender, changes) = mpsc::channel(1);
+        let (sender, seen) = watch::channel(Seen::default());
         let told = move |event: notify::Result<Event>| {
-            let reading = event.as_ref().is_ok_and(|event| event.kind.is_access() && !is_write_end(event));
-            if !reading {
-                // A full channel holds a change that is still to be seen: one is as good as many.
-                let _ = sender.try_send(());
-            }
+            // After an error nobody knows what has happened: it is best to look.
+            sender.send_if_modified(|seen| event.as_ref().map_or(true, |event| seen.note(event, Instant::now())));
         };
         // Links stay inside the directory, which is watched whole; one that does not must not have all else watched.
         let config = Config::default().with_follow_symlinks(false);
         let mut watcher = RecommendedWatcher::new(told, config).map_err(failed)?;
         watcher.watch(directory, RecursiveMode::Recursive).map_err(failed)?;
-        Ok(Self { changes, _watcher: watcher })
+        Ok(Self { seen, _watcher: watcher })
     }
 
-    /// Waits for the next change and for quiet after it. `false` when nothing can be watched any more.
+    /// Waits for the next change, and until every file that is being written is closed, or nothing happens to it any more.
+    /// `false` when nothing can be watched any more.
     pub async fn changed(&mut self) -> bool {
-        if self.changes.recv().await.is_none() {
+        if self.seen.changed().await.is_err() {
             return false;
         }
-        let settle =
-            async { while time::timeout(QUIET, self.changes.recv()).await.is_ok_and(|change| change.is_some()) {} };
+        let settled = async {
+            loop {
+                let until = self.seen.borrow_and_update().settled().filter(|until| *until > Instant::now());
+                let Some(until) = until else { break };
+                // Either way, look again.
+                let _ = time::timeout_at(until.into(), self.seen.changed()).await;
+            }
+        };
         // Past the longest wait, what is there now is read, and what comes next is another change.
-        let _ = time::timeout(LONGEST, settle).await;
+        let _ = time::timeout(LONGEST, settled).await;
         true
+    }
+
+    /// Reads the directory, and reads it again if it changes meanwhile: several files that are written one after the other
+    /// are one change, as far as reading takes that long.
+    pub async fn read(&mut self, directory: &Path) -> Result<Vec<File>, SourceError> {
+        let begin = Instant::now();
+        loop {
+            self.seen.mark_unchanged();
+            let (path, failed) = (directory.to_owned(), directory.to_owned());
+            let files = task::spawn_blocking(move || read(&path))
+                .await
+                .unwrap_or_else(|error| Err(SourceError::Read { path: failed, error: io::Error::other(error) }));
+            let is_stale = self.seen.has_changed().unwrap_or(false);
+            if !is_stale || begin.elapsed() > LONGEST || !self.changed().await {
+                return files;
+            }
+        }
     }
 }
 
-fn is_write_end(event: &Event) -> bool {
-    use notify::event::{AccessKind, AccessMode, EventKind};
-    matches!(event.kind, EventKind::Access(AccessKind::Close(AccessMode::Write)))
+/// Whether a file of this name is read.
+fn is_read(path: &Path) -> bool {
+    !is_hidden(path) && (is_resources(path) || is_attachment(path))
 }
 
 #[cfg(test)]
@@ -286,5 +339,57 @@ mod tests {
         fs::write(&file, "12345").unwrap();
         assert_eq!(regular_file::read(&file, 5).unwrap(), b"12345");
         assert_eq!(error(file.to_str().unwrap(), 4), "larger than 4 bytes: no more are read");
+    }
+
+    fn event(kind: EventKind, name: &str) -> Event {
+        Event::new(kind).add_path(PathBuf::from(name))
+    }
+
+    #[test]
+    fn waits_for_files_that_are_being_written_and_for_no_others() {
+        use event::{AccessKind, AccessMode, CreateKind, DataChange, ModifyKind, RemoveKind, RenameMode};
+        let created = EventKind::Create(CreateKind::File);
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let renamed = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+        let looked_at = EventKind::Access(AccessKind::Close(AccessMode::Read));
+        let (start, mut seen) = (Instant::now(), Seen::default());
+        assert!(seen.note(&event(created, "d/a.yaml"), start));
+        assert_eq!(seen.settled(), Some(start + QUIET));
+        let later = start + Duration::from_millis(20);
+        assert!(seen.note(&event(written, "d/a.yaml"), later));
+        assert!(!seen.note(&event(looked_at, "d/a.yaml"), later));
+        assert_eq!(seen.settled(), Some(later + QUIET));
+        assert!(seen.note(&event(closed, "d/a.yaml"), later));
+        assert_eq!(seen.settled(), None);
+        // What takes the place of a file is whole, and what is not read is not waited for.
+        for (kind, name) in
+            [(renamed, "d/b.yaml"), (written, "d/.a.yaml.swp"), (EventKind::Remove(RemoveKind::File), "d/b.yaml")]
+        {
+            assert!(seen.note(&event(kind, name), later));
+            assert_eq!(seen.settled(), None, "for {name}");
+        }
+        // One that is kept open does not hold up the others for ever.
+        assert!(seen.note(&event(written, "d/c.yaml"), later));
+        let much_later = later + QUIET;
+        assert!(
+            seen.note(&event(written, "d/d.yaml"), much_later) && seen.note(&event(closed, "d/d.yaml"), much_later)
+        );
+        assert_eq!(seen.settled(), None);
+    }
+
+    #[tokio::test]
+    async fn tells_of_what_happens_while_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let mut watch = Watch::start(directory.path()).unwrap();
+        fs::write(at("a.yaml"), "kind: A").unwrap();
+        assert!(watch.changed().await);
+        fs::write(at("b.yaml"), "kind: B").unwrap();
+        let files = watch.read(directory.path()).await.unwrap();
+        assert_eq!(files.len(), 2);
+        fs::remove_file(at("b.yaml")).unwrap();
+        assert!(watch.changed().await);
+        assert_eq!(watch.read(directory.path()).await.unwrap().len(), 1);
     }
 }

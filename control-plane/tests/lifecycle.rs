@@ -19,7 +19,7 @@ use postern::{
     node::NodeIdentity,
     pipeline::{CompileError, compile_bundle},
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, Proposal, Releases},
+    releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases},
     revision::revision,
     rollout::{State, Strategy},
     snapshot::{FilterCode, ResourceType, Selection, Snapshot},
@@ -477,4 +477,48 @@ fn settings_say_how_many_revisions_are_kept() {
     assert_eq!(kept(&world), [5, 4]);
     world.apply_with("v6", "{ retention: { revisions: 3 } }").unwrap();
     assert_eq!(kept(&world), [6, 5, 4]);
+}
+
+#[test]
+fn remembers_which_revisions_brought_a_plan_to_which_nodes() {
+    let store: Arc<dyn Store> = Arc::new(Database::in_memory());
+    let mut world = World::on(Arc::clone(&store), 20);
+    let label = |world: &World| world.snapshot("a").plan().label().to_owned();
+    let shown = |world: &World, label: &str| -> Vec<String> {
+        let show = |used: &PlanUse| {
+            let nodes: Vec<_> = used.nodes.iter().map(|(node, since)| format!("{node}@{}", since / 1000)).collect();
+            let until = used.until.map_or("now".to_owned(), |until| (until / 1000).to_string());
+            format!("{}: {} to {until} {} [{}]", used.revision, used.since / 1000, used.acknowledged, nodes.join(" "))
+        };
+        world.releases.plan_uses(label).iter().map(show).collect()
+    };
+    ["a", "b"].iter().for_each(|id| world.join(id));
+    world.apply("one").unwrap();
+    let one = label(&world);
+    world.ack("a");
+    world.look();
+    world.ack("b");
+    world.look();
+    assert_eq!(shown(&world, &one), ["1: 0 to now 2 [a@1 b@2]"]);
+    // What is not in the plan leaves its label as it is.
+    world.apply_with("one", "{ retention: { revisions: 2 } }").unwrap();
+    assert_eq!(label(&world), one);
+    world.ack("a");
+    world.look();
+    assert_eq!(shown(&world, &one), ["2: 2 to now 1 [a@3]", "1: 0 to now 2 [a@1 b@2]"]);
+    world.ack("b");
+    world.look();
+    assert_eq!(shown(&world, &one), ["2: 2 to now 2 [a@3 b@4]", "1: 0 to 4 2 [a@1 b@2]"]);
+    // It outlives the process, and the revision.
+    let mut world = World::on(store, 1);
+    world.clock = 10;
+    world.releases.restore(&world.line, world.now()).unwrap();
+    ["a", "b"].iter().for_each(|id| world.join(id));
+    world.apply("two").unwrap();
+    ["a", "b"].iter().for_each(|id| world.ack(id));
+    world.look();
+    assert_eq!(world.releases.store().revisions().unwrap().len(), 1);
+    assert_eq!(shown(&world, &one), ["2: 2 to 11 2 [a@3 b@4]", "1: 0 to 4 2 [a@1 b@2]"]);
+    assert_eq!(shown(&world, &label(&world)), ["3: 10 to now 2 [a@11 b@11]"]);
+    assert!(shown(&world, "none").is_empty());
 }

@@ -28,7 +28,7 @@ use crate::{
 /// All that a filter needs to decide requests.
 #[derive(Debug)]
 pub struct Plan {
-    revision: Arc<str>,
+    label: Arc<str>,
     /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
     /// will do, here and for [`Consumers`].
     routes: FxHashMap<RouteName, Guarded>,
@@ -97,7 +97,7 @@ impl Plan {
         };
         let request_steps = chains.iter().flat_map(|chain| &chain.request.steps);
         Ok(Self {
-            revision: wire.revision.into(),
+            label: wire.label.into(),
             routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
             open_routes: wire.declared_routes.map(|declared| load_open_routes(&declared, &strings)).transpose()?,
             matched_headers: wire
@@ -126,9 +126,9 @@ impl Plan {
         Self { open_routes, ..self }
     }
 
-    /// What the control plane calls the revision that this plan comes from.
-    pub fn revision(&self) -> &str {
-        &self.revision
+    /// What the control plane calls this plan: equal for equal plans, whatever else is in their revisions.
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
     /// Whether somebody reads the accounts of decisions.

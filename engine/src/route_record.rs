@@ -8,13 +8,13 @@ use crate::plan::Plan;
 /// Where a host keeps the record of a request: the filter state, which no caller can set.
 pub const RECORD_PROPERTY: &str = "postern_route";
 
-/// What stands between the parts. Neither a chain's number nor a revision contains it; a route's name may.
+/// What stands between the parts. Neither a chain's number nor a plan's label contains it; a route's name may.
 const SEPARATOR: u8 = b'\n';
 
 /// The record of a request on this route: the chain's place in the plan (empty for none), the plan, the route.
 pub fn record(plan: &Plan, route: &[u8]) -> Vec<u8> {
     let chain = plan.chain_of(route).map(|chain| chain.to_string()).unwrap_or_default();
-    [chain.as_bytes(), plan.revision().as_bytes(), route].join(&SEPARATOR)
+    [chain.as_bytes(), plan.label().as_bytes(), route].join(&SEPARATOR)
 }
 
 /// Whether the chain that ran is the chain of the route that Envoy takes now. Without a record no chain ran.
@@ -24,7 +24,7 @@ pub fn agrees(plan: &Plan, route: &[u8], record: Option<&[u8]>) -> bool {
     let due = plan.chain_of(route);
     let Some(record) = record else { return due.is_none() };
     let mut parts = record.splitn(3, |byte| *byte == SEPARATOR);
-    let (Some(chain), Some(revision), Some(recorded)) = (parts.next(), parts.next(), parts.next()) else {
+    let (Some(chain), Some(label), Some(recorded)) = (parts.next(), parts.next(), parts.next()) else {
         return false;
     };
     if recorded == route {
@@ -32,7 +32,7 @@ pub fn agrees(plan: &Plan, route: &[u8], record: Option<&[u8]>) -> bool {
     }
     match due {
         None => chain.is_empty(),
-        Some(due) => chain == due.to_string().as_bytes() && revision == plan.revision().as_bytes(),
+        Some(due) => chain == due.to_string().as_bytes() && label == plan.label().as_bytes(),
     }
 }
 
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     /// Routes `a` and `b` share a chain, `c` has one of its own, and no other route has any.
-    fn plan(revision: &str) -> Plan {
+    fn plan(label: &str) -> Plan {
         let strings = ["a", "b", "c"].map(str::to_owned).to_vec();
         let routes = [(0, 0), (1, 0), (2, 1)].map(|(name, chain)| wire::Route { name, chain }).to_vec();
         let chains = vec![wire::Chain::default(), wire::Chain { shadow: true, ..Default::default() }];
-        let revision = revision.to_owned();
-        let plan = wire::Plan { format: FORMAT, revision, strings, chains, routes, ..Default::default() };
+        let label = label.to_owned();
+        let plan = wire::Plan { format: FORMAT, label, strings, chains, routes, ..Default::default() };
         Plan::load(&plan.encode_to_vec()).unwrap()
     }
 

@@ -91,7 +91,7 @@ impl Decision {
     /// The account in `key=value` pairs, as Envoy's access log shows it. Every value is of a closed alphabet
     /// (names as the control plane admits them), so nothing needs quoting and no caller can forge a pair.
     #[inline]
-    pub fn account(&self, revision: &str, route: &str) -> String {
+    pub fn account(&self, plan: &str, route: &str) -> String {
         let mut account = String::with_capacity(128);
         let mut pair = |key: &str, value: &str| {
             account.push_str(key);
@@ -114,7 +114,7 @@ impl Decision {
             pair(" conflicts=", &edits.conflicts().to_string());
         }
         pair(" route=", &plain(route));
-        pair(" revision=", revision);
+        pair(" plan=", plan);
         account
     }
 }

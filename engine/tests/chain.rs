@@ -27,7 +27,7 @@ fn check(steps: impl FnOnce(&mut Writer) -> Vec<Step>, headers: &[(&str, &[u8])]
     let steps = steps(&mut writer);
     writer.route("users", steps, vec![]);
     let decision = Driver::request(headers).run(&writer.load(), "users").unwrap();
-    assert_eq!(decision.account("r1", "users"), format!("{expect} route=users revision=r1"));
+    assert_eq!(decision.account("r1", "users"), format!("{expect} route=users plan=r1"));
 }
 
 fn key(writer: &mut Writer) -> Vec<Step> {
@@ -150,7 +150,7 @@ fn reports_a_chain_in_shadow_mode_and_enforces_nothing() {
     let request = Some(Steps { steps, unsupported: vec![] });
     writer.chain("users", Chain { request, shadow: true, ..Default::default() });
     let decision = Driver::request(&[]).run(&writer.load(), "users").unwrap();
-    assert_eq!(decision.account("r1", "users"), "verdict=allow shadow=apiKeyAuth:key_missing route=users revision=r1");
+    assert_eq!(decision.account("r1", "users"), "verdict=allow shadow=apiKeyAuth:key_missing route=users plan=r1");
     let Verdict::Continue(edits) = decision.verdict else { panic!("continued") };
     assert_eq!(edits.headers().count(), 0);
 }
@@ -172,7 +172,7 @@ fn does_with_a_failed_step_what_it_says() {
         let mut driver =
             Driver { replies: vec![Err(CallError::Timeout)], ..Driver::request(&[("x-api-key", b"secret")]) };
         let decision = driver.run(&writer.load(), "users").unwrap();
-        assert_eq!(decision.account("r1", "users"), format!("{expect} route=users revision=r1"));
+        assert_eq!(decision.account("r1", "users"), format!("{expect} route=users plan=r1"));
     };
     check(OnFailure::Deny, true, "verdict=deny step=check reason=agent_timeout");
     check(OnFailure::Unspecified, false, "verdict=deny step=check reason=agent_timeout");
@@ -202,6 +202,6 @@ fn refuses_a_body_that_is_too_large_for_a_step_of_the_response() {
         let mut driver = Driver { body: b"four".to_vec(), ..Driver::default() };
         driver.run(&writer.load(), "users").unwrap().account("r1", "users")
     };
-    assert_eq!(decide(false), "verdict=deny step=mark reason=body_too_large route=users revision=r1");
-    assert_eq!(decide(true), "verdict=allow shadow=mark:body_too_large route=users revision=r1");
+    assert_eq!(decide(false), "verdict=deny step=mark reason=body_too_large route=users plan=r1");
+    assert_eq!(decide(true), "verdict=allow shadow=mark:body_too_large route=users plan=r1");
 }

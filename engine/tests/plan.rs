@@ -36,7 +36,7 @@ fn request_step(wire: &mut Wire) -> &mut postern_proto::plan::v1::Step {
 #[test]
 fn loads_a_good_plan() {
     let plan = std::sync::Arc::new(Plan::load(&plan().encode_to_vec()).unwrap());
-    assert_eq!((plan.revision(), plan.routes()), ("r1", 1));
+    assert_eq!((plan.label(), plan.routes()), ("r1", 1));
     assert!(Run::request(&plan, "users", &Health::default()).is_some());
     assert!(Run::request(&plan, "unknown", &Health::default()).is_none());
 }

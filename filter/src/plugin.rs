@@ -105,7 +105,7 @@ pub(crate) fn create(context: u32, parent: u32) {
 pub(crate) fn configure(root: u32, size: usize) -> bool {
     match load(size) {
         Ok((plan, placement)) => {
-            log::debug!("plan loaded: revision={} routes={}", plan.revision(), plan.routes());
+            log::debug!("plan loaded: label={} routes={}", plan.label(), plan.routes());
             if placement == Placement::Overlay {
                 sightings::expect(&plan);
             }

@@ -448,7 +448,7 @@ impl Stream {
     #[inline]
     fn give_account(&self, decision: &Decision, route: &str) -> Result<(), HostError> {
         match self.plan.as_ref().filter(|plan| plan.wants_accounts()) {
-            Some(plan) => host::set_property("postern", decision.account(plan.revision(), route).as_bytes()),
+            Some(plan) => host::set_property("postern", decision.account(plan.label(), route).as_bytes()),
             None => Ok(()),
         }
     }

@@ -281,7 +281,7 @@ impl Case {
 }
 
 impl Want {
-    /// The account's pairs, as they stand before route and revision.
+    /// The account's pairs, as they stand before route and plan.
     fn account(&self) -> String {
         let pair = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}={value}"));
         let pairs = [

@@ -22,7 +22,7 @@ const TELLING: [&str; 7] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The decision's account without route and revision; empty for a route without a chain.
+    /// The decision's account without route and plan; empty for a route without a chain.
     pub account: String,
     pub status: u16,
     /// The answer's headers that the case or [`TELLING`] names.
@@ -78,12 +78,12 @@ pub fn called(service: &str, method: &str, message: &[u8]) -> (String, String) {
     (format!("{service} {method}"), record.to_string())
 }
 
-/// A record without its time, route and revision, which must be there.
+/// A record without its time, route and plan, which must be there.
 fn without_chance(line: &str, to: Option<&str>) -> String {
     let mut record: Map<String, Value> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let time = record.remove("time").unwrap_or_default();
     assert!(time.as_str().is_some_and(|time| time.ends_with('Z')), "no time: {line}");
-    for chance in ["route", "revision"] {
+    for chance in ["route", "plan"] {
         record.remove(chance);
     }
     if let Some(to) = to {
@@ -93,7 +93,7 @@ fn without_chance(line: &str, to: Option<&str>) -> String {
 }
 
 fn without_place(account: &str) -> String {
-    let pairs = account.split(' ').filter(|pair| !pair.starts_with("route=") && !pair.starts_with("revision="));
+    let pairs = account.split(' ').filter(|pair| !pair.starts_with("route=") && !pair.starts_with("plan="));
     pairs.collect::<Vec<_>>().join(" ")
 }
 

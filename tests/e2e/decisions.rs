@@ -50,8 +50,17 @@ fn leaves_its_decision_in_the_access_log() {
         Ok((decisions.len() >= 2).then_some(decisions))
     })
     .unwrap();
-    assert!(decisions[0].starts_with("verdict=deny step=apiKeyAuth reason=key_unknown route=users revision="));
-    assert!(decisions[1].starts_with("verdict=allow consumer=mobile-app route=users revision="));
+    assert!(decisions[0].starts_with("verdict=deny step=apiKeyAuth reason=key_unknown route=users plan="));
+    assert!(decisions[1].starts_with("verdict=allow consumer=mobile-app route=users plan="));
+    // The label in the log leads back to the revision, and to the node that runs it.
+    let (_, label) = decisions[1].rsplit_once("plan=").unwrap();
+    let server = format!("http://{}", world.control_plane.http());
+    let told =
+        ControlPlane::command().unwrap().args(["revisions", "--plan", label, "--server", &server]).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("REVISION") && lines[1].starts_with("1 "), "{told}");
+    assert!(lines[1].contains(" now ") && lines[1].ends_with("mesh `default`"), "{told}");
     let log = world.envoy.log().join("\n") + &decisions.join("\n") + &world.control_plane.log().join("\n");
     assert!(!log.contains(KEY), "a credential was logged");
 }

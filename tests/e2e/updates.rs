@@ -10,8 +10,9 @@ use std::{
 };
 
 use postern_tests::{Client, Request, wait};
+use serde_json::Value;
 
-use crate::world::{KEY, World, users, users_with};
+use crate::world::{KEY, Variant, World, users, users_with};
 
 /// Requests without a pause from several connections, until stopped; counts the answers that were not expected.
 pub struct Load {
@@ -154,4 +155,44 @@ fn follows_a_service_to_another_endpoint() {
     .unwrap();
     assert_eq!(world.envoy.stat("cluster_manager.warming_clusters").unwrap(), Some(0));
     assert_eq!(world.send(&users_with(KEY)).status, 200);
+}
+
+/// How often Envoy took in another configuration of the filter, and of clusters.
+fn updates(world: &World) -> (u64, u64) {
+    let sum = |stats: Vec<(String, u64)>, end: &str| {
+        stats.iter().filter(|(name, _)| name.ends_with(end)).map(|(_, value)| value).sum()
+    };
+    let filters = sum(world.envoy.stats("extension_config_discovery").unwrap(), ".update_success");
+    (filters, sum(world.envoy.stats("cluster_manager").unwrap(), ".cluster_modified"))
+}
+
+fn change_of_a_cluster_sends_no_filter_configuration(variant: Variant) {
+    let world = World::start_with(variant);
+    let number = |status: &Value| status["rollout"]["candidate"].as_u64();
+    let completed = |status: &Value| status["rollout"]["state"] == "completed";
+    let status = world.control_plane.wait_for_status("the first revision everywhere", completed).unwrap();
+    let (first, before) = (number(&status), updates(&world));
+    assert!(before.0 > 0, "the filter's configuration was never discovered");
+    // Another way to connect is another cluster, and the same plan.
+    let spec = "apiVersion: postern/v1\nkind: Timeout\nmetadata: { name: t }\nspec:\n  targetRef: { kind: Mesh }\n  \
+                to: [{ targetRef: { kind: Mesh }, connectTimeout: 7s }]\n";
+    world.site.write("timeout.yaml", spec).unwrap();
+    let next = |status: &Value| number(status) > first && completed(status);
+    world.control_plane.wait_for_status("the change everywhere", next).unwrap();
+    let after = updates(&world);
+    assert!(after.1 > before.1, "no cluster was changed");
+    assert_eq!(after.0, before.0, "the filter's configuration came again");
+    // A change of a chain does come.
+    world.site.replace("policies.yaml", "x-guarded-by: postern", "x-guarded-by: another").unwrap();
+    wait::until_true("the new chain", || Ok(updates(&world).0 > before.0)).unwrap();
+}
+
+#[test]
+fn sends_no_filter_configuration_for_a_change_of_a_cluster() {
+    change_of_a_cluster_sends_no_filter_configuration(Variant::StateOfTheWorld);
+}
+
+#[test]
+fn sends_no_filter_configuration_for_a_change_of_a_cluster_incrementally() {
+    change_of_a_cluster_sends_no_filter_configuration(Variant::Incremental);
 }

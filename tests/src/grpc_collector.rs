@@ -83,12 +83,12 @@ pub fn as_json(record: &Record) -> Value {
         Verdict::Respond => "respond",
     };
     let time = record.time.as_ref().map(ToString::to_string).unwrap_or_default();
-    let Record { audit, route, revision, step, reason, consumer, method, path, source, .. } = record;
+    let Record { audit, route, plan, step, reason, consumer, method, path, source, .. } = record;
     for (name, text) in [
         ("audit", audit.as_str()),
         ("time", &time),
         ("route", route),
-        ("revision", revision),
+        ("plan", plan),
         ("verdict", verdict),
         ("step", step),
         ("reason", reason),

@@ -1,6 +1,6 @@
 //! Changes: bundles are applied, earlier revisions come back, and rollouts are commanded.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use axum::{Json, extract::State, http::StatusCode};
 use schemars::JsonSchema;
@@ -211,7 +211,7 @@ async fn command(
         }
     };
     read(move || {
-        hub.releases().command(command)?;
+        hub.releases().command(command, SystemTime::now())?;
         hub.rollout_changed();
         Ok(StatusCode::NO_CONTENT)
     })

@@ -9,14 +9,15 @@ use serde_json::Value;
 
 use super::{
     diff::{content, live_nodes},
-    extract::{Asked, Form, Named, Shown, read},
+    extract::{Asked, Form, Named, Shown, on_a_thread, read},
     operation::Operation,
     problem::Problem,
 };
 use crate::{
     condition::Conditions,
     difference::{Difference, Side, compare},
-    releases::ApplyError,
+    model::quote,
+    releases::{ApplyError, PlanUse},
     serve::Hub,
     store::Revision,
 };
@@ -60,6 +61,17 @@ pub(super) fn operations() -> Vec<Operation> {
         .shows::<Difference>("What it changed.")
         .problem(404, none)
         .problem(422, "What one of them says is no longer valid."),
+        Operation::get(
+            "/api/v1/plans/{label}",
+            (
+                "getPlan",
+                "Show which revisions brought a plan to which nodes, and when: what a label in a log stands for.",
+            ),
+            plan,
+        )
+        .path::<Labelled>()
+        .shows::<Vec<PlanUse>>("The revisions with this plan, the latest first.")
+        .problem(404, "No revision that is remembered had such a plan."),
     ]
 }
 
@@ -121,6 +133,29 @@ async fn resources(
     read(move || {
         let catalogue = hub.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
         Ok(Shown(form, catalogue.iter().map(|(_, entry)| entry.shown()).collect()))
+    })
+    .await
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Labelled {
+    /// The label, as filter state, logs and records have it.
+    label: String,
+}
+
+async fn plan(
+    State(hub): State<Arc<Hub>>,
+    form: Form,
+    Named(Labelled { label }): Named<Labelled>,
+) -> Result<Shown<Vec<PlanUse>>, Problem> {
+    on_a_thread(move || {
+        hub.look();
+        let uses = hub.releases().plan_uses(&label);
+        if uses.is_empty() {
+            let detail = format!("no revision that is remembered had a plan {}", quote(&label));
+            return Err(Problem::not_found("no such plan", detail));
+        }
+        Ok(Shown(form, uses))
     })
     .await
 }

@@ -7,7 +7,7 @@ use super::{
     client::{Remote, at, items, text},
     conditions,
     resources::{self, Reference},
-    table::{Table, age, age_of_seconds, short},
+    table::{Table, age, age_of_seconds, short, utc},
     warnings,
 };
 use crate::{terminal, uri::escaped};
@@ -147,18 +147,24 @@ impl Nodes {
     }
 }
 
-/// List the revisions that are kept, the latest first; or show one with its conditions
+/// List the revisions that are kept, the latest first; or show one with its conditions, or those that had a plan
 #[derive(Debug, Args)]
 pub(super) struct Revisions {
     /// One revision
     #[arg(value_name = "N")]
     revision: Option<u64>,
+    /// The revisions that had the plan of this label (`plan=` in a log), when, and on which nodes
+    #[arg(long, value_name = "LABEL", conflicts_with = "revision")]
+    plan: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
 
 impl Revisions {
     pub(super) fn run(self) -> anyhow::Result<()> {
+        if let Some(label) = &self.plan {
+            return plan(&self.remote, label);
+        }
         let path = self.revision.map(|number| format!("/{number}")).unwrap_or_default();
         let found = self.remote.server.get(&format!("/api/v1/revisions{path}"))?;
         if self.remote.output.write(&found)? {
@@ -179,4 +185,23 @@ impl Revisions {
         }
         Ok(())
     }
+}
+
+fn plan(remote: &Remote, label: &str) -> anyhow::Result<()> {
+    let uses = remote.server.get(&format!("/api/v1/plans/{}", escaped(label)))?;
+    if remote.output.write(&uses)? {
+        return Ok(());
+    }
+    let mut table = Table::new(["REVISION", "FROM", "UNTIL", "NODES", "GROUP"]);
+    for used in items(&uses) {
+        let groups: Vec<_> = items(at(used, "/groups")).iter().map(text).collect();
+        let until = at(used, "/until");
+        let until = if until.is_null() { "now".to_owned() } else { utc(until) };
+        let (number, nodes) = (text(at(used, "/revision")), text(at(used, "/acknowledged")));
+        table.row([number, utc(at(used, "/since")), until, nodes, groups.join("; ")]);
+        for (node, since) in at(used, "/nodes").as_object().into_iter().flatten() {
+            table.note(format!("{node} since {}", utc(since)));
+        }
+    }
+    table.print()
 }

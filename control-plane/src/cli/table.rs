@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
+use postern_engine::cel::{Timestamp, format_timestamp};
 use serde_json::Value;
 
 use crate::terminal;
@@ -33,6 +34,15 @@ pub(super) fn age(at: &Value) -> String {
 /// The same for a time in seconds.
 pub(super) fn age_of_seconds(at: &Value) -> String {
     age(&at.as_u64().map(|seconds| seconds.saturating_mul(1000)).into())
+}
+
+/// A time in milliseconds as logs have it.
+pub(super) fn utc(at: &Value) -> String {
+    let milliseconds = at.as_u64().unwrap_or_default();
+    let nanoseconds = u32::try_from(milliseconds % 1000 * 1_000_000).unwrap_or_default();
+    let seconds = i64::try_from(milliseconds / 1000).ok();
+    let time = seconds.and_then(|seconds| Timestamp::new(seconds, nanoseconds));
+    time.map_or_else(|| "-".to_owned(), format_timestamp)
 }
 
 /// A table that is put together row by row.

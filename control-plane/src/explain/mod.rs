@@ -22,9 +22,7 @@ use crate::{
     model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, push_field, push_item, suggestion},
     node::NodeIdentity,
     pipeline::CompileError,
-    revision::group_revision,
     simulate::{Request, Simulated, simulate},
-    snapshot::FilterCode,
 };
 
 /// What is said of a route at a node.
@@ -222,7 +220,6 @@ pub fn explain_with(
 ) -> Result<Explanation, CompileError> {
     let scope = Scope::of(bundle, node);
     let attachment = attach(&scope);
-    let code = FilterCode::new(Vec::new(), None);
     let chain = attachment.routes.get(route).copied().or(attachment.default);
     let chain = chain.and_then(|chain| attachment.chains.get(chain));
     if let Some(chain) = chain {
@@ -231,8 +228,7 @@ pub fn explain_with(
     let decision = match request {
         None => None,
         Some(request) => {
-            let revision = group_revision(&scope, keys, code.digest());
-            let (plan, _) = lower(&scope, keys, &attachment, &revision, Strictness::Strict)?;
+            let (plan, _) = lower(&scope, keys, &attachment, Strictness::Strict)?;
             let plan = Plan::load(&plan.encode_to_vec())
                 .map_err(|error| CompileError::Gate(Refusal::Declined(error.to_string())))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))

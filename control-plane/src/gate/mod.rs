@@ -32,16 +32,27 @@ use crate::{
 /// What the filter writes in front of its reason.
 const REFUSED: &str = "plan refused: ";
 
-/// An encoded plan that a gate has let through. Only a gate makes one.
+/// An encoded plan that a gate has let through, under the label that its content gives it. Only a gate makes one.
 #[derive(Debug, Clone)]
 pub struct AdmittedPlan {
-    configuration: Vec<u8>,
+    label: String,
+    configuration: Arc<[u8]>,
     gate: Gate,
 }
 
 impl AdmittedPlan {
-    fn new(plan: &[u8], gate: Gate) -> Self {
-        Self { configuration: configuration::wrap(plan), gate }
+    /// A plan, whose label is the digest of all else in it.
+    fn new(plan: &WirePlan, gate: Gate) -> Self {
+        let mut encoded = plan.encode_to_vec();
+        let label = Digest::of(&encoded).short().to_owned();
+        // The encodings of two messages, one after the other, are that of both merged.
+        encoded.extend(WirePlan { label: label.clone(), ..WirePlan::default() }.encode_to_vec());
+        Self { label, configuration: configuration::wrap(&encoded).into(), gate }
+    }
+
+    /// What filter state, logs and records call the plan. Equal plans have equal labels.
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
     /// The plan.
@@ -58,22 +69,22 @@ impl AdmittedPlan {
     /// A plan that went past the gate, so that a test can see what an Envoy makes of it.
     #[cfg(feature = "test-hooks")]
     pub fn forced_past_the_gate(plan: &[u8]) -> Self {
-        Self::new(plan, Gate::of_engine())
+        let label = Digest::of(plan).short().to_owned();
+        Self { label, configuration: configuration::wrap(plan).into(), gate: Gate::of_engine() }
     }
 }
 
 /// A plan that refuses every request: it has nothing that could be wrong.
-pub fn refusal(revision: &Digest) -> AdmittedPlan {
+pub fn refusal() -> AdmittedPlan {
     let request = Steps { steps: Vec::new(), unsupported: vec![0] };
     let plan = WirePlan {
         format: FORMAT,
-        revision: revision.short().to_owned(),
         strings: vec!["invalid-plan".to_owned()],
         chains: vec![Chain { request: Some(request), ..Chain::default() }],
         default_chain: 1,
         ..WirePlan::default()
     };
-    AdmittedPlan::new(&plan.encode_to_vec(), Gate::of_engine())
+    AdmittedPlan::new(&plan, Gate::of_engine())
 }
 
 /// Loads plans as Envoys will. Cheap to clone.
@@ -114,7 +125,7 @@ impl Gate {
 
     /// Loads a plan as a filter would.
     pub fn admit(&self, plan: &WirePlan) -> Result<AdmittedPlan, Refusal> {
-        let admitted = AdmittedPlan::new(&plan.encode_to_vec(), self.clone());
+        let admitted = AdmittedPlan::new(plan, self.clone());
         self.load(&admitted)?;
         Ok(admitted)
     }

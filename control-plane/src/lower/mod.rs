@@ -39,7 +39,6 @@ use prost::Message;
 use self::{interned::Interned, needs::Needs};
 use crate::{
     attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
-    digest::Digest,
     expression::{self, Environment, ExpressionError},
     keys::KeySets,
     model::{
@@ -61,12 +60,11 @@ pub enum Strictness {
     Permissive,
 }
 
-/// The plan for what is attached, and what is wrong with chains that were not lowered.
+/// The plan for what is attached, without a label, and what is wrong with chains that were not lowered.
 pub fn lower(
     scope: &Scope<'_>,
     key_sets: &KeySets,
     attachment: &Attachment<'_>,
-    revision: &Digest,
     strictness: Strictness,
 ) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
@@ -91,7 +89,7 @@ pub fn lower(
     lowering.plan.silent = logs_nothing(scope);
     // Nodes that get no listeners from us have routes that are not known here.
     lowering.plan.count_routes = scope.gateways.is_empty();
-    let (mut plan, mut errors) = lowering.finish(revision, strictness)?;
+    let (mut plan, mut errors) = lowering.finish(strictness)?;
     let mut found = route_edits::refuse(&mut plan, scope, attachment);
     found.extend(hops::counted_twice(scope, attachment));
     if strictness == Strictness::Strict {
@@ -368,7 +366,7 @@ impl Lowering {
         self.strings.index(text.to_owned())
     }
 
-    fn finish(self, revision: &Digest, strictness: Strictness) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
+    fn finish(self, strictness: Strictness) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
         if strictness == Strictness::Strict {
             Diagnostics::reject(self.errors.clone())?;
         }
@@ -376,7 +374,6 @@ impl Lowering {
         let decode = |bytes: Vec<u8>| Expression::decode(bytes.as_slice()).unwrap_or_default();
         let plan = Plan {
             format: FORMAT,
-            revision: revision.short().to_owned(),
             strings: self.strings.into_values(),
             expressions: self.expressions.into_values().into_iter().map(decode).collect(),
             ..self.plan

@@ -191,7 +191,7 @@ mod tests {
     fn read_spec(spec: &str) -> Result<Agent, String> {
         let text = format!("apiVersion: postern/v1\nkind: Agent\nmetadata: {{name: opa}}\nspec: {spec}");
         let bundle = read(&[File { name: "a".to_owned(), bytes: text.into_bytes() }]);
-        bundle.map(|mut bundle| bundle.agents.remove(0).spec).map_err(|errors| errors.to_string())
+        bundle.map(|mut bundle| bundle.agents.remove(0).spec.clone()).map_err(|errors| errors.to_string())
     }
 
     #[test]

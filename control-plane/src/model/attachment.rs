@@ -15,6 +15,7 @@ use super::{
     path::Path,
     tree::{Node, Value},
 };
+use crate::digest::Digest;
 
 /// How the names of files end that are no resources themselves.
 const EXTENSIONS: [&str; 3] = ["pem", "crt", "key"];
@@ -40,6 +41,15 @@ impl<'f> Attachments<'f> {
     pub(super) fn of(files: &'f [File]) -> Self {
         let attachments = files.iter().filter(|file| is_attachment(file.name.as_ref()));
         Self(attachments.map(|file| (plain(file.name.as_ref()), file.bytes.as_slice())).collect())
+    }
+
+    /// The digest of all of them, by their names.
+    pub(super) fn digest(&self) -> Digest {
+        let part = |(name, bytes): (&'_ PathBuf, &&'f [u8])| {
+            Digest::of_parts([name.as_os_str().as_encoded_bytes(), *bytes]).as_str().to_owned()
+        };
+        let parts: Vec<_> = self.0.iter().map(part).collect();
+        Digest::of_parts(parts.iter().map(String::as_bytes))
     }
 
     /// Puts the text of files into a document, in the place of the mappings that name them.

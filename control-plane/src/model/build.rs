@@ -14,8 +14,8 @@ use super::{
 };
 
 const MAX_DEPTH: usize = 64;
-const MAX_NODES: usize = 1_000_000;
-const MAX_TEXT: usize = 64 * 1024 * 1024;
+pub(super) const MAX_NODES: usize = 1_000_000;
+pub(super) const MAX_TEXT: usize = 64 * 1024 * 1024;
 
 /// The documents of one file, as far as they are read.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Builder {
     /// What was read, up to the fault that stopped the reading.
     pub(super) fn finish(mut self, stopped: Option<Fault>) -> Parsed {
         self.faults.extend(stopped);
-        Parsed { documents: self.documents, broken: self.faults }
+        Parsed { documents: self.documents, broken: self.faults, nodes: self.nodes, text: self.text }
     }
 
     pub(super) fn end_document(&mut self) {

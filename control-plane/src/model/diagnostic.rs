@@ -109,9 +109,18 @@ pub(super) struct StepKey {
 }
 
 /// A parameter that a step lacks: an error, unless it merges with a step that has it.
+#[derive(Clone)]
 pub(super) struct Lacking {
     pub(super) step: StepKey,
     pub(super) error: Diagnostic,
+}
+
+impl Lacking {
+    /// The same in a file, behind so many lines.
+    pub(super) fn placed(&self, file: &str, lines_before: usize) -> Self {
+        let line = self.error.line.saturating_add(lines_before);
+        Self { step: self.step.clone(), error: Diagnostic { file: file.to_owned(), line, ..self.error.clone() } }
+    }
 }
 
 impl<'a> Report<'a> {

@@ -246,7 +246,7 @@ mod tests {
              a}}\nspec: {{endpoints: [{{address: x, port: 1}}]}}\n"
         );
         let bundle = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
-        bundle.map(|mut bundle| bundle.gateways.remove(0).spec.http).map_err(|errors| errors.to_string())
+        bundle.map(|mut bundle| bundle.gateways.remove(0).spec.http.clone()).map_err(|errors| errors.to_string())
     }
 
     /// The value of every field that a user may leave out is what the documentation says.

@@ -190,7 +190,7 @@ impl Spec for EnvoyResource {
             return;
         }
         let Err(Faults(faults)) = RawResource::read(&json, &Path::Root.field(RESOURCE)) else { return };
-        let places = Origin::new("".into(), spec);
+        let places = Origin::new(spec);
         for Fault { path: field, message } in faults {
             report.error_in(places.find(&field), Some(format!("{path}.{field}")), message);
         }

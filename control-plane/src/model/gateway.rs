@@ -188,7 +188,7 @@ mod tests {
             spec: {endpoints: [{address: 127.0.0.1, port: 9000}]}\n";
         let bytes = format!("{head}spec:{spec}{service}").into_bytes();
         let mut bundle = read(&[File { name: "g".to_owned(), bytes }]).map_err(|errors| errors.to_string())?;
-        Ok(bundle.gateways.remove(0).spec)
+        Ok(bundle.gateways.remove(0).spec.clone())
     }
 
     fn check(spec: &str, expect: &[&str]) {

@@ -135,7 +135,7 @@ mod tests {
         );
         let bundle = read(&[File { name: "s".to_owned(), bytes: text.into_bytes() }]);
         bundle
-            .map(|mut bundle| bundle.services.remove(0).spec.health_check.unwrap())
+            .map(|mut bundle| bundle.services.remove(0).spec.health_check.clone().unwrap())
             .map_err(|errors| errors.to_string())
     }
 

@@ -2,7 +2,8 @@
 //! formed themselves; a RoutePolicy's route may be declared by no Gateway, because Envoy can have its own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
+    hash::Hash,
     net::SocketAddr,
 };
 
@@ -15,19 +16,28 @@ use super::{
 /// The names of the services of a bundle, also of those that are wrong otherwise.
 #[derive(Default)]
 pub(super) struct ServiceNames {
-    /// By mesh and name.
-    names: BTreeSet<(String, String)>,
+    /// By mesh.
+    names: BTreeMap<String, BTreeSet<String>>,
     /// Something could not be read that may have been a service.
     incomplete: bool,
 }
 
 impl ServiceNames {
     pub(super) fn add(&mut self, mesh: &str, name: &str) {
-        self.names.insert((mesh.to_owned(), name.to_owned()));
+        if !self.names.contains_key(mesh) {
+            self.names.insert(mesh.to_owned(), BTreeSet::new());
+        }
+        if let Some(names) = self.names.get_mut(mesh).filter(|names| !names.contains(name)) {
+            names.insert(name.to_owned());
+        }
+    }
+
+    fn has(&self, mesh: &str, name: &str) -> bool {
+        self.names.get(mesh).is_some_and(|names| names.contains(name))
     }
 
     fn of_mesh<'n>(&'n self, mesh: &str) -> impl Iterator<Item = &'n str> {
-        self.names.iter().filter(move |(of, _)| of == mesh).map(|(_, name)| name.as_str())
+        self.names.get(mesh).into_iter().flatten().map(String::as_str)
     }
 
     /// Notes that there may be services whose names are not known.
@@ -100,7 +110,7 @@ fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
 
 fn one_settings(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims =
-        bundle.settings.iter().map(|settings| (settings.mesh.as_str(), settings.diagnose("metadata.name", "")));
+        bundle.settings.iter().map(|settings| (settings.mesh.as_str(), || settings.diagnose("metadata.name", "")));
     collisions(claims.collect(), |_, first| format!("there can be only one, and {} is already declared", owner(first)))
 }
 
@@ -110,7 +120,7 @@ fn settings_of_all_meshes(bundle: &Bundle) -> Vec<Diagnostic> {
     for settings in &bundle.settings {
         let said = [("retention", settings.spec.retention.is_some()), ("rollout", settings.spec.rollout.is_some())];
         let said = said.into_iter().filter(|(_, said)| *said);
-        claims.extend(said.map(|(field, _)| (field, settings.diagnose(&format!("spec.{field}"), ""))));
+        claims.extend(said.map(|(field, _)| (field, move || settings.diagnose(&format!("spec.{field}"), ""))));
     }
     collisions(claims, |field, first| format!("{} holds for all meshes, and {} has it", quote(field), owner(first)))
 }
@@ -146,7 +156,7 @@ fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnosti
     for gateway in &bundle.gateways {
         for (index, route) in gateway.spec.routes.iter().enumerate() {
             for (rank, Backend { service, .. }) in route.backends.iter().enumerate() {
-                if !services.names.contains(&(gateway.mesh.clone(), service.clone())) {
+                if !services.has(&gateway.mesh, service) {
                     let near = suggestion(service, services.of_mesh(&gateway.mesh));
                     let message = format!("unknown service {}{near}", quote(service));
                     found.push(gateway.diagnose(&backend_field(gateway, index, rank), message));
@@ -167,7 +177,7 @@ fn backend_field(gateway: &Resource<Gateway>, route: usize, rank: usize) -> Stri
 fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.envoy_resources.iter().map(|written| {
         let resource = &written.spec.resource;
-        ((resource.type_name(), resource.name()), written.diagnose(&resource.name_field(), ""))
+        ((resource.type_name(), resource.name()), || written.diagnose(&resource.name_field(), ""))
     });
     collisions(claims.collect(), |(kind, name), first| {
         format!("{kind} {} is already declared by {}", quote(name), owner(first))
@@ -177,8 +187,8 @@ fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
 fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().flat_map(|consumer| {
         let keys = consumer.spec.api_keys.iter().enumerate();
-        keys.map(|(index, key)| {
-            ((&consumer.mesh, key.sha256), consumer.diagnose(&format!("spec.apiKeys[{index}]"), ""))
+        keys.map(move |(index, key)| {
+            ((&consumer.mesh, key.sha256), move || consumer.diagnose(&format!("spec.apiKeys[{index}]"), ""))
         })
     });
     collisions(claims.collect(), |_, first| format!("this API key is already that of {}", owner(first)))
@@ -187,8 +197,8 @@ fn api_keys(bundle: &Bundle) -> Vec<Diagnostic> {
 fn hmac_keys(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().flat_map(|consumer| {
         let keys = consumer.spec.hmac.iter().enumerate();
-        keys.map(|(index, key)| {
-            ((&consumer.mesh, key.key_id.as_str()), consumer.diagnose(&format!("spec.hmac[{index}].keyId"), ""))
+        keys.map(move |(index, key)| {
+            ((&consumer.mesh, key.key_id.as_str()), move || consumer.diagnose(&format!("spec.hmac[{index}].keyId"), ""))
         })
     });
     collisions(claims.collect(), |(_, id), first| format!("HMAC key {} is already that of {}", quote(id), owner(first)))
@@ -197,7 +207,7 @@ fn hmac_keys(bundle: &Bundle) -> Vec<Diagnostic> {
 fn usernames(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.consumers.iter().filter_map(|consumer| {
         let basic_auth = consumer.spec.basic_auth.as_ref()?;
-        Some(((&consumer.mesh, basic_auth.username.as_str()), consumer.diagnose("spec.basicAuth.username", "")))
+        Some(((&consumer.mesh, basic_auth.username.as_str()), || consumer.diagnose("spec.basicAuth.username", "")))
     });
     collisions(claims.collect(), |(_, name), first| {
         format!("user name {} is already that of {}", quote(name), owner(first))
@@ -208,12 +218,12 @@ fn log_backend_names(bundle: &Bundle) -> Vec<Diagnostic> {
     let mut claims = Vec::new();
     for settings in &bundle.settings {
         for (index, backend) in settings.spec.log_backends.iter().enumerate() {
-            let at = settings.diagnose(&format!("spec.logBackends[{index}].name"), "");
+            let at = move || settings.diagnose(&format!("spec.logBackends[{index}].name"), "");
             claims.push((backend.name.as_str(), at));
         }
     }
     let built_in = claims.iter().filter(|(name, _)| *name == STDOUT);
-    let built_in = built_in.map(|(_, at)| Diagnostic { message: "`stdout` is always there".to_owned(), ..at.clone() });
+    let built_in = built_in.map(|(_, at)| Diagnostic { message: "`stdout` is always there".to_owned(), ..at() });
     let mut found: Vec<_> = built_in.collect();
     found.extend(collisions(claims, |name, first| {
         format!("log backend {} is already declared ({})", quote(name), place(first))
@@ -249,24 +259,32 @@ fn log_backends(bundle: &Bundle) -> Vec<Diagnostic> {
 /// What each item of a list of each gateway claims in its mesh, and where: at `spec.<list>[<index>].<field>`.
 fn gateway_items<'b, K>(
     bundle: &'b Bundle,
-    list: &str,
-    field: &str,
+    list: &'static str,
+    field: &'static str,
     keys: impl Fn(&'b Resource<Gateway>) -> Vec<K>,
-) -> Vec<((&'b str, K), Diagnostic)> {
+) -> Vec<((&'b str, K), impl Fn() -> Diagnostic)> {
     let mut claims = Vec::new();
     for gateway in &bundle.gateways {
         for (index, key) in keys(gateway).into_iter().enumerate() {
-            claims.push(((gateway.mesh.as_str(), key), gateway.diagnose(&format!("spec.{list}[{index}].{field}"), "")));
+            let at = move || gateway.diagnose(&format!("spec.{list}[{index}].{field}"), "");
+            claims.push(((gateway.mesh.as_str(), key), at));
         }
     }
     claims
 }
 
-/// An error for each claim but the first, by file and line, to one key. The message is made of the first.
-fn collisions<K: Ord>(
-    mut claims: Vec<(K, Diagnostic)>,
+/// An error for each claim but the first, by file and line, to one key. The message is made of the first. Where a claim
+/// stands is looked up only if two collide.
+fn collisions<K: Ord + Hash>(
+    claims: Vec<(K, impl Fn() -> Diagnostic)>,
     message: impl Fn(&K, &Diagnostic) -> String,
 ) -> Vec<Diagnostic> {
+    let mut seen = HashSet::with_capacity(claims.len());
+    if claims.iter().all(|(key, _)| seen.insert(key)) {
+        return Vec::new();
+    }
+    drop(seen);
+    let mut claims: Vec<_> = claims.into_iter().map(|(key, claim)| (key, claim())).collect();
     claims.sort_by(|(_, a), (_, b)| a.cmp(b));
     let mut firsts = BTreeMap::new();
     let mut found = Vec::new();

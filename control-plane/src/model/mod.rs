@@ -32,6 +32,7 @@ mod path_text;
 mod pem;
 mod public;
 mod raw_routes;
+mod reader;
 mod reading;
 mod request_match;
 mod route;
@@ -45,7 +46,7 @@ mod tree;
 pub mod unit;
 mod upstream_tls;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use serde::Deserialize;
 
@@ -69,6 +70,7 @@ pub use self::{
     pem::{Certificates, PrivateKey},
     public::Public,
     raw_routes::RawRoute,
+    reader::Reader,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Inheritable, Mode, OnFailure, RoutePolicy, Step},
@@ -84,6 +86,7 @@ use self::{
     diagnostic::Report,
     origin::Origin,
     reading::Reading,
+    tree::Position,
 };
 pub(crate) use self::{
     diagnostic::quote,
@@ -127,9 +130,16 @@ pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
     Diagnostics::reject(report.into_found()).map(|()| document)
 }
 
-/// One thing that a user declared.
-#[derive(Debug, Clone)]
+/// One thing that a user declared, and where. Cheap to clone: what was read is shared.
 pub struct Resource<T> {
+    declared: Arc<Declared<T>>,
+    file: Arc<str>,
+    /// How many lines of the file stand before what `declared` counts from.
+    lines_before: usize,
+}
+
+/// What was declared, wherever it stands.
+pub struct Declared<T> {
     /// The name, unique among the resources of its kind in its mesh.
     pub name: String,
     /// The mesh that it belongs to: it refers to nothing outside.
@@ -143,12 +153,51 @@ pub struct Resource<T> {
     digest: Digest,
 }
 
+impl<T> Clone for Resource<T> {
+    fn clone(&self) -> Self {
+        self.placed(&self.file, self.lines_before)
+    }
+}
+
+impl<T> Deref for Resource<T> {
+    type Target = Declared<T>;
+
+    fn deref(&self) -> &Declared<T> {
+        &self.declared
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Resource<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Declared { name, mesh, labels, spec, kind, digest, .. } = &*self.declared;
+        let Position { line, column } = self.start();
+        f.debug_struct(kind)
+            .field("name", name)
+            .field("mesh", mesh)
+            .field("labels", labels)
+            .field("spec", spec)
+            .field("origin", &format_args!("{}:{line}:{column}", self.file))
+            .field("digest", digest)
+            .finish()
+    }
+}
+
 impl<T> Resource<T> {
+    /// The same in a file, behind so many lines.
+    fn placed(&self, file: &Arc<str>, lines_before: usize) -> Self {
+        Self { declared: Arc::clone(&self.declared), file: Arc::clone(file), lines_before }
+    }
+
+    /// Where its document starts.
+    fn start(&self) -> Position {
+        self.origin.start().below(self.lines_before)
+    }
+
     /// An error at a field such as `spec.routes[0].service`; at its nearest parent if the user left it out.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Diagnostic {
-        let at = self.origin.find(field);
+        let at = self.origin.find(field).below(self.lines_before);
         Diagnostic {
-            file: self.origin.file().to_owned(),
+            file: self.file.as_ref().to_owned(),
             line: at.line,
             column: at.column,
             resource: Some(self.label()),
@@ -184,7 +233,7 @@ impl<T> Resource<T> {
 
     /// What resources of one kind are sorted by: nothing in it depends on the order of files.
     fn order(&self) -> impl Ord {
-        (self.key(), self.origin.file(), self.origin.start())
+        (self.key(), &*self.file, self.start())
     }
 }
 
@@ -275,7 +324,7 @@ impl Bundle {
     }
 }
 
-/// Reads all files as one bundle, or says everything that is wrong with them.
+/// Reads all files as one bundle, or says everything that is wrong with them. A [`Reader`] does the same again and again.
 pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
     let mut reading = Reading::new(Attachments::of(files));
     for file in files.iter().filter(|file| !is_attachment(file.name.as_ref())) {

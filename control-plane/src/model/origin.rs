@@ -1,27 +1,21 @@
 //! Where a resource was written. Of its document only the places of fields are kept, never their values, so that no
 //! credential outlives the reading.
 
-use std::{fmt, sync::Arc};
-
 use super::{
     path,
     tree::{Node, Position, Value},
 };
 
-/// The file of a resource and the places of its fields.
-#[derive(Clone)]
+/// The places of a resource's fields. It has no `Debug` and no values.
 pub(super) struct Origin {
-    file: Arc<str>,
     root: Place,
 }
 
-#[derive(Clone)]
 struct Place {
     at: Position,
     parts: Parts,
 }
 
-#[derive(Clone)]
 enum Parts {
     None,
     Items(Vec<Place>),
@@ -29,12 +23,8 @@ enum Parts {
 }
 
 impl Origin {
-    pub(super) fn new(file: Arc<str>, root: &Node) -> Self {
-        Self { file, root: Place::of(root) }
-    }
-
-    pub(super) fn file(&self) -> &str {
-        &self.file
+    pub(super) fn new(root: &Node) -> Self {
+        Self { root: Place::of(root) }
     }
 
     /// Where the document starts.
@@ -60,12 +50,6 @@ impl Origin {
             rest = after;
         }
         (place, rest)
-    }
-}
-
-impl fmt::Debug for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.root.at.line, self.root.at.column)
     }
 }
 
@@ -103,7 +87,7 @@ mod tests {
 
     fn check(field: &str, expect: (usize, usize)) {
         let file = b"spec:\n  routes:\n    - name: a\n      service: b\n    - name: c\n  labels: {a.b/c: d}\n";
-        let found = Origin::new("f".into(), &parse(file).documents[0].root).find(field);
+        let found = Origin::new(&parse(file).documents[0].root).find(field);
         assert_eq!((found.line, found.column), expect, "for `{field}`");
     }
 
@@ -124,11 +108,5 @@ mod tests {
         check("spec.routes[2].service", (3, 5));
         check("spec.routes.name", (3, 5));
         check("spec.routes[0].name.deeper", (3, 13));
-    }
-
-    #[test]
-    fn shows_no_values() {
-        let origin = Origin::new("f".into(), &parse(b"key: secret").documents[0].root);
-        assert_eq!(format!("{origin:?}"), "f:1:1");
     }
 }

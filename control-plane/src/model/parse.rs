@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The largest file that is read.
-const MAX_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// What one file holds.
 pub(super) struct Parsed {
@@ -17,6 +17,9 @@ pub(super) struct Parsed {
     /// Why reading stopped before the end of the file, with all faults of the document in which it stopped;
     /// empty if the whole file was read.
     pub(super) broken: Vec<Fault>,
+    /// How many values, and how many bytes of text, it counts, with aliases expanded.
+    pub(super) nodes: usize,
+    pub(super) text: usize,
 }
 
 /// One document of a file.

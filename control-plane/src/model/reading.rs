@@ -6,7 +6,8 @@ use postern_engine::schema::{Field, Kind};
 use serde::Deserialize;
 
 use super::{
-    Bundle, Diagnostic, Diagnostics, File, Metadata, Resource,
+    AccessLog, Agent, Bundle, Consumer, Declared, Diagnostic, Diagnostics, EnvoyResource, File, Gateway, Issuer,
+    Metadata, Resource, RoutePolicy, Service, Settings, Timeout, TrafficPermission,
     attachment::Attachments,
     check,
     diagnostic::{Lacking, Report, quote},
@@ -22,7 +23,7 @@ use crate::{digest::Digest, node::DEFAULT_MESH};
 
 /// A bundle, as far as it is read.
 pub(super) struct Reading<'f> {
-    attachments: Attachments<'f>,
+    pub(super) attachments: Attachments<'f>,
     bundle: Bundle,
     services: ServiceNames,
     found: Vec<Diagnostic>,
@@ -62,33 +63,45 @@ impl<'f> Reading<'f> {
         Ok(self.bundle)
     }
 
-    fn document(&mut self, file: &Arc<str>, mut document: Document) {
+    /// A document that was read before and is right by itself, behind so many lines of a file.
+    pub(super) fn known(&mut self, file: &Arc<str>, lines_before: usize, entry: &Entry) {
+        let Entry { resource, lacking } = entry;
+        self.add(resource.placed(file, lines_before));
+        self.lacking.extend(lacking.iter().map(|lacking| lacking.placed(file, lines_before)));
+    }
+
+    fn document(&mut self, file: &Arc<str>, document: Document) {
         let mut report = Report::new(file, label(&document.root));
-        faults(document.faults, &mut report);
-        if let Some(schema) = kind(&document.root).and_then(kinds::schema) {
-            self.attachments.resolve(&mut document.root, &schema.document, file, &mut report);
-        }
-        let root = &document.root;
-        self.declare(root);
-        match kind(root) {
-            Some("Gateway") => self.bundle.gateways.extend(resource(file, root, &mut report)),
-            Some("Service") => self.bundle.services.extend(resource(file, root, &mut report)),
-            Some("EnvoyResource") => self.bundle.envoy_resources.extend(resource(file, root, &mut report)),
-            Some("Consumer") => self.bundle.consumers.extend(resource(file, root, &mut report)),
-            Some("Agent") => self.bundle.agents.extend(resource(file, root, &mut report)),
-            Some("Issuer") => self.bundle.issuers.extend(resource(file, root, &mut report)),
-            Some("RoutePolicy") => self.bundle.route_policies.extend(resource(file, root, &mut report)),
-            Some("TrafficPermission") => self.bundle.traffic_permissions.extend(resource(file, root, &mut report)),
-            Some("Timeout") => self.bundle.timeouts.extend(resource(file, root, &mut report)),
-            Some("AccessLog") => self.bundle.access_logs.extend(resource(file, root, &mut report)),
-            Some("Settings") => self.bundle.settings.extend(resource(file, root, &mut report)),
-            _ => unknown_kind(root, &mut report),
+        let (root, resource) = read_document(file, document, &self.attachments, &mut report);
+        match resource {
+            Some(resource) => self.add(resource),
+            // Its name is known even if the rest of it is wrong, so that routes to it are not.
+            None => self.declare(&root),
         }
         self.lacking.extend(report.take_lacking());
         self.found.extend(report.into_found());
     }
 
-    /// Notes the name of a service even if the rest of it is wrong, so that routes to it are not.
+    fn add(&mut self, resource: AnyResource) {
+        match resource {
+            AnyResource::Gateway(resource) => self.bundle.gateways.push(resource),
+            AnyResource::Service(resource) => {
+                self.services.add(&resource.mesh, &resource.name);
+                self.bundle.services.push(resource);
+            }
+            AnyResource::EnvoyResource(resource) => self.bundle.envoy_resources.push(resource),
+            AnyResource::Consumer(resource) => self.bundle.consumers.push(resource),
+            AnyResource::Agent(resource) => self.bundle.agents.push(resource),
+            AnyResource::Issuer(resource) => self.bundle.issuers.push(resource),
+            AnyResource::RoutePolicy(resource) => self.bundle.route_policies.push(resource),
+            AnyResource::TrafficPermission(resource) => self.bundle.traffic_permissions.push(resource),
+            AnyResource::Timeout(resource) => self.bundle.timeouts.push(resource),
+            AnyResource::AccessLog(resource) => self.bundle.access_logs.push(resource),
+            AnyResource::Settings(resource) => self.bundle.settings.push(resource),
+        }
+    }
+
+    /// Notes the name of a service that is wrong otherwise.
     fn declare(&mut self, root: &Node) {
         match (kind(root), mesh(root), name(root)) {
             (Some("Service"), Some(mesh), Some(name)) => self.services.add(mesh, name),
@@ -96,6 +109,90 @@ impl<'f> Reading<'f> {
             _ => self.services.unknown(),
         }
     }
+}
+
+/// What was read of one document that is right by itself, whatever stands beside it.
+pub(super) struct Entry {
+    resource: AnyResource,
+    lacking: Vec<Lacking>,
+}
+
+impl Entry {
+    /// Reads a document as if it were alone in its file; `None` if anything is wrong with it.
+    pub(super) fn read(file: &Arc<str>, document: Document, attachments: &Attachments<'_>) -> Option<Self> {
+        let mut report = Report::new(file, label(&document.root));
+        let (_, resource) = read_document(file, document, attachments, &mut report);
+        let lacking = report.take_lacking();
+        if !report.is_empty() {
+            return None;
+        }
+        Some(Self { resource: resource?, lacking })
+    }
+}
+
+/// A resource of any kind.
+enum AnyResource {
+    Gateway(Resource<Gateway>),
+    Service(Resource<Service>),
+    EnvoyResource(Resource<EnvoyResource>),
+    Consumer(Resource<Consumer>),
+    Agent(Resource<Agent>),
+    Issuer(Resource<Issuer>),
+    RoutePolicy(Resource<RoutePolicy>),
+    TrafficPermission(Resource<TrafficPermission>),
+    Timeout(Resource<Timeout>),
+    AccessLog(Resource<AccessLog>),
+    Settings(Resource<Settings>),
+}
+
+impl AnyResource {
+    /// The same in a file, behind so many lines.
+    fn placed(&self, file: &Arc<str>, lines: usize) -> Self {
+        match self {
+            Self::Gateway(resource) => Self::Gateway(resource.placed(file, lines)),
+            Self::Service(resource) => Self::Service(resource.placed(file, lines)),
+            Self::EnvoyResource(resource) => Self::EnvoyResource(resource.placed(file, lines)),
+            Self::Consumer(resource) => Self::Consumer(resource.placed(file, lines)),
+            Self::Agent(resource) => Self::Agent(resource.placed(file, lines)),
+            Self::Issuer(resource) => Self::Issuer(resource.placed(file, lines)),
+            Self::RoutePolicy(resource) => Self::RoutePolicy(resource.placed(file, lines)),
+            Self::TrafficPermission(resource) => Self::TrafficPermission(resource.placed(file, lines)),
+            Self::Timeout(resource) => Self::Timeout(resource.placed(file, lines)),
+            Self::AccessLog(resource) => Self::AccessLog(resource.placed(file, lines)),
+            Self::Settings(resource) => Self::Settings(resource.placed(file, lines)),
+        }
+    }
+}
+
+/// Reads one document, with the files that it names: its tree, and its resource if nothing is wrong with it.
+fn read_document(
+    file: &Arc<str>,
+    Document { mut root, faults: found }: Document,
+    attachments: &Attachments<'_>,
+    report: &mut Report<'_>,
+) -> (Node, Option<AnyResource>) {
+    faults(found, report);
+    if let Some(schema) = kind(&root).and_then(kinds::schema) {
+        attachments.resolve(&mut root, &schema.document, file, report);
+    }
+    let read = match kind(&root) {
+        Some("Gateway") => resource(file, &root, report).map(AnyResource::Gateway),
+        Some("Service") => resource(file, &root, report).map(AnyResource::Service),
+        Some("EnvoyResource") => resource(file, &root, report).map(AnyResource::EnvoyResource),
+        Some("Consumer") => resource(file, &root, report).map(AnyResource::Consumer),
+        Some("Agent") => resource(file, &root, report).map(AnyResource::Agent),
+        Some("Issuer") => resource(file, &root, report).map(AnyResource::Issuer),
+        Some("RoutePolicy") => resource(file, &root, report).map(AnyResource::RoutePolicy),
+        Some("TrafficPermission") => resource(file, &root, report).map(AnyResource::TrafficPermission),
+        Some("Timeout") => resource(file, &root, report).map(AnyResource::Timeout),
+        Some("AccessLog") => resource(file, &root, report).map(AnyResource::AccessLog),
+        Some("Settings") => resource(file, &root, report).map(AnyResource::Settings),
+        _ => {
+            unknown_kind(&root, report);
+            None
+        }
+    };
+    (root, read)
 }
 
 /// The document as a resource, if nothing is wrong with it.
@@ -116,8 +213,9 @@ fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> O
     let read = serde_json::from_value::<Written<T>>(root.to_json()).and_then(|written| {
         let Written { metadata: Metadata { name, mesh, labels }, spec } = written;
         let digest = Digest::of(&serde_json::to_vec(&(T::SCHEMA.name, &mesh, &name, &spec))?);
-        let origin = Origin::new(Arc::clone(file), root);
-        Ok(Resource { name, mesh, labels, spec, kind: T::SCHEMA.name, origin, digest })
+        let origin = Origin::new(root);
+        let declared = Declared { name, mesh, labels, spec, kind: T::SCHEMA.name, origin, digest };
+        Ok(Resource { declared: Arc::new(declared), file: Arc::clone(file), lines_before: 0 })
     });
     match read {
         Ok(resource) => Some(resource),

@@ -165,7 +165,7 @@ mod tests {
              Service\nmetadata: {{name: a}}\nspec: {{endpoints: [{{address: x, port: 1}}]}}\n"
         );
         let bundle = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
-        let route = bundle.map(|mut bundle| bundle.gateways.remove(0).spec.routes.remove(0));
+        let route = bundle.map(|bundle| bundle.gateways[0].spec.routes[0].clone());
         route.map(|route| route.matching).map_err(|errors| errors.to_string())
     }
 

@@ -378,7 +378,7 @@ mod tests {
             );
         }
         let bundle = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
-        bundle.map(|mut bundle| bundle.gateways.remove(0).spec.routes.remove(0)).map_err(|errors| errors.to_string())
+        bundle.map(|bundle| bundle.gateways[0].spec.routes[0].clone()).map_err(|errors| errors.to_string())
     }
 
     fn check_fails(route: &str, expect: &[&str]) {

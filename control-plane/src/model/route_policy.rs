@@ -412,7 +412,7 @@ mod tests {
         let head = "apiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {name: users-api}\nspec:";
         let bytes = format!("{head}{spec}").into_bytes();
         let mut bundle = read(&[File { name: "p".to_owned(), bytes }]).map_err(|errors| errors.to_string())?;
-        Ok(bundle.route_policies.remove(0).spec)
+        Ok(bundle.route_policies.remove(0).spec.clone())
     }
 
     fn check(spec: &str, expect: &[&str]) {

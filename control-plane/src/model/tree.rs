@@ -12,6 +12,11 @@ pub(super) struct Position {
 impl Position {
     /// Where a file starts: for errors that have no better place.
     pub(super) const START: Self = Self { line: 1, column: 1 };
+
+    /// The same place behind so many lines.
+    pub(super) const fn below(self, lines: usize) -> Self {
+        Self { line: self.line.saturating_add(lines), column: self.column }
+    }
 }
 
 /// A value and where it starts. It has no `Debug`: a tree can hold a credential.

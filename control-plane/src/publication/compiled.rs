@@ -54,6 +54,14 @@ impl Compiled {
         Arc::clone(&group.place)
     }
 
+    /// What selects the nodes of each group that is compiled, and the label of its plan.
+    pub(super) fn plans(&self) -> Vec<(Signature, String)> {
+        let compiled = |((signature, _), group): (&Key, &Group)| {
+            Some((signature.clone(), group.place.get()?.plan().label().to_owned()))
+        };
+        self.groups.iter().filter_map(compiled).collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.groups.len()
     }

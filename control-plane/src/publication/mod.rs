@@ -29,6 +29,9 @@ use crate::{
 /// How many groups are compiled before a change is admitted. What is past it is compiled when its first node comes.
 const MOST_CHECKED: usize = 512;
 
+/// What a group is called that every node belongs to.
+const EVERY_NODE: &str = "every node";
+
 /// One revision, or two during a rollout, as nodes are served them. What it says does not change; streams share it.
 #[derive(Debug)]
 pub struct Publication {
@@ -92,6 +95,18 @@ impl Kinship {
         let selecting = self.targets.iter().enumerate().filter(|(_, target)| selects(target));
         let mesh = self.meshes.get(&node.mesh).cloned().unwrap_or_default();
         (mesh, selecting.map(|(index, _)| index).collect())
+    }
+
+    /// A group of nodes by what selects them.
+    fn describe(&self, (mesh, targets): &Signature) -> String {
+        let targets = targets.iter().filter_map(|index| self.targets.get(*index));
+        let mut parts: Vec<_> = targets.map(|(_, target)| target.to_string()).collect();
+        match mesh.as_str() {
+            "" => parts.insert(0, "meshes without resources".to_owned()),
+            DEFAULT_MESH if !parts.is_empty() => {}
+            mesh => parts.insert(0, format!("mesh `{mesh}`")),
+        }
+        parts.join(", ")
     }
 }
 
@@ -171,6 +186,25 @@ impl Publication {
         }
     }
 
+    /// The groups that are compiled, by what selects their nodes, each with the label of its plan.
+    pub(crate) fn plans(&self) -> Vec<(String, String)> {
+        match &self.content {
+            Content::Uniform(snapshot) => vec![(EVERY_NODE.to_owned(), snapshot.plan().label().to_owned())],
+            Content::Grouped(groups) => groups.plans(),
+            Content::Split(split) => split.last_good.plans().into_iter().chain(split.candidate.plans()).collect(),
+        }
+    }
+
+    /// The same for the group of one node.
+    pub(crate) fn plan_for(&self, node: &NodeIdentity) -> (String, String) {
+        let release = self.release_for(node);
+        let group = match &release.content {
+            Content::Grouped(groups) => groups.kinship.describe(&groups.kinship.signature(node)),
+            Content::Uniform(_) | Content::Split(_) => EVERY_NODE.to_owned(),
+        };
+        (group, release.snapshot_for(node).plan().label().to_owned())
+    }
+
     /// What is compiled for this filter, by the revisions of groups.
     fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
         match &self.content {
@@ -221,6 +255,11 @@ impl Groups {
         let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
         let group = lock(&self.compiled).group(group);
         Arc::clone(group.get_or_init(|| self.serve(node)))
+    }
+
+    fn plans(&self) -> Vec<(String, String)> {
+        let name = |(signature, label)| (self.kinship.describe(&signature), label);
+        lock(&self.compiled).plans().into_iter().map(name).collect()
     }
 
     /// How many groups are kept.

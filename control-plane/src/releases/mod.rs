@@ -5,6 +5,7 @@
 
 mod examine;
 mod permissive;
+mod plans;
 mod proposal;
 mod view;
 
@@ -16,8 +17,10 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
+use self::plans::Plans;
 pub use self::{
     examine::{Examined, examine},
+    plans::PlanUse,
     proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
     view::{Concerns, NodeStanding},
 };
@@ -25,7 +28,7 @@ use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
     lint::Finding,
-    model::{self, Bundle, File},
+    model::{Bundle, File},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
@@ -37,6 +40,8 @@ use crate::{
 /// The notes that a rollout, and what is known of revisions, are kept under.
 const ROLLOUT: &str = "rollout";
 const LIFECYCLES: &str = "lifecycles";
+/// The note of which plan which revision brought to which nodes.
+const PLANS: &str = "plans";
 /// The note of the revision that a directory last became.
 const DIRECTORY: &str = "directory";
 /// How many revisions are kept unless somebody says otherwise.
@@ -60,6 +65,7 @@ pub struct Releases {
     rollout: Option<Rollout>,
     live: BTreeMap<u64, Release>,
     lifecycles: BTreeMap<u64, Lifecycle>,
+    plans: Plans,
     /// The nodes that were connected when a rollout last ended.
     known: BTreeMap<String, NodeRecord>,
     /// The revision that the directory last became.
@@ -70,8 +76,8 @@ impl Releases {
     /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
     /// `strategy`, and `keep` of them are kept, unless their own `Settings` say otherwise.
     pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
-        let (live, lifecycles, known) = Default::default();
-        Self { store, strategy, keep, rollout: None, live, lifecycles, known, directory: None }
+        let (live, lifecycles, plans, known) = Default::default();
+        Self { store, strategy, keep, rollout: None, live, lifecycles, plans, known, directory: None }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -81,13 +87,14 @@ impl Releases {
         self.known = self.store.nodes()?;
         self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
         self.directory = self.noted(DIRECTORY)?;
+        self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
         let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
             // The process ended between storing a revision and its first step.
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
                 let documents = self.store.documents(latest.number)?.unwrap_or_default();
-                let strategy = model::read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
+                let strategy = admission.read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
                 let strategy = strategy.unwrap_or_else(|| self.strategy.clone());
                 Rollout::start(latest.number, last_good, strategy)
             }
@@ -103,6 +110,7 @@ impl Releases {
             }
         }
         self.rollout = Some(rollout);
+        self.plans.serve(&self.live, milliseconds(now));
         Ok(Some(latest))
     }
 
@@ -157,7 +165,7 @@ impl Releases {
         admission: &dyn Admission,
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
-        let bundle = model::read(&proposal.files)?;
+        let bundle = admission.read(&proposal.files)?;
         let Examined { publication, findings } = examine(&bundle, admission)?;
         let digest = admission.digest(&bundle).to_string();
         if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == digest)
@@ -228,7 +236,7 @@ impl Releases {
             lifecycle.observe(&[], now);
         }
         self.rollout = Some(Rollout::start(revision.number, last_good, strategy));
-        self.tidy_up();
+        self.tidy_up(now);
         Ok(revision)
     }
 
@@ -241,6 +249,7 @@ impl Releases {
 
     /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.
     pub fn observe(&mut self, fleet: &[Sighting], now: SystemTime) -> bool {
+        self.plans.look(fleet, &self.live, milliseconds(now));
         let Some(rollout) = &mut self.rollout else { return false };
         let Some(candidate) = self.live.get(&rollout.candidate()) else { return false };
         let observed: Vec<_> = fleet.iter().map(|node| Observed::new(node, &candidate.publication)).collect();
@@ -266,7 +275,7 @@ impl Releases {
                 tracing::error!("the nodes were not noted: {error}");
             }
         }
-        self.tidy_up();
+        self.tidy_up(now);
         true
     }
 
@@ -277,17 +286,23 @@ impl Releases {
     }
 
     /// Pauses, resumes or aborts the rollout.
-    pub fn command(&mut self, command: impl FnOnce(&mut Rollout) -> Result<(), NotNow>) -> Result<(), ApplyError> {
+    pub fn command(
+        &mut self,
+        command: impl FnOnce(&mut Rollout) -> Result<(), NotNow>,
+        now: SystemTime,
+    ) -> Result<(), ApplyError> {
         command(self.rollout.as_mut().ok_or(ApplyError::NoRollout)?)?;
-        self.tidy_up();
+        self.tidy_up(now);
         Ok(())
     }
 
     /// The same resources with what admission knows now, such as fetched keys.
-    pub fn renew(&mut self, admission: &dyn Admission) -> Result<(), CompileError> {
+    pub fn renew(&mut self, admission: &dyn Admission, now: SystemTime) -> Result<(), CompileError> {
         for release in self.live.values_mut() {
             release.publication = Arc::new(admission.admit(&release.bundle)?);
         }
+        self.plans.serve(&self.live, milliseconds(now));
+        self.note_plans();
         Ok(())
     }
 
@@ -324,6 +339,11 @@ impl Releases {
         &self.lifecycles
     }
 
+    /// Which revisions brought a plan to which nodes, the latest first.
+    pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
+        self.plans.uses(label)
+    }
+
     /// Where everything is kept.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
@@ -331,12 +351,13 @@ impl Releases {
 
     /// Notes where the rollout is, and forgets what nothing leads back to. That it could not is no reason to stop: the
     /// revisions themselves are stored, and a restart takes the rollout up from its first step.
-    fn tidy_up(&mut self) {
+    fn tidy_up(&mut self, now: SystemTime) {
         let Some(rollout) = &self.rollout else { return };
         let needed = BTreeSet::from_iter([Some(rollout.candidate()), rollout.last_good()].into_iter().flatten());
         let latest = self.live.get(&rollout.candidate());
         let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
         self.live.retain(|number, _| needed.contains(number));
+        self.plans.serve(&self.live, milliseconds(now));
         let pinned = needed.iter().copied().chain(self.directory).collect();
         let kept = self.store.collect(keep, &pinned).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
@@ -347,6 +368,16 @@ impl Releases {
         });
         if let Err(error) = kept {
             tracing::error!("the rollout's state was not kept: {error}");
+        }
+        self.note_plans();
+    }
+
+    /// What a label in a log stands for is wanted for longer than this process lives.
+    fn note_plans(&mut self) {
+        let Some(uses) = self.plans.changes() else { return };
+        let kept = self.store.put_note(PLANS, Some(&serde_json::to_vec(uses).unwrap_or_default()));
+        if let Err(error) = kept {
+            tracing::error!("the labels of plans were not kept: {error}");
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn serve(mut documents: Vec<Document>, admission: &dyn Admission) -> 
 }
 
 fn attempt(documents: &[Document], admission: &dyn Admission) -> Result<(Bundle, Publication), CompileError> {
-    let bundle = model::read(&assemble(documents))?;
+    let bundle = admission.read(&assemble(documents))?;
     let publication = admission.admit(&bundle)?;
     Ok((bundle, publication))
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     digest::Digest,
-    model::{Bundle, Diagnostics, File},
+    model::{self, Bundle, Diagnostics, File},
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
@@ -17,6 +17,11 @@ use crate::{
 pub trait Admission {
     /// What nodes would get, or why they must not.
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError>;
+
+    /// What files declare, or all that is wrong with them.
+    fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
+        model::read(files)
+    }
 
     /// What the content of a bundle is called.
     fn digest(&self, bundle: &Bundle) -> Digest;
@@ -74,6 +79,9 @@ pub enum ApplyError {
     /// There is nothing to command.
     #[error("no rollout has been started")]
     NoRollout,
+    /// It was not taken in to the end.
+    #[error("the change was not taken in: {0}")]
+    Ended(#[from] tokio::task::JoinError),
 }
 
 /// What a change would open. It needs an explicit word.

@@ -20,5 +20,5 @@ pub(super) fn gateway_with(fields: &str, routes: &str) -> Gateway {
         );
     }
     let mut bundle = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]).unwrap();
-    bundle.gateways.remove(0).spec
+    bundle.gateways.remove(0).spec.clone()
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use postern::{admin::description, http, model};
+use postern::{admin::description, http, model, node::NodeIdentity};
 use serde_json::{Map, Value, json};
 
 use crate::server::{Answer, RESOURCES, Server};
@@ -52,6 +52,8 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let changed = RESOURCES.replace("x-api-key", "x-key");
     let wrong = "kind: Gatewya";
     let digest = server.hub.code().digest();
+    let publication = server.hub.publications().borrow().clone().unwrap();
+    let label = publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned();
     let unguarded = RESOURCES.replace("apiKeyAuth", "apiKeyAuht");
     let open = RESOURCES.replace("policy: apiKeyAuth\n      params: { header: x-api-key }", "policy: headers");
     BTreeMap::from([
@@ -155,6 +157,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(404, "/api/v1/revisions/99/diff"),
             ],
         ),
+        ("getPlan", vec![example(200, format!("/api/v1/plans/{label}")), example(404, "/api/v1/plans/none")]),
         ("listNodes", vec![example(200, "/api/v1/nodes")]),
         ("listAbsentNodes", vec![example(200, "/api/v1/nodes/absent")]),
         ("getNode", vec![example(200, "/api/v1/nodes/edge-2"), example(404, "/api/v1/nodes/edge-9")]),

@@ -4,5 +4,6 @@
 
 mod fleet;
 mod limits;
+mod plans;
 mod server;
 mod services;

@@ -26,7 +26,7 @@ use crate::{
 /// What a sample is counted in: it is of so many.
 pub const SAMPLE_OF: u32 = 1_000_000;
 /// What a record has without being told, and can be told to leave out.
-pub const OMITTABLE: &[&str] = &["method", "path", "status", "source", "consumer", "route", "revision"];
+pub const OMITTABLE: &[&str] = &["method", "path", "status", "source", "consumer", "route", "plan"];
 /// What every record may have, and so no field of a user's own can be called.
 pub const RESERVED: &[&str] = &[
     "audit",
@@ -44,7 +44,7 @@ pub const RESERVED: &[&str] = &[
     "source",
     "consumer",
     "route",
-    "revision",
+    "plan",
 ];
 
 const HEADER_LIST: Kind = Kind::List { item: &Kind::HeaderName, at_least: 1 };
@@ -58,7 +58,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Its place in the chain does not matter: whatever a step does, denials above all, is recorded. `when` is \
             evaluated when the record is made; if that fails, the record is written and has `conditionFailed`. \
             `mode: shadow` and `onFailure` change nothing. A record has `audit` (the step's name), `time`, `route`, \
-            `revision`, `verdict`, `step` and `reason` (of a denial), `notes` (what was not enforced), `consumer`, \
+            `plan` (its label: `postern revisions --plan` says what it was), `verdict`, `step` and `reason` (of a denial), `notes` (what was not enforced), `consumer`, \
             `method`, `path` (without its query), `status` and `source`, as far as they are known; it is of at most 8 KiB, \
             and if something in it had to be cut to 1 KiB or left out, it has `cut`. Credentials are never shown: what \
             the headers `authorization`, `cookie`, `proxy-authorization`, `set-cookie`, `x-api-key`, `x-auth-token` and \
@@ -296,7 +296,7 @@ impl AuditLog {
             }
         };
         text("route", Some(context.route));
-        text("revision", Some(context.plan.revision()));
+        text("plan", Some(context.plan.label()));
         text("verdict", Some(decision.verdict.word()));
         text("step", decision.step.as_deref());
         text("reason", decision.reason);

@@ -158,7 +158,7 @@ impl Message {
 fn text_field(name: &str) -> Option<u8> {
     Some(match name {
         "route" => 3,
-        "revision" => 4,
+        "plan" => 4,
         "step" => 6,
         "reason" => 7,
         "consumer" => 9,
@@ -226,7 +226,7 @@ mod tests {
         message.put("time", &Value::Timestamp(Timestamp::new(1_700_000_000, 5).unwrap()));
         for (name, value) in [
             ("route", "users"),
-            ("revision", "r1"),
+            ("plan", "r1"),
             ("verdict", "deny"),
             ("step", "key"),
             ("reason", "key_missing"),
@@ -247,7 +247,7 @@ mod tests {
         let time = record.time.unwrap();
         assert_eq!((time.seconds, time.nanos), (1_700_000_000, 5));
         assert_eq!(record.verdict(), Verdict::Deny);
-        assert_eq!((record.audit.as_str(), record.route.as_str(), record.revision.as_str()), ("log", "users", "r1"));
+        assert_eq!((record.audit.as_str(), record.route.as_str(), record.plan.as_str()), ("log", "users", "r1"));
         assert_eq!((record.step.as_str(), record.reason.as_str()), ("key", "key_missing"));
         assert_eq!((record.consumer.as_str(), record.method.as_str()), ("alice", "GET"));
         assert_eq!((record.path.as_str(), record.source.as_str()), ("/a", "127.0.0.1:1"));

@@ -27,7 +27,7 @@ pub struct Writer {
 
 impl Writer {
     pub fn new() -> Self {
-        Self { plan: wire::Plan { format: wire::FORMAT, revision: "r1".into(), ..Default::default() } }
+        Self { plan: wire::Plan { format: wire::FORMAT, label: "r1".into(), ..Default::default() } }
     }
 
     pub fn string(&mut self, text: &str) -> u32 {

@@ -66,7 +66,7 @@ pub fn check_account(account: &str) -> Vec<&str> {
         "not all pairs of a key and a value: {account:?}"
     );
     let keys: Vec<_> = pairs.into_iter().map(|(key, _)| key).collect();
-    let framed = keys.first() == Some(&"verdict") && keys.ends_with(&["route", "revision"]) && keys.len() >= 3;
+    let framed = keys.first() == Some(&"verdict") && keys.ends_with(&["route", "plan"]) && keys.len() >= 3;
     assert!(framed, "an account without its frame: {account:?}");
     let middle: Vec<_> = keys.iter().skip(1).take(keys.len() - 3).collect();
     assert!(middle.iter().all(|key| KEYS.contains(*key)), "an unknown key: {account:?}");

@@ -85,10 +85,10 @@ fn decide(driver: &mut Driver, route: &str) -> Option<(Decision, bool)> {
     let allowed = matches!(decided.verdict, Verdict::Continue(_));
     let consumer: &[&str] = if decided.consumer.is_some() { &["consumer"] } else { &[] };
     let ended: &[&str] = if allowed { &[] } else { &["step", "reason"] };
-    let expected = [&["verdict"], ended, consumer, &["route", "revision"]].concat();
-    let account = decided.account(PLAN.revision(), route);
+    let expected = [&["verdict"], ended, consumer, &["route", "plan"]].concat();
+    let account = decided.account(PLAN.label(), route);
     assert_eq!(decision::check_account(&account), expected, "{account:?}");
-    assert!(account.ends_with(&format!(" route={route} revision=r1")), "{account:?}");
+    assert!(account.ends_with(&format!(" route={route} plan=r1")), "{account:?}");
     Some((decided, allowed))
 }
 
