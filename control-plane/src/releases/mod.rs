@@ -7,6 +7,7 @@ mod examine;
 mod permissive;
 mod plans;
 mod proposal;
+mod terms;
 mod view;
 
 use std::{
@@ -17,12 +18,16 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use self::plans::Plans;
 pub use self::{
     examine::{Examined, examine},
     plans::PlanUse,
     proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
+    terms::Terms,
     view::{Concerns, NodeStanding},
+};
+use self::{
+    plans::Plans,
+    terms::{Runners, runners_of},
 };
 use crate::{
     fleet::Sighting,
@@ -33,7 +38,7 @@ use crate::{
     pipeline::CompileError,
     publication::Publication,
     review::{lost_guards, review},
-    rollout::{Change, NotNow, Observed, Rollout, Standing, Strategy},
+    rollout::{Change, NotNow, Observed, Rollout, Standing},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
 
@@ -60,9 +65,11 @@ struct Release {
 #[derive(Debug)]
 pub struct Releases {
     store: Arc<dyn Store>,
-    strategy: Strategy,
+    terms: Terms,
     keep: usize,
     rollout: Option<Rollout>,
+    /// The nodes that run the last good revision.
+    runners: Runners,
     live: BTreeMap<u64, Release>,
     lifecycles: BTreeMap<u64, Lifecycle>,
     plans: Plans,
@@ -74,10 +81,11 @@ pub struct Releases {
 
 impl Releases {
     /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
-    /// `strategy`, and `keep` of them are kept, unless their own `Settings` say otherwise.
-    pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
+    /// `terms`, and `keep` of them are kept, unless their own `Settings` say otherwise.
+    pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
+        let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
-        Self { store, strategy, keep, rollout: None, live, lifecycles, plans, known, directory: None }
+        Self { store, terms, keep, rollout: None, runners, live, lifecycles, plans, known, directory: None }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -94,9 +102,9 @@ impl Releases {
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
                 let documents = self.store.documents(latest.number)?.unwrap_or_default();
-                let strategy = admission.read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
-                let strategy = strategy.unwrap_or_else(|| self.strategy.clone());
-                Rollout::start(latest.number, last_good, strategy)
+                let said = admission.read(&assemble(&documents)).ok();
+                let terms = said.map_or_else(|| self.terms.clone(), |bundle| self.terms.with(&bundle));
+                terms.start(latest.number, last_good).witnessed_by(runners_of(last_good, &self.known))
             }
         };
         for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
@@ -225,7 +233,7 @@ impl Releases {
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
-        let strategy = strategy_of(&release.bundle).unwrap_or_else(|| self.strategy.clone());
+        let terms = self.terms.with(&release.bundle);
         self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
@@ -235,7 +243,8 @@ impl Releases {
         if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
             lifecycle.observe(&[], now);
         }
-        self.rollout = Some(Rollout::start(revision.number, last_good, strategy));
+        let witnesses = self.runners.take(last_good, &self.known);
+        self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
         self.tidy_up(now);
         Ok(revision)
     }
@@ -245,6 +254,15 @@ impl Releases {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let message = format!("rollback to revision {number}");
         Ok(Proposal { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
+    }
+
+    /// Notes which nodes run the last good revision: what they will say of the next one counts.
+    pub fn note_runners(&mut self, fleet: &[Sighting]) {
+        let Some(last_good) = self.rollout.as_ref().and_then(Rollout::last_good) else { return };
+        let Some(release) = self.live.get(&last_good) else { return };
+        let revision = release.publication.revision();
+        let running = fleet.iter().filter(|node| node.revision.as_ref() == Some(revision));
+        self.runners.add(last_good, &self.known, running.map(|node| node.node.id.as_str()));
     }
 
     /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.
@@ -267,6 +285,7 @@ impl Releases {
             lifecycle.observe(&concerned, now);
         }
         if change == Change::None {
+            self.note_runners(fleet);
             return false;
         }
         if change == Change::Ended {
@@ -380,11 +399,6 @@ impl Releases {
             tracing::error!("the labels of plans were not kept: {error}");
         }
     }
-}
-
-/// How a revision spreads, if it says so itself.
-fn strategy_of(bundle: &Bundle) -> Option<Strategy> {
-    bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref()).map(Strategy::from)
 }
 
 /// How many revisions are kept, if the latest says so itself.

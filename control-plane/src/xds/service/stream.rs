@@ -162,7 +162,12 @@ impl<M: ClientMessage> StreamBody<M> {
     }
 
     fn join(&self, node: NodeIdentity) -> Peer {
-        let Joined { stream, memory } = self.shared.hub.fleet().connect(&node, SystemTime::now());
+        let mut fleet = self.shared.hub.fleet();
+        let Joined { stream, memory } = match self.scope {
+            Scope::Aggregated => fleet.connect_aggregated(&node, SystemTime::now()),
+            Scope::Single(_) => fleet.connect(&node, SystemTime::now()),
+        };
+        drop(fleet);
         tracing::info!(node = node.id, service = node.service, stream, "connected");
         Peer { node, stream, session: Session::new(M::VARIANT, stream, memory) }
     }
