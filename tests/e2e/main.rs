@@ -57,6 +57,7 @@ mod source_address;
 mod store;
 mod stored;
 mod stories;
+mod strangers;
 mod streamless;
 mod tour;
 mod updates;

@@ -410,9 +410,11 @@ fn kept_by(bundle: &Bundle) -> Option<usize> {
 /// What is to be remembered of connected nodes.
 fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
     let record = |observed: &Observed| {
-        // Who has not acknowledged the new revision runs the last good one, as far as anybody knows.
-        let acked = observed.standing == Standing::Acked;
-        let revision = if acked { Some(rollout.candidate()) } else { rollout.last_good() };
+        // Who has not acknowledged the new revision runs the one before, if it did.
+        let revision = match observed.standing {
+            Standing::Acked => Some(rollout.candidate()),
+            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
+        };
         let service = observed.node.service.clone();
         (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
     };

@@ -137,6 +137,11 @@ impl Rollout {
         self.candidate
     }
 
+    /// The revision before it, which nodes go back to.
+    pub fn stable(&self) -> Option<u64> {
+        self.stable
+    }
+
     /// The last good revision: the one before until this one has completed.
     pub fn last_good(&self) -> Option<u64> {
         if self.state == State::Completed { Some(self.candidate) } else { self.stable }
@@ -242,8 +247,8 @@ impl Rollout {
         self.is_last_step() || self.chosen.contains(&node.id) || steps.into_iter().any(|step| step.nodes.names(node))
     }
 
-    /// Whether what a node says of the new revision counts.
-    fn is_witness(&self, node: &NodeIdentity) -> bool {
+    /// Whether a node ran the revision before, so that what it says of the new one counts.
+    pub fn is_witness(&self, node: &NodeIdentity) -> bool {
         self.witnesses.as_ref().is_none_or(|witnesses| witnesses.contains(&node.id))
     }
 
