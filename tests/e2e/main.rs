@@ -53,6 +53,7 @@ mod replays;
 mod restarts;
 mod rollouts;
 mod secrets;
+mod single_types;
 mod source_address;
 mod store;
 mod stored;
