@@ -82,6 +82,22 @@ fn case_13_a_refusal_counts_on_the_nodes_next_stream_too() {
 }
 
 #[test]
+fn case_13_what_is_left_of_a_refused_set_is_sent_once_the_rest_is_gone() {
+    for variant in BOTH {
+        for kind in [Cluster, Endpoints, Listener] {
+            let mut client = Client::new(variant);
+            client.publish(&snapshot(&all(kind, "a=1 b=1")));
+            let refused = only(client.subscribe(kind, &["a", "b"]));
+            client.nack(&refused, "no");
+            // The client has neither, although deletions of some types are not told.
+            let left = only(client.publish(&snapshot(&all(kind, "a=1"))));
+            assert!(tell(&left).starts_with(&format!("{kind} a=1")), "{variant:?}: {}", tell(&left));
+            assert_eq!(outcomes(&client.ack(&left)), ["acked"], "{variant:?} {kind}");
+        }
+    }
+}
+
+#[test]
 fn case_14_a_return_to_the_last_good_content_clears_the_refusal() {
     for variant in BOTH {
         for kind in [Cluster, ExtensionConfig, Endpoints] {

@@ -165,6 +165,16 @@ fn case_44_a_stream_that_is_open_does_not_bring_what_another_has_refused() {
 }
 
 #[test]
+fn case_44_what_is_left_beside_a_resource_that_another_stream_refused_is_not_sent_twice() {
+    for variant in BOTH {
+        let (mut node, _foo, _bar) = one_refused(variant);
+        let (mut both, responses) = node.stream(&endpoints("baz=1 foo=2"), Endpoints, &["baz", "foo"]);
+        assert_eq!(told(&responses), ["EDS baz=1 foo=1"], "{variant:?}");
+        assert_eq!(told(&both.answer(&mut node, &responses[0], Some("no"))), SILENCE, "{variant:?}");
+    }
+}
+
+#[test]
 fn case_44_what_a_stream_that_has_ended_refused_is_history_once_the_node_runs_all_it_wants() {
     for variant in BOTH {
         let (mut node, foo, mut bar) = one_refused(variant);

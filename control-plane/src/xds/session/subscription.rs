@@ -218,10 +218,10 @@ impl Subscription {
         };
         if let Some(mended) = memory.without_refused(kind, &target, exempt) {
             let is_nothing = mended.set().resources.is_empty();
-            return if is_nothing && comes_empty {
-                due(target, Standing::Again)
-            } else {
-                due(mended, Standing::LastGood)
+            return match () {
+                () if is_nothing && comes_empty => due(target, Standing::Again),
+                () if self.begun && memory.has_refused(kind, mended.version()) => due(mended, Standing::Refused),
+                () => due(mended, Standing::LastGood),
             };
         }
         if !memory.has_refused(kind, target.version()) {
@@ -290,9 +290,10 @@ impl Subscription {
         let resources = blame::named_in(&message, &sent.content);
         let blamed = memory.refuse(self.stream, &sent.content, &resources);
         self.refused = true;
+        sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
+        let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
+        sent.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
         if self.variant == Variant::Incremental {
-            sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
-            sent.content.removed.iter().for_each(|name| self.inventory.not_removed(name));
             self.refuse_what_follows(&blamed, memory);
         }
         self.refused_here.extend(blamed);
