@@ -62,6 +62,11 @@ impl Inventory {
         }
     }
 
+    /// Whether the client may have a resource in a version that does not count.
+    pub(super) fn doubts(&self, name: &str) -> bool {
+        matches!(self.deviations.get(name), Some(Entry::Doubtful))
+    }
+
     /// Whether the client has this very resource.
     pub(super) fn knows(&self, resource: &Resource) -> bool {
         match self.deviations.get(&resource.name) {

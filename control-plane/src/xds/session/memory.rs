@@ -114,6 +114,11 @@ impl Memory {
         (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
     }
 
+    /// The version of a resource that the node last accepted, and did not refuse since.
+    pub(super) fn accepted(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        self.lock().get(&kind)?.last_good(name)
+    }
+
     /// Whether the node refused one of the resources of a response.
     pub(super) fn has_refused_any(&self, content: &Content) -> bool {
         let types = self.lock();

@@ -188,13 +188,28 @@ impl Subscription {
         let target = self.target(snapshot);
         self.take_claimed_hosts(&target, snapshot);
         let due = self.due_of(target, memory);
-        self.difference = self.inventory.difference(self.kind, &due.offer, snapshot);
+        let difference = self.inventory.difference(self.kind, &due.offer, snapshot);
+        self.difference = difference.map(|difference| self.with_last_good(difference, memory));
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
             // The client keeps what it has, and is not told: what counts is what it would be sent.
             self.inventory.settle(Arc::clone(&due.offer), []);
             self.difference = None;
         }
         self.due = Some(due);
+    }
+
+    /// A difference in which what the client has beyond its due is what it accepted, and not what it refused: it may be
+    /// told of it once more, to keep it.
+    fn with_last_good(&self, difference: Arc<Difference>, memory: &Memory) -> Arc<Difference> {
+        let keeps = self.variant == Variant::StateOfTheWorld && self.kind.is_full_state();
+        if !keeps || !difference.beyond.iter().any(|(name, _)| self.inventory.doubts(name)) {
+            return difference;
+        }
+        let beyond = difference.beyond.iter().map(|(name, resource)| match self.inventory.doubts(name) {
+            true => (name.clone(), memory.accepted(self.kind, name)),
+            false => (name.clone(), resource.clone()),
+        });
+        Arc::new(Difference::new(difference.missing.clone(), difference.adds, beyond.collect()))
     }
 
     /// What is in force or, where the node has refused some of that, what it last accepted of it, and the rest.
