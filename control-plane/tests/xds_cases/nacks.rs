@@ -99,7 +99,8 @@ fn case_13_what_is_left_of_a_refused_set_is_sent_once_the_rest_is_gone() {
 
 #[test]
 fn case_21_a_cluster_that_is_kept_for_its_routes_is_kept_as_it_was_accepted() {
-    let made = |clusters: &str, routes: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
+    let made =
+        |clusters: &str, routes: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
     let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (RouteConfiguration, &["r"])];
     let mut client = Client::served(StateOfTheWorld, &made("x=1 y=1", "r=1"), &wanted);
     let refused = only(client.publish(&made("x=bad y=1 z=bad", "r=1")));

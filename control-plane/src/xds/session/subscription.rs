@@ -360,7 +360,7 @@ impl Subscription {
         // Accepted in part, in another response: what was refused still is.
         let refused = match kind {
             ResourceType::ExtensionConfig => memory.has_refused_any(content),
-            _ => memory.has_refused(kind, &version),
+            _ => memory.has_refused(kind, &version) || self.lacks_refused(content, due),
         };
         if refused || due.standing == Standing::Refused {
             return None;
@@ -370,8 +370,20 @@ impl Subscription {
             return Some(Event::Restored { kind, version });
         }
         memory.accept(self.stream, &self.interest, content, &due.offer);
+        self.refused_here.retain(|(name, _)| !content.resources.iter().any(|resource| resource.name == *name));
         self.refused = false;
         Some(Event::Acked { kind, version })
+    }
+
+    /// Whether the client still lacks what it refused before it accepted a response that was under way.
+    fn lacks_refused(&self, content: &Content, due: &Due) -> bool {
+        let is_it =
+            |resource: &Resource, name: &str, version: &Digest| resource.name == name && resource.version == *version;
+        let mut refused = self.refused_here.iter();
+        refused.any(|(name, version)| {
+            let is_due = due.offer.set().get(name).is_some_and(|resource| is_it(resource, name, version));
+            is_due && !content.resources.iter().any(|resource| is_it(resource, name, version))
+        })
     }
 
     /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
