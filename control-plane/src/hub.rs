@@ -41,7 +41,7 @@ impl Hub {
         let mut releases = lock(&self.releases);
         releases.note_runners(&fleet);
         let begin = Instant::now();
-        let applied = releases.apply(proposal, &self.admission(), SystemTime::now());
+        let applied = releases.accept(proposal, &self.admission(), SystemTime::now());
         self.metrics().applied(&applied, begin.elapsed());
         let applied = applied?;
         *lock(&self.refused_change) = Vec::new();
@@ -49,6 +49,8 @@ impl Hub {
             let (revision, author, message) = (*number, author.clone(), message.clone());
             self.journal().note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
             self.put_in_force(&releases);
+            // It is stored; the rest can follow while nodes take it in.
+            releases.note();
         }
         Ok(applied)
     }

@@ -30,6 +30,7 @@ use self::{
     terms::{Runners, runners_of},
 };
 use crate::{
+    digest::Digest,
     fleet::Sighting,
     lifecycle::Lifecycle,
     lint::Finding,
@@ -77,6 +78,13 @@ pub struct Releases {
     known: BTreeMap<String, NodeRecord>,
     /// The revision that the directory last became.
     directory: Option<u64>,
+    /// The digest of its files then, if it was this process that saw them.
+    said: Option<Digest>,
+}
+
+/// The digest of files, as they are.
+pub fn digest_of(files: &[File]) -> Digest {
+    Digest::of_parts(files.iter().flat_map(|file| [file.name.as_bytes(), file.bytes.as_slice()]))
 }
 
 impl Releases {
@@ -85,7 +93,8 @@ impl Releases {
     pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
         let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
-        Self { store, terms, keep, rollout: None, runners, live, lifecycles, plans, known, directory: None }
+        let rollout = None;
+        Self { store, terms, keep, rollout, runners, live, lifecycles, plans, known, directory: None, said: None }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -126,12 +135,15 @@ impl Releases {
     /// what was put in force by other ways since.
     pub fn has_followed(&self, files: &[File]) -> Result<bool, StoreError> {
         let Some(number) = self.directory else { return Ok(false) };
+        if let Some(said) = &self.said {
+            return Ok(*said == digest_of(files));
+        }
         Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
     }
 
-    /// A directory has become this revision.
-    pub fn followed(&mut self, number: u64) -> Result<(), StoreError> {
-        self.directory = Some(number);
+    /// A directory with files of this [digest](digest_of) has become this revision.
+    pub fn followed(&mut self, number: u64, said: Digest) -> Result<(), StoreError> {
+        (self.directory, self.said) = (Some(number), Some(said));
         self.store.put_note(DIRECTORY, Some(number.to_string().as_bytes()))
     }
 
@@ -168,6 +180,18 @@ impl Releases {
 
     /// Admission, gate, store, rollout: a proposal that passes the first three is a revision, and spreads.
     pub fn apply(
+        &mut self,
+        proposal: Proposal,
+        admission: &dyn Admission,
+        now: SystemTime,
+    ) -> Result<Applied, ApplyError> {
+        let applied = self.accept(proposal, admission, now)?;
+        self.note();
+        Ok(applied)
+    }
+
+    /// Like [`Self::apply`], for whoever [notes](Self::note) where the rollout is once nodes have been told of it.
+    pub fn accept(
         &mut self,
         proposal: Proposal,
         admission: &dyn Admission,
@@ -217,7 +241,9 @@ impl Releases {
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
         let release = Release { bundle, publication: Arc::new(publication), findings: Arc::default() };
-        self.release(proposal, digest, release, now)
+        let revision = self.release(proposal, digest, release, now)?;
+        self.note();
+        Ok(revision)
     }
 
     /// The second half of [`Self::apply`]: stores what was admitted, and starts its rollout.
@@ -245,7 +271,7 @@ impl Releases {
         }
         let witnesses = self.runners.take(last_good, &self.known);
         self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
-        self.tidy_up(now);
+        self.forget(now);
         Ok(revision)
     }
 
@@ -368,27 +394,46 @@ impl Releases {
         &self.store
     }
 
-    /// Notes where the rollout is, and forgets what nothing leads back to. That it could not is no reason to stop: the
-    /// revisions themselves are stored, and a restart takes the rollout up from its first step.
+    /// Forgets what nothing leads back to, and notes where the rollout is.
     fn tidy_up(&mut self, now: SystemTime) {
-        let Some(rollout) = &self.rollout else { return };
-        let needed = BTreeSet::from_iter([Some(rollout.candidate()), rollout.last_good()].into_iter().flatten());
-        let latest = self.live.get(&rollout.candidate());
-        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
+        self.forget(now);
+        self.note();
+    }
+
+    /// Forgets the revisions that no node is to run, and that none would go back to.
+    fn forget(&mut self, now: SystemTime) {
+        let needed = self.needed();
         self.live.retain(|number, _| needed.contains(number));
         self.plans.serve(&self.live, milliseconds(now));
+    }
+
+    fn needed(&self) -> BTreeSet<u64> {
+        let rollout = self.rollout.iter();
+        rollout.flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]).flatten().collect()
+    }
+
+    /// Notes where the rollout is, and removes old revisions from the store. That it could not is no reason to stop: the
+    /// revisions themselves are stored, and a restart takes the rollout up from its first step.
+    pub fn note(&mut self) {
+        let needed = self.needed();
+        let Some(rollout) = &self.rollout else { return };
+        let latest = self.live.get(&rollout.candidate());
+        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
         let pinned = needed.iter().copied().chain(self.directory).collect();
         let kept = self.store.collect(keep, &pinned).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
             // Plain data can always be written down.
             let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
-            self.store.put_note(ROLLOUT, Some(&note(serde_json::to_vec(rollout))))?;
-            self.store.put_note(LIFECYCLES, Some(&note(serde_json::to_vec(&self.lifecycles))))
+            let (rollout, lifecycles) = (serde_json::to_vec(rollout), serde_json::to_vec(&self.lifecycles));
+            let plans = self.plans.changes().map(|uses| note(serde_json::to_vec(uses)));
+            let (rollout, lifecycles) = (note(rollout), note(lifecycles));
+            let mut notes = vec![(ROLLOUT, Some(rollout.as_slice())), (LIFECYCLES, Some(lifecycles.as_slice()))];
+            notes.extend(plans.as_ref().map(|plans| (PLANS, Some(plans.as_slice()))));
+            self.store.put_notes(&notes)
         });
         if let Err(error) = kept {
             tracing::error!("the rollout's state was not kept: {error}");
         }
-        self.note_plans();
     }
 
     /// What a label in a log stands for is wanted for longer than this process lives.
