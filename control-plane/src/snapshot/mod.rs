@@ -35,7 +35,6 @@ pub use resource_type::ResourceType;
 use crate::{
     attach::{self, Attachment, Scope},
     digest::Digest,
-    discovery::PolicySet,
     gate::AdmittedPlan,
     xds::Offers,
 };
@@ -137,7 +136,6 @@ pub struct Snapshot {
     revision: Digest,
     resources: Resources,
     plan: AdmittedPlan,
-    policies: Arc<PolicySet>,
     offers: Offers,
 }
 
@@ -152,8 +150,7 @@ impl Snapshot {
         for (kind, resource) in all {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
-        let policies = Arc::new(PolicySet::of(&Scope::default(), &plan));
-        Self { revision, resources, plan, policies, offers: Offers::default() }
+        Self { revision, resources, plan, offers: Offers::default() }
     }
 
     /// Projects what concerns a group of nodes, and its plan, into Envoy's resources.
@@ -201,8 +198,7 @@ impl Snapshot {
         let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
         insert(ResourceType::RouteConfiguration, routes.collect());
         raw::add(&mut resources, scope);
-        let policies = Arc::new(PolicySet::of(scope, &plan));
-        Self { revision, resources, plan, policies, offers: Offers::default() }
+        Self { revision, resources, plan, offers: Offers::default() }
     }
 
     /// The revision that this is the snapshot of.
@@ -213,11 +209,6 @@ impl Snapshot {
     /// The plan that the filter's configuration carries.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
-    }
-
-    /// The same policies, for enforcement points that are not Envoys.
-    pub fn policies(&self) -> &Arc<PolicySet> {
-        &self.policies
     }
 
     /// What streams make of it, made once and shared by all of them.
