@@ -26,6 +26,13 @@ impl Digest {
         Self(hex::encode(hash.finalize()).into())
     }
 
+    /// The digest of several parts as if they were one, for formats that say so.
+    pub fn of_joined<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        parts.into_iter().for_each(|part| hash.update(part));
+        Self(hex::encode(hash.finalize()).into())
+    }
+
     /// All 64 digits.
     pub fn as_str(&self) -> &str {
         &self.0

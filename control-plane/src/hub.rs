@@ -10,6 +10,7 @@ use tokio::time;
 
 use crate::{
     digest::Digest,
+    fleet::Sighting,
     journal::Happening,
     keys::KeySets,
     lint::Finding,
@@ -107,7 +108,7 @@ impl Hub {
     pub fn prove(&self, proposal: &Proposal) -> Result<Vec<Finding>, ApplyError> {
         let bundle = self.reader.read(&proposal.files)?;
         let Examined { findings, .. } = examine(&bundle, &self.admission())?;
-        lock(&self.releases).refuse_to_open(&bundle, proposal.allow_unguarded, &self.fleet().identities())?;
+        lock(&self.releases).refuse_to_open(&bundle, proposal.allow_unguarded, &self.identities())?;
         Ok(self.with_waiting(&findings, &Waiting::of(&bundle)))
     }
 
@@ -127,15 +128,31 @@ impl Hub {
 
     fn with_waiting(&self, findings: &[Finding], waiting: &Waiting) -> Vec<Finding> {
         let mut all = findings.to_vec();
-        all.extend(waiting.findings(&self.fleet().identities()));
+        all.extend(waiting.findings(&self.identities()));
         all.sort();
+        all
+    }
+
+    /// The nodes and the clients of policy discovery that say who they are, in the order of their identities: both count for
+    /// rollouts.
+    pub fn sightings(&self) -> Vec<Sighting> {
+        let mut all = self.fleet().sightings();
+        all.extend(self.clients().sightings());
+        all.sort_by(|one, other| one.node.id.cmp(&other.node.id));
+        all
+    }
+
+    /// Who these say they are.
+    pub fn identities(&self) -> Vec<NodeIdentity> {
+        let mut all = self.fleet().identities();
+        all.extend(self.clients().identities());
         all
     }
 
     /// Looks at the fleet now, so that conditions are up to date.
     pub fn look(&self) {
         let mut releases = lock(&self.releases);
-        let fleet = self.fleet().sightings();
+        let fleet = self.sightings();
         if releases.observe(&fleet, SystemTime::now()) {
             self.put_in_force(&releases);
         }
@@ -160,14 +177,14 @@ impl Hub {
 
     fn admission(&self) -> Known<'_> {
         let previous = self.publications.borrow().clone();
-        let nodes = self.fleet().identities();
+        let nodes = self.identities();
         Known { key_sets: self.key_sources().sets(), reader: &self.reader, code: &self.code, nodes, previous }
     }
 
     /// The nodes that were there when a rollout last ended, and are not now.
     pub fn absent_nodes(&self) -> BTreeMap<String, NodeRecord> {
         let mut absent = lock(&self.releases).known_nodes().clone();
-        let fleet = self.fleet().sightings();
+        let fleet = self.sightings();
         fleet.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.node.id)));
         absent
     }

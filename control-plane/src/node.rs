@@ -18,7 +18,7 @@ pub const DEFAULT_MESH: &str = "default";
 pub const LOCALITY_TAGS: [&str; 3] = ["region", "zone", "subZone"];
 
 /// How many tags a node may have.
-const MOST_TAGS: usize = 64;
+pub(crate) const MOST_TAGS: usize = 64;
 
 /// One node, as its bootstrap describes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -18,7 +18,7 @@ use crate::{
     accept, admin, bounded,
     catalogue::{Catalogue, Catalogues},
     digest::Digest,
-    discovery::{Discovery, service::MAX_CLIENT_INACTIVE},
+    discovery::{self, Clients, Discovery},
     fleet::Fleet,
     http,
     journal::{Happening, Journal},
@@ -48,6 +48,7 @@ const MOST_LOGGED: usize = 20;
 pub struct Hub {
     pub(crate) publications: watch::Sender<Option<Arc<Publication>>>,
     fleet: Mutex<Fleet>,
+    clients: Clients,
     pub(crate) refused_change: Mutex<Vec<String>>,
     pub(crate) warned: Mutex<Arc<Warned>>,
     /// The revisions in force. Whoever puts something in force that is made of them holds the lock.
@@ -98,6 +99,7 @@ impl Hub {
         Self {
             publications: watch::Sender::new(None),
             fleet: Mutex::new(Fleet::noted_in(Arc::clone(&journal))),
+            clients: Clients::default(),
             refused_change: Mutex::default(),
             warned: Mutex::default(),
             store: Arc::clone(releases.store()),
@@ -161,6 +163,11 @@ impl Hub {
     /// The nodes. The lock is held for single statements only, never across an await.
     pub fn fleet(&self) -> MutexGuard<'_, Fleet> {
         lock(&self.fleet)
+    }
+
+    /// The clients of policy discovery.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     /// Waits until every connected node runs a revision in all that it subscribed to. A node that refuses it, or stays
@@ -284,24 +291,25 @@ pub async fn serve(hub: Arc<Hub>, sockets: Sockets) -> Result<(), ServeError> {
 
 /// Like [`serve`], with explicit [`Limits`].
 pub async fn serve_within(hub: Arc<Hub>, sockets: Sockets, limits: Limits) -> Result<(), ServeError> {
-    serve_with(hub, sockets, limits, http::Options::default()).await
+    serve_with(hub, sockets, limits, http::Options::default(), discovery::Options::default()).await
 }
 
-/// Like [`serve`], with explicit [`Limits`] and options of the HTTP face.
+/// Like [`serve`], with explicit [`Limits`] and options of the HTTP face and of policy discovery.
 pub async fn serve_with(
     hub: Arc<Hub>,
     sockets: Sockets,
     limits: Limits,
-    options: http::Options,
+    web: http::Options,
+    clients: discovery::Options,
 ) -> Result<(), ServeError> {
     let xds = XdsServer::new(Arc::clone(&hub), limits);
-    let discovery = Discovery::new(Arc::clone(&hub), MAX_CLIENT_INACTIVE);
+    let discovery = Discovery::new(Arc::clone(&hub), clients);
     let router = xds.builder().add_routes(xds.routes()).add_service(discovery.clone().into_server());
     tokio::select! {
         ended = router.serve_with_incoming(xds.incoming(sockets.xds)) => ended.map_err(ServeError::Xds),
         () = xds.sweep() => Ok(()),
         never = discovery.flush_inactive() => match never {},
-        never = http::serve(sockets.http, hub, options) => match never {},
+        never = http::serve(sockets.http, hub, web) => match never {},
     }
 }
 

@@ -95,6 +95,7 @@ fn expose(hub: &Hub) -> String {
     text.line(format_args!("postern_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
     text.gauge("uptime_seconds", "How long it runs.", alone(hub.uptime().as_secs()));
     fleet(hub, &mut text);
+    clients(hub, &mut text);
     revisions(hub, &mut text);
     requests(hub, &mut text);
     text.0
@@ -119,6 +120,20 @@ fn fleet(hub: &Hub, text: &mut Exposition) {
     text.per_type("xds_pushes_total", "What was sent to nodes.", &metrics.pushes);
     text.per_type("xds_acks_total", "What nodes accepted.", &metrics.acks);
     text.per_type("xds_nacks_total", "What nodes refused.", &metrics.nacks);
+}
+
+fn clients(hub: &Hub, text: &mut Exposition) {
+    let clients = hub.clients();
+    let (states, groups) = clients.counts();
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let states = states.map(|(state, count)| ("state", format!("{state:?}").to_ascii_lowercase(), number(count)));
+    text.gauge("discovery_clients", "The clients of policy discovery, by where they are.", states);
+    let groups = groups.map(|(acked, count)| ("all_acked", acked.to_string(), number(count)));
+    let about = "The versions that clients of policy discovery are to have, by whether all have answered.";
+    text.gauge("discovery_groups", about, groups);
+    text.counter("discovery_pushes_total", "Policies that were sent to clients.", alone(clients.pushes.get()));
+    text.counter("discovery_acks_total", "Policies that clients accepted.", alone(clients.acks.get()));
+    text.counter("discovery_nacks_total", "Policies that clients refused.", alone(clients.nacks.get()));
 }
 
 fn revisions(hub: &Hub, text: &mut Exposition) {

@@ -5,6 +5,7 @@
 //! `/api/v1/openapi.json` are both made of that one list, so that neither knows a route that the other does not.
 
 mod changes;
+mod clients;
 mod deletion;
 mod diff;
 mod events;
@@ -55,6 +56,7 @@ fn operations() -> Vec<Operation> {
         deletion::operations(),
         revisions::operations(),
         nodes::operations(),
+        clients::operations(),
         policies::operations(),
         events::operations(),
         exposition::operations(),

@@ -145,7 +145,7 @@ fn look(hub: &Hub, node: &NodeIdentity, route: &str, request: Option<&Request>) 
 }
 
 fn who(hub: &Hub, Whom { id, service, mesh, tags }: Whom) -> Result<NodeIdentity, Problem> {
-    let identities = hub.fleet().identities();
+    let identities = hub.identities();
     if let Some(known) = identities.iter().find(|node| node.id == id) {
         let NodeIdentity { service: its, mesh: of, tags: its_tags, envoy, .. } = known.clone();
         let (service, mesh) = (service.unwrap_or(its), mesh.unwrap_or(of));

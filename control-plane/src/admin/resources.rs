@@ -237,7 +237,7 @@ struct Looker<'a> {
 
 impl<'a> Looker<'a> {
     fn new(hub: &'a Hub) -> Self {
-        let nodes = hub.fleet().identities();
+        let nodes = hub.identities();
         let releases = hub.releases();
         let concerns = |number: u64| Some((number, releases.concerns(number, &nodes)?));
         let concerns = releases.live().filter_map(concerns).collect();

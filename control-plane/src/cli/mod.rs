@@ -3,6 +3,7 @@
 mod bootstrap;
 mod canary;
 pub(crate) mod client;
+mod clients;
 mod conditions;
 mod diff;
 mod events;
@@ -37,6 +38,7 @@ use self::{
     test::Test,
 };
 use crate::{
+    discovery,
     eval::Eval,
     explain::{Explain, Simulate},
     files::{self, Delivery},
@@ -156,6 +158,8 @@ struct Serve {
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
+    discovery: discovery::Options,
+    #[command(flatten)]
     web: http::Options,
 }
 
@@ -255,7 +259,8 @@ impl Serve {
         let directory = self.config.as_deref().map(|path| Followed { path, allow_unguarded });
         let mut terminated = signal(SignalKind::terminate())?;
         // A task of its own: connections are accepted while a change is compiled.
-        let served = tokio::spawn(serve_with(Arc::clone(&hub), sockets, self.limits.clone(), self.web.clone()));
+        let (limits, web, discovery) = (self.limits.clone(), self.web.clone(), self.discovery.clone());
+        let served = tokio::spawn(serve_with(Arc::clone(&hub), sockets, limits, web, discovery));
         tokio::select! {
             ended = follow(Arc::clone(&hub), directory) => ended?,
             () = deliver(delivery, hub.publications()) => {}

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::{Remote, at, items, text},
-    conditions,
+    clients, conditions,
     resources::{self, Reference},
     table::{Table, age, age_of_seconds, short, utc},
     warnings,
@@ -109,25 +109,33 @@ fn refusals(node: &Value) -> impl Iterator<Item = (&String, String)> {
     })
 }
 
-/// List the nodes: who they are, which revision each runs, and what it refuses and why; or show one
+/// List the nodes and the clients of policy discovery: who they are, what each runs, and what it refuses and why; or show one
+/// node
 #[derive(Debug, Args)]
 pub(super) struct Nodes {
     /// One node by its identity: what it runs of each type of resource
     #[arg(value_name = "ID")]
     id: Option<String>,
+    /// The clients of policy discovery alone
+    #[arg(long, conflicts_with = "id")]
+    clients: bool,
     #[command(flatten)]
     remote: Remote,
 }
 
 impl Nodes {
     pub(super) fn run(self) -> anyhow::Result<()> {
+        if self.clients {
+            return clients::list(&self.remote);
+        }
         let Some(id) = &self.id else {
             let nodes = self.remote.server.get("/api/v1/nodes")?;
             if self.remote.output.write(&nodes)? {
                 return Ok(());
             }
             let absent = self.remote.server.get("/api/v1/nodes/absent")?;
-            return node_table(items(&nodes), &absent).print();
+            node_table(items(&nodes), &absent).print()?;
+            return clients::list_below(&self.remote);
         };
         let node = self.remote.server.get(&format!("/api/v1/nodes/{}", escaped(id)))?;
         if self.remote.output.write(&node)? {

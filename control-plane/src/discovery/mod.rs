@@ -1,20 +1,25 @@
 //! Policy discovery: policies for enforcement points that are not Envoys.
 //!
-//! What is discovered is a [`PolicySet`]: every policy of the revision in force as its user wrote it, and the same
-//! compiled, as a plan that our engine loads. Those who enforce with the engine take the plan, which has all that the
-//! policies refer to; those who enforce otherwise read the policies. A client says nothing of itself but its address, so
-//! all get the same: what a node gets that says nothing of itself either.
+//! What is discovered is a [`PolicySet`]: policies as their users wrote them and, for clients that ask, the same compiled,
+//! as a plan that our engine loads. Those who enforce with the engine take the plan, which has all that the policies refer
+//! to; those who enforce otherwise read the policies. A client that says who it is gets the policies that concern it, as a
+//! node would; one that says nothing of itself but its address gets all of the default mesh, and no plan.
 //!
-//! [`session`] is the protocol of one stream and [`registry`] what all streams have in common (the update in force, who
-//! is connected, who answered), both without I/O; [`service`] is tonic around them. Updates are pushed at once; a client
-//! that asks by itself is answered as well.
+//! [`session`] is the protocol of one stream and [`registry`] what all streams have in common (what each client is to have,
+//! who is connected, who answered), both without I/O; [`clients`] keeps the registry up with what is published, and
+//! [`service`] is tonic around them. Updates are pushed at once; a client that asks by itself is answered as well.
 
+pub mod clients;
+mod identity;
 pub mod policy_set;
 pub mod registry;
+pub mod report;
 pub mod service;
 pub mod session;
 
+pub use clients::Clients;
 pub use policy_set::PolicySet;
-pub use registry::{Answer, Registry, Ticket};
-pub use service::Discovery;
+pub use registry::{Answer, Assignment, Registry, Ticket};
+pub use report::{ClientReport, ClientState, GroupReport};
+pub use service::{Discovery, Options};
 pub use session::Session;

@@ -1,89 +1,72 @@
-//! What is discovered: the policies of a revision, and the version that stands for exactly these.
-
-use std::sync::OnceLock;
+//! What is discovered: the policies that a client is to have, and the version that stands for exactly these.
 
 use postern_proto::discovery::v1::Policy;
 use prost::{Message, bytes::Bytes};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
-    attach::Scope,
     digest::Digest,
-    gate::{self, AdmittedPlan},
+    gate::AdmittedPlan,
     model::{Resource, RoutePolicy, TrafficPermission},
 };
 
-/// All policies in force. Immutable; streams share it. What clients get of it is made when the first one asks.
+/// The policies that some clients are to have, with or without their plan. Immutable; streams share it.
 #[derive(Debug)]
 pub struct PolicySet {
-    source: Source,
-    made: OnceLock<Made>,
-}
-
-/// What the policies are made of.
-#[derive(Debug)]
-struct Source {
-    chains: Vec<Resource<RoutePolicy>>,
-    permissions: Vec<Resource<TrafficPermission>>,
-    plan: AdmittedPlan,
-}
-
-#[derive(Debug)]
-struct Made {
     version: Digest,
     policies: Vec<Policy>,
     plan: Bytes,
 }
 
 impl PolicySet {
-    /// The policies that concern a group of nodes, and the plan that was made of them.
-    pub fn of(scope: &Scope<'_>, plan: &AdmittedPlan) -> Self {
-        fn all<T>(resources: &[&Resource<T>]) -> Vec<Resource<T>> {
-            resources.iter().copied().cloned().collect()
-        }
-        let (chains, permissions) = (all(&scope.route_policies), all(&scope.traffic_permissions));
-        Self { source: Source { chains, permissions, plan: plan.clone() }, made: OnceLock::new() }
+    /// These resources, and the plan that was made of them.
+    pub fn of<'r>(
+        route_policies: impl Iterator<Item = &'r Resource<RoutePolicy>>,
+        traffic_permissions: impl Iterator<Item = &'r Resource<TrafficPermission>>,
+        plan: Option<AdmittedPlan>,
+    ) -> Self {
+        let chains = route_policies.map(|resource| policy("RoutePolicy", resource));
+        let permissions = traffic_permissions.map(|resource| policy("TrafficPermission", resource));
+        Self::new(chains.chain(permissions).collect(), plan)
     }
 
-    /// Any policies and an encoded plan. The order of the policies does not matter.
-    pub fn new(policies: Vec<Policy>, plan: Bytes) -> Self {
-        let source = Source { chains: Vec::new(), permissions: Vec::new(), plan: gate::refusal() };
-        Self { source, made: OnceLock::from(Made::new(policies, plan)) }
+    /// Any policies, in any order, and a plan.
+    pub fn new(policies: Vec<Policy>, plan: Option<AdmittedPlan>) -> Self {
+        Self::encoded(policies, plan.map(|plan| Bytes::copy_from_slice(plan.bytes())))
     }
 
-    /// The digest over names and contents, sorted by name.
+    /// The same with a plan as it is sent.
+    pub fn encoded(mut policies: Vec<Policy>, plan: Option<Bytes>) -> Self {
+        policies.sort_by(|one, other| (&one.kind, &one.name).cmp(&(&other.kind, &other.name)));
+        let version = version(&policies, plan.as_deref());
+        Self { version, policies, plan: plan.unwrap_or_default() }
+    }
+
+    /// The digest over the policies, and over the plan if there is one.
     pub fn version(&self) -> &Digest {
-        &self.made().version
+        &self.version
     }
 
     /// The policies, sorted by kind and name.
     pub fn policies(&self) -> &[Policy] {
-        &self.made().policies
+        &self.policies
     }
 
-    /// The same compiled.
+    /// The same compiled; empty if it is for clients that are not sent it.
     pub fn plan(&self) -> &Bytes {
-        &self.made().plan
-    }
-
-    fn made(&self) -> &Made {
-        self.made.get_or_init(|| {
-            let Source { chains, permissions, plan } = &self.source;
-            let chains = chains.iter().map(|resource| policy("RoutePolicy", resource));
-            let permissions = permissions.iter().map(|resource| policy("TrafficPermission", resource));
-            Made::new(chains.chain(permissions).collect(), Bytes::copy_from_slice(plan.bytes()))
-        })
+        &self.plan
     }
 }
 
-impl Made {
-    fn new(mut policies: Vec<Policy>, plan: Bytes) -> Self {
-        policies.sort_by(|one, other| (&one.kind, &one.name).cmp(&(&other.kind, &other.name)));
-        let encoded: Vec<_> = policies.iter().map(Message::encode_to_vec).collect();
-        let names = policies.iter().map(|policy| policy.name.as_bytes());
-        let parts = names.zip(&encoded).flat_map(|(name, policy)| [name, policy]).chain([plan.as_ref()]);
-        Self { version: Digest::of_parts(parts), policies, plan }
-    }
+/// As the protocol computes it: name and encoding of each policy, one after the other. A plan changes with keys that no
+/// policy shows, so that its digest comes behind them.
+fn version(policies: &[Policy], plan: Option<&[u8]>) -> Digest {
+    let encoded: Vec<_> = policies.iter().map(Message::encode_to_vec).collect();
+    let names = policies.iter().map(|policy| policy.name.as_bytes());
+    let plan = plan.map(Sha256::digest);
+    let parts = names.zip(&encoded).flat_map(|(name, policy)| [name, policy]);
+    Digest::of_joined(parts.chain(plan.as_ref().map(|digest| digest.as_slice())))
 }
 
 fn policy<T: Serialize>(kind: &str, resource: &Resource<T>) -> Policy {

@@ -1,5 +1,7 @@
-//! What all streams have in common: the update in force, who is connected, and who has answered it. Free of I/O; time is
-//! an argument, and so is whatever a connection is ended by.
+//! What all streams have in common: who is connected, the update that each client is to have, and who has answered. Free
+//! of I/O; time is an argument, and so is whatever a connection is ended by.
+//!
+//! Clients that are to have the same version are a group: they share one update with one nonce.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +9,14 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use super::session::{PolicySetRef, Update};
+use super::{
+    report::{ClientReport, GroupReport},
+    session::{PolicySetRef, Update},
+};
+use crate::{digest::Digest, fleet::Sighting, publication::Audience};
+
+/// How many updates are kept that no connected client is to have, so that one that comes back finds its nonce.
+const MOST_UNUSED: usize = 1024;
 
 /// What a client made of an update. Either way it is done with it: a client that refuses holds up nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,72 +41,70 @@ impl Ticket {
     }
 }
 
-/// The clients and the update in force. `C` is what ends a connection from outside.
+/// What a client is to have, and of which release it is.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    /// The policies.
+    pub set: PolicySetRef,
+    /// The revision of the release.
+    pub revision: Digest,
+}
+
+/// The clients and the updates in force. `C` is what ends a connection from outside.
 #[derive(Debug)]
 pub struct Registry<C> {
-    current: Option<Arc<Update>>,
-    /// The nonce of the latest update, as a number.
-    nonce: u128,
     connections: BTreeMap<String, Connection<C>>,
+    /// By version.
+    updates: BTreeMap<Digest, Arc<Update>>,
+    /// The latest nonce, as a number.
+    nonce: u128,
     tickets: u64,
+    is_published: bool,
 }
 
 #[derive(Debug)]
 struct Connection<C> {
     number: u64,
+    audience: Arc<Audience>,
+    since: Instant,
     /// When it was last heard of, by a request or a health check.
     last_active: Instant,
     last_health_check: Option<Instant>,
-    /// What it made of the update in force.
+    /// Whether nothing was heard of it for too long.
+    is_silent: bool,
+    /// What it is to have, and the revision that this is of.
+    due: Option<(Arc<Update>, Digest)>,
+    /// What it made of that.
     answer: Option<Answer>,
+    /// The version that it applied last.
+    running: Option<Digest>,
     cut: C,
-}
-
-/// What is known of a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientReport {
-    /// Who it is.
-    pub address: String,
-    /// What it made of the update in force; nothing yet if it has not answered.
-    pub answer: Option<Answer>,
-    /// When it was last heard of.
-    pub last_active: Instant,
-    /// When it last said that it is alive, if it ever did.
-    pub last_health_check: Option<Instant>,
 }
 
 impl<C> Default for Registry<C> {
     fn default() -> Self {
-        Self { current: None, nonce: 0, connections: BTreeMap::new(), tickets: 0 }
+        let (connections, updates) = Default::default();
+        Self { connections, updates, nonce: 0, tickets: 0, is_published: false }
     }
 }
 
 impl<C> Registry<C> {
-    /// Puts policies in force: a new nonce, and nobody has answered. The same policies again change nothing.
-    pub fn publish(&mut self, set: &PolicySetRef, now: SystemTime) -> bool {
-        if self.current.as_ref().is_some_and(|current| current.version() == set.version()) {
-            return false;
-        }
-        // By the clock, so that a restarted control plane does not repeat one; but never the same twice.
-        let time = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        self.nonce = time.max(self.nonce.saturating_add(1));
-        self.current = Some(Arc::new(Update { nonce: self.nonce.to_string(), set: Arc::clone(set) }));
-        for connection in self.connections.values_mut() {
-            connection.answer = None;
-        }
-        true
-    }
-
-    /// What is in force.
-    pub fn current(&self) -> Option<&Arc<Update>> {
-        self.current.as_ref()
-    }
-
     /// A client opened a stream. Another one of the same client gives way: what ends it is returned.
-    pub fn connect(&mut self, address: &str, now: Instant, cut: C) -> (Ticket, Option<C>) {
+    pub fn connect(&mut self, address: &str, audience: Arc<Audience>, now: Instant, cut: C) -> (Ticket, Option<C>) {
         self.tickets = self.tickets.wrapping_add(1);
         let number = self.tickets;
-        let connection = Connection { number, last_active: now, last_health_check: None, answer: None, cut };
+        let connection = Connection {
+            number,
+            audience,
+            since: now,
+            last_active: now,
+            last_health_check: None,
+            is_silent: false,
+            due: None,
+            answer: None,
+            running: None,
+            cut,
+        };
         let replaced = self.connections.insert(address.to_owned(), connection);
         (Ticket { address: address.to_owned(), number }, replaced.map(|replaced| replaced.cut))
     }
@@ -114,58 +121,156 @@ impl<C> Registry<C> {
         }
     }
 
-    /// A client sent a request.
-    pub fn active(&mut self, ticket: &Ticket, now: Instant) {
-        if let Some(connection) = self.connection(ticket) {
-            connection.last_active = now;
+    /// Who is connected, each with whom it is.
+    pub fn audiences(&self) -> Vec<(Ticket, Arc<Audience>)> {
+        let audience = |(address, connection): (&String, &Connection<C>)| {
+            (Ticket { address: address.clone(), number: connection.number }, Arc::clone(&connection.audience))
+        };
+        self.connections.iter().map(audience).collect()
+    }
+
+    /// Puts in force what these clients are to have, and forgets the updates that nobody is to have any more.
+    pub fn publish(&mut self, assignments: impl IntoIterator<Item = (Ticket, Assignment)>, now: SystemTime) {
+        self.is_published = true;
+        for (ticket, assignment) in assignments {
+            self.assign(&ticket, &assignment, now);
+        }
+        self.forget_unused();
+    }
+
+    /// Says what one client is to have. The same version as before is no update: its nonce and the client's answer stay.
+    pub fn assign(&mut self, ticket: &Ticket, assignment: &Assignment, now: SystemTime) {
+        self.is_published = true;
+        let Assignment { set, revision } = assignment;
+        let Some(connection) = self.connections.get_mut(&ticket.address) else { return };
+        if connection.number != ticket.number {
+            return;
+        }
+        if let Some((due, of)) = &mut connection.due
+            && due.version() == set.version()
+        {
+            *of = revision.clone();
+            return;
+        }
+        let nonce = &mut self.nonce;
+        let update = self.updates.entry(set.version().clone()).or_insert_with(|| {
+            // By the clock, so that a restarted control plane does not repeat one; but never the same twice.
+            let time = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+            *nonce = time.max(nonce.saturating_add(1));
+            Arc::new(Update { nonce: nonce.to_string(), set: Arc::clone(set) })
+        });
+        (connection.due, connection.answer) = (Some((Arc::clone(update), revision.clone())), None);
+        if self.updates.len() > MOST_UNUSED.saturating_add(self.connections.len()) {
+            self.forget_unused();
         }
     }
 
-    /// A client says that it is alive. Whether it has a stream.
-    pub fn health_check(&mut self, address: &str, now: Instant) -> bool {
-        let Some(connection) = self.connections.get_mut(address) else { return false };
-        connection.last_active = now;
+    /// What a client is to have; nothing before something is in force.
+    pub fn due(&self, ticket: &Ticket) -> Option<&Arc<Update>> {
+        let connection = self.connections.get(&ticket.address)?;
+        let (update, _) = connection.due.as_ref().filter(|_| connection.number == ticket.number)?;
+        Some(update)
+    }
+
+    /// A client sent a request.
+    pub fn active(&mut self, ticket: &Ticket, now: Instant) {
+        if let Some(connection) = self.connection(ticket) {
+            (connection.last_active, connection.is_silent) = (now, false);
+        }
+    }
+
+    /// A client says that it is alive. Whether it has a stream, and then the version that it is to have.
+    pub fn health_check(&mut self, address: &str, now: Instant) -> (bool, Option<Digest>) {
+        let Some(connection) = self.connections.get_mut(address) else { return (false, None) };
+        (connection.last_active, connection.is_silent) = (now, false);
         connection.last_health_check = Some(now);
-        true
+        (true, connection.due.as_ref().map(|(update, _)| update.version().clone()))
     }
 
     /// A client has answered the update of this nonce. An answer to an earlier one says nothing about this one.
     pub fn answered(&mut self, ticket: &Ticket, nonce: &str, answer: Answer) {
-        if self.current.as_ref().is_none_or(|current| current.nonce != nonce) {
-            return;
+        let Some(connection) = self.connection(ticket) else { return };
+        let Some((due, _)) = connection.due.as_ref().filter(|(due, _)| due.nonce == nonce) else { return };
+        if answer == Answer::Accepted {
+            connection.running = Some(due.version().clone());
         }
-        if let Some(connection) = self.connection(ticket) {
-            connection.answer = Some(answer);
-        }
+        connection.answer = Some(answer);
     }
 
-    /// Whether every client that is connected has answered the update in force, by applying or by refusing it. Not so
-    /// before there is one.
+    /// Whether every client that is connected has answered the update that it is to have, by applying or by refusing it.
+    /// Silent ones are not waited for. Not so before anything is in force.
     pub fn all_acked(&self) -> bool {
-        self.current.is_some() && self.connections.values().all(|connection| connection.answer.is_some())
+        self.is_published && !self.connections.values().any(Connection::is_waited_for)
     }
 
-    /// Forgets the clients that have not been heard of for longer than that. What ends their streams is returned.
-    pub fn flush(&mut self, now: Instant, longest: Duration) -> Vec<(String, C)> {
-        let inactive = |_: &String, connection: &mut Connection<C>| {
-            now.saturating_duration_since(connection.last_active) > longest
-        };
-        self.connections.extract_if(.., inactive).map(|(address, connection)| (address, connection.cut)).collect()
+    /// No longer waits for clients that have not been heard of for longer than that, and says which are new among them.
+    /// Their streams go on: what is silent is not gone.
+    pub fn flush(&mut self, now: Instant, longest: Duration) -> Vec<String> {
+        let mut flushed = Vec::new();
+        for (address, connection) in &mut self.connections {
+            let is_silent = now.saturating_duration_since(connection.last_active) > longest;
+            if is_silent && !connection.is_silent {
+                flushed.push(address.clone());
+            }
+            connection.is_silent = is_silent;
+        }
+        flushed
     }
 
-    /// The clients that are connected, in the order of their addresses.
-    pub fn report(&self) -> Vec<ClientReport> {
-        let report = |(address, connection): (&String, &Connection<C>)| ClientReport {
-            address: address.clone(),
-            answer: connection.answer.clone(),
-            last_active: connection.last_active,
-            last_health_check: connection.last_health_check,
-        };
-        self.connections.iter().map(report).collect()
+    /// The clients that are connected, by the version that they are to have, and in the order of their addresses.
+    pub fn report(&self) -> Vec<GroupReport> {
+        let mut groups: BTreeMap<Option<&Digest>, GroupReport> = BTreeMap::new();
+        for (address, connection) in &self.connections {
+            let due = connection.due.as_ref().map(|(update, _)| update);
+            let group =
+                groups.entry(due.map(|update| update.version())).or_insert_with(|| GroupReport::of(due.cloned()));
+            group.all_acked &= !connection.is_waited_for();
+            group.clients.push(ClientReport {
+                address: address.clone(),
+                audience: Arc::clone(&connection.audience),
+                answer: connection.answer.clone(),
+                running: connection.running.clone(),
+                since: connection.since,
+                last_active: connection.last_active,
+                last_health_check: connection.last_health_check,
+                is_silent: connection.is_silent,
+            });
+        }
+        groups.into_values().collect()
+    }
+
+    /// The clients that say who they are, as a rollout looks at nodes. One that is silent and owes an answer is away.
+    pub fn sightings(&self) -> Vec<Sighting> {
+        self.connections.values().filter_map(Connection::sighting).collect()
+    }
+
+    fn forget_unused(&mut self) {
+        let connections = &self.connections;
+        let mut used: Vec<_> = connections.values().filter_map(|it| Some(it.due.as_ref()?.0.version())).collect();
+        used.sort_unstable();
+        self.updates.retain(|version, _| used.binary_search(&version).is_ok());
     }
 
     /// The connection of a ticket, unless it has ended or given way.
     fn connection(&mut self, ticket: &Ticket) -> Option<&mut Connection<C>> {
         self.connections.get_mut(&ticket.address).filter(|connection| connection.number == ticket.number)
+    }
+}
+
+impl<C> Connection<C> {
+    fn is_waited_for(&self) -> bool {
+        self.answer.is_none() && !self.is_silent
+    }
+
+    fn sighting(&self) -> Option<Sighting> {
+        let node = Arc::clone(self.audience.node()?);
+        let revision = self.due.as_ref().map(|(_, revision)| revision.clone());
+        let (revision, refused_policies) = match &self.answer {
+            Some(Answer::Accepted) => (revision, None),
+            Some(Answer::Refused(message)) => (None, revision.map(|revision| (revision, message.clone()))),
+            None => (None, None),
+        };
+        let connected = self.answer.is_some() || !self.is_silent;
+        Some(Sighting { node, connected, revision, refused: Vec::new(), refused_policies })
     }
 }

@@ -1,80 +1,77 @@
-//! The gRPC face of policy discovery: it moves messages between streams, their [`Session`]s and the [`Registry`].
+//! The gRPC face of policy discovery: it moves messages between streams, their [`Session`]s and the registry of clients.
 
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
+use clap::Args;
 use postern_proto::discovery::v1::{
     HealthCheckRequest, HealthCheckResponse, PolicyDiscoveryRequest, PolicyDiscoveryResponse,
     policy_discovery_server::{PolicyDiscovery, PolicyDiscoveryServer},
 };
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time,
 };
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
 use super::{
-    Answer, Registry, Session, Ticket,
-    registry::ClientReport,
+    Session, Ticket, clients,
+    identity::{self, IdentityError, check_address, check_length},
+    report::GroupReport,
     session::{Reaction, Request, Update},
 };
-use crate::{
-    bounded::{self, NAME},
-    digest::Digest,
-    node::NodeIdentity,
-    serve::Hub,
-    xds::service::Line,
-};
+use crate::{bounded, digest::Digest, publication::Audience, serve::Hub, xds::service::Line};
 
-/// How long a client may be silent.
-pub const MAX_CLIENT_INACTIVE: Duration = Duration::from_secs(300);
-/// Who asks, two digests and an error: a request is small.
+/// Who asks, two digests, an error and 64 tags: a request is small.
 const LARGEST_REQUEST: usize = 64 * 1024;
 /// How long a stream may be open before its first request.
 const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
 /// How many clients may be connected.
 const MOST_CLIENTS: usize = 10_000;
 
+/// How long a client may leave a response unread.
+const LONGEST_STALL: Duration = Duration::from_secs(30);
 /// How long a client that does not read is waited for when its stream ends.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 
-/// What ends a stream from outside: the status that its client is told.
-type Cut = oneshot::Sender<Status>;
+/// Options of policy discovery.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Policy discovery")]
+pub struct Options {
+    /// How long a client that owes an answer may be silent, in seconds, before nobody waits for it; its stream goes on
+    #[arg(long = "discovery-max-inactive", value_name = "SECONDS", value_parser = seconds, default_value = "300")]
+    pub max_inactive: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_inactive: Duration::from_secs(300) }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds)),
+        _ => Err("expected a number of seconds from 1 to 86400".to_owned()),
+    }
+}
 
 /// The policy discovery service.
 #[derive(Debug, Clone)]
 pub struct Discovery {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
     hub: Arc<Hub>,
-    registry: Mutex<Registry<Cut>>,
-    /// Somebody answered, came or went.
-    moved: Notify,
-    longest_silence: Duration,
-}
-
-/// What every client that was connected has said about a version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllAcked {
-    /// The version.
-    pub version: Digest,
-    /// Who they are, and what each made of it.
-    pub clients: Vec<ClientReport>,
+    options: Options,
 }
 
 impl Discovery {
-    /// Serves what the hub publishes. A client that is silent for longer than that is forgotten.
-    pub fn new(hub: Arc<Hub>, longest_silence: Duration) -> Self {
-        let (registry, moved) = (Mutex::default(), Notify::new());
-        Self { shared: Arc::new(Shared { hub, registry, moved, longest_silence }) }
+    /// Serves what the hub publishes.
+    pub fn new(hub: Arc<Hub>, options: Options) -> Self {
+        Self { hub, options }
     }
 
     /// As a gRPC service.
@@ -82,84 +79,42 @@ impl Discovery {
         PolicyDiscoveryServer::new(self).max_decoding_message_size(LARGEST_REQUEST)
     }
 
-    /// Waits until every connected client has answered the version in force. A version that is put in force meanwhile is
-    /// waited for instead.
-    pub async fn all_acked(&self) -> AllAcked {
-        let mut publications = self.shared.hub.publications();
-        loop {
-            // Asked for before looking, so that what happens in between is not missed.
-            let moved = self.shared.moved.notified();
-            publications.mark_unchanged();
-            if let Some(acked) = self.shared.look_whether_all_acked() {
-                return acked;
-            }
-            tokio::select! {
-                () = moved => {}
-                // Without a hub nothing more is published, and the clients' answers are all that can come.
-                Ok(()) = publications.changed() => {}
-            }
-        }
+    /// Waits until every client has answered the version that it is to have, by applying or by refusing it; silent ones are
+    /// not waited for. A version that is put in force meanwhile is waited for instead.
+    pub async fn all_acked(&self) -> Vec<GroupReport> {
+        clients::all_acked(&self.hub).await
     }
 
-    /// The clients that are connected.
-    pub fn clients(&self) -> Vec<ClientReport> {
-        self.shared.registry().report()
+    /// The same for the clients of one version. `None` if no connected client is to have it, or none any longer.
+    pub async fn group_all_acked(&self, version: &Digest) -> Option<GroupReport> {
+        clients::group_all_acked(&self.hub, version).await
     }
 
-    /// Forgets silent clients, for ever.
+    /// The clients that are connected, by the version that they are to have.
+    pub async fn report(&self) -> Vec<GroupReport> {
+        clients::report(&self.hub).await
+    }
+
+    /// Stops waiting for silent clients, for ever.
     pub async fn flush_inactive(&self) -> Infallible {
-        let mut ticks = time::interval((self.shared.longest_silence / 4).max(Duration::from_millis(10)));
+        let longest = self.options.max_inactive;
+        let mut ticks = time::interval((longest / 4).max(Duration::from_millis(10)));
         loop {
             ticks.tick().await;
-            self.shared.flush();
+            let flushed = self.hub.clients().registry().flush(Instant::now(), longest);
+            for client in &flushed {
+                tracing::warn!(client, silence = ?longest, "not waited for, since nothing was heard of it");
+            }
+            if !flushed.is_empty() {
+                clients::changed(&self.hub);
+            }
         }
     }
 }
 
-impl Shared {
-    fn registry(&self) -> MutexGuard<'_, Registry<Cut>> {
-        // Each statement leaves it whole, so that a panic elsewhere does not spoil it.
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The registry with what the hub has in force now.
-    fn up_to_date(&self) -> MutexGuard<'_, Registry<Cut>> {
-        let publication = self.hub.publications().borrow().clone();
-        let mut registry = self.registry();
-        if let Some(publication) = publication {
-            let snapshot = publication.snapshot_for(&NodeIdentity::default());
-            if registry.publish(snapshot.policies(), SystemTime::now()) {
-                tracing::info!(version = snapshot.policies().version().short(), "policies in force for discovery");
-            }
-        }
-        registry
-    }
-
-    fn current(&self) -> Option<Arc<Update>> {
-        self.up_to_date().current().cloned()
-    }
-
-    fn look_whether_all_acked(&self) -> Option<AllAcked> {
-        let registry = self.up_to_date();
-        let version = registry.current().filter(|_| registry.all_acked())?.version().clone();
-        Some(AllAcked { version, clients: registry.report() })
-    }
-
-    fn flush(&self) {
-        let flushed = self.registry().flush(Instant::now(), self.longest_silence);
-        if flushed.is_empty() {
-            return;
-        }
-        for (client, cut) in flushed {
-            tracing::warn!(client, silence = ?self.longest_silence, "forgotten, since nothing was heard of it");
-            let message = format!(
-                "client `{client}` was not heard of for {:?}: send health checks, and open another stream",
-                self.longest_silence
-            );
-            // A stream that has just ended by itself needs no end.
-            let _ = cut.send(Status::unavailable(message));
-        }
-        self.moved.notify_waiters();
+impl From<IdentityError> for Status {
+    fn from(error: IdentityError) -> Self {
+        Self::invalid_argument(error.to_string())
     }
 }
 
@@ -173,12 +128,12 @@ impl PolicyDiscovery for Discovery {
     ) -> Result<tonic::Response<Self::StreamPoliciesStream>, Status> {
         // One waits at most: a newer update takes the place of all that a slow client has not got yet.
         let (sender, receiver) = mpsc::channel(1);
-        let shared = Arc::clone(&self.shared);
+        let hub = Arc::clone(&self.hub);
         // A connection that has only such streams is in use too.
         let used = request.extensions().get::<Arc<Line>>().map(Line::used);
         tokio::spawn(async move {
             let _used = used;
-            if let Err(status) = converse(&shared, request.into_inner(), &sender).await {
+            if let Err(status) = converse(&hub, request.into_inner(), &sender).await {
                 tracing::warn!(code = ?status.code(), message = status.message(), "policy discovery stream ended");
                 // The client may be gone, or not read: then nobody can be told.
                 let _ = time::timeout(LONGEST_FAREWELL, sender.send(Err(status))).await;
@@ -191,11 +146,13 @@ impl PolicyDiscovery for Discovery {
         &self,
         request: tonic::Request<HealthCheckRequest>,
     ) -> Result<tonic::Response<HealthCheckResponse>, Status> {
+        // So is one that has only such calls, if there are enough of them.
+        let _used = request.extensions().get::<Arc<Line>>().map(Line::used);
         let address = request.into_inner().client_address;
         check_address(&address)?;
-        let mut registry = self.shared.up_to_date();
-        let connected = registry.health_check(&address, Instant::now());
-        let version_info = registry.current().map(|current| current.version().to_string()).unwrap_or_default();
+        clients::catch_up(&self.hub).await;
+        let (connected, version) = self.hub.clients().registry().health_check(&address, Instant::now());
+        let version_info = version.map(|version| version.to_string()).unwrap_or_default();
         Ok(tonic::Response::new(HealthCheckResponse { connected, version_info }))
     }
 }
@@ -204,7 +161,7 @@ type Sender = mpsc::Sender<Result<PolicyDiscoveryResponse, Status>>;
 
 /// Serves one stream to its end.
 async fn converse(
-    shared: &Shared,
+    hub: &Arc<Hub>,
     mut requests: Streaming<PolicyDiscoveryRequest>,
     sender: &Sender,
 ) -> Result<(), Status> {
@@ -213,43 +170,63 @@ async fn converse(
     let Some(first) = first.map_err(late)?? else {
         return Ok(());
     };
-    check_address(&first.client_address)?;
-    if !shared.registry().has_room_for(&first.client_address, MOST_CLIENTS) {
-        let message = format!("{MOST_CLIENTS} clients are connected for policies, and no more are served");
-        return Err(Status::resource_exhausted(message));
-    }
+    let audience = Arc::new(identity::read(&first)?);
     let (cut, ended) = oneshot::channel();
-    let (ticket, replaced) = shared.registry().connect(&first.client_address, Instant::now(), cut);
-    if let Some(replaced) = replaced {
-        let message = format!("another stream of client `{}` took the place of this one", ticket.address());
-        let _ = replaced.send(Status::aborted(message));
-    }
-    tracing::info!(client = ticket.address(), "connected for policies");
-    let mut stream = ClientStream { shared, sender, ticket, session: Session::default() };
+    let mut stream = ClientStream::open(hub, sender, &first, audience, cut)?;
     let result = tokio::select! {
         result = stream.run(first, requests) => result,
         Ok(status) = ended => Err(status),
+        // While nothing is sent, nobody else would notice.
+        () = sender.closed() => Ok(()),
     };
     tracing::info!(client = stream.ticket.address(), "disconnected from policies");
-    shared.registry().disconnect(&stream.ticket);
-    shared.moved.notify_waiters();
+    hub.clients().registry().disconnect(&stream.ticket);
+    clients::changed(hub);
     result
 }
 
 struct ClientStream<'a> {
-    shared: &'a Shared,
+    hub: &'a Arc<Hub>,
     sender: &'a Sender,
+    audience: Arc<Audience>,
     ticket: Ticket,
     session: Session,
 }
 
-impl ClientStream<'_> {
+impl<'a> ClientStream<'a> {
+    fn open(
+        hub: &'a Arc<Hub>,
+        sender: &'a Sender,
+        first: &PolicyDiscoveryRequest,
+        audience: Arc<Audience>,
+        cut: clients::Cut,
+    ) -> Result<Self, Status> {
+        let address = &first.client_address;
+        let mut registry = hub.clients().registry();
+        if !registry.has_room_for(address, MOST_CLIENTS) {
+            let message = format!("{MOST_CLIENTS} clients are connected for policies, and no more are served");
+            return Err(Status::resource_exhausted(message));
+        }
+        let (ticket, replaced) = registry.connect(address, Arc::clone(&audience), Instant::now(), cut);
+        drop(registry);
+        if let Some(replaced) = replaced {
+            let message = format!("another stream of client `{address}` took the place of this one");
+            // A stream that has just ended by itself needs no end.
+            let _ = replaced.send(Status::aborted(message));
+        }
+        let service = audience.node().map(|node| node.service.as_str());
+        tracing::info!(client = address, service, plan = audience.wants_plan(), "connected for policies");
+        Ok(Self { hub, sender, audience, ticket, session: Session::default() })
+    }
+
     async fn run(
         &mut self,
         first: PolicyDiscoveryRequest,
         mut requests: Streaming<PolicyDiscoveryRequest>,
     ) -> Result<(), Status> {
-        let mut publications = self.shared.hub.publications();
+        let mut publications = self.hub.publications();
+        clients::welcome(self.hub, &self.ticket, &self.audience).await;
+        clients::changed(self.hub);
         self.on_request(first).await?;
         loop {
             tokio::select! {
@@ -268,13 +245,8 @@ impl ClientStream<'_> {
     }
 
     async fn on_request(&mut self, request: PolicyDiscoveryRequest) -> Result<(), Status> {
-        if !request.client_address.is_empty() && request.client_address != self.ticket.address() {
-            return Err(Status::invalid_argument(format!(
-                "`client_address` was `{}` at the beginning of the stream and cannot change",
-                self.ticket.address()
-            )));
-        }
-        self.shared.registry().active(&self.ticket, Instant::now());
+        identity::check(&request, self.ticket.address(), &self.audience)?;
+        self.hub.clients().registry().active(&self.ticket, Instant::now());
         check_length("version_info", &request.version_info)?;
         check_length("response_nonce", &request.response_nonce)?;
         let request = Request {
@@ -282,52 +254,35 @@ impl ClientStream<'_> {
             nonce: request.response_nonce,
             error: request.error_detail.map(|detail| bounded::message(detail.message)),
         };
-        let current = self.shared.current();
-        let reaction = self.session.on_request(request, current.as_ref());
-        self.carry_out(reaction, current).await
+        let due = self.due().await;
+        let reaction = self.session.on_request(request, due.as_ref());
+        self.carry_out(reaction, due).await
     }
 
     async fn on_publication(&mut self) -> Result<(), Status> {
-        let Some(current) = self.shared.current() else { return Ok(()) };
-        let reaction = self.session.on_update(&current);
-        self.carry_out(reaction, Some(current)).await
+        let Some(due) = self.due().await else { return Ok(()) };
+        let reaction = self.session.on_update(&due);
+        self.carry_out(reaction, Some(due)).await
     }
 
-    async fn carry_out(&self, reaction: Reaction, current: Option<Arc<Update>>) -> Result<(), Status> {
-        if let Some((answer, current)) = reaction.answer.zip(current) {
-            self.record(answer, &current);
+    /// What the client is to have by what is in force now.
+    async fn due(&self) -> Option<Arc<Update>> {
+        clients::catch_up(self.hub).await;
+        self.hub.clients().registry().due(&self.ticket).cloned()
+    }
+
+    async fn carry_out(&self, reaction: Reaction, due: Option<Arc<Update>>) -> Result<(), Status> {
+        if let Some((answer, due)) = reaction.answer.zip(due) {
+            clients::record(self.hub, &self.ticket, &due, answer);
         }
-        if let Some(update) = reaction.response {
-            tracing::debug!(client = self.ticket.address(), version = update.version().short(), "sent policies");
-            let sent = self.sender.send(Ok(encode(&update))).await;
-            sent.map_err(|_| Status::cancelled("the client went away"))?;
+        let Some(update) = reaction.response else { return Ok(()) };
+        tracing::debug!(client = self.ticket.address(), version = update.version().short(), "sent policies");
+        self.hub.clients().pushes.increment();
+        match time::timeout(LONGEST_STALL, self.sender.send(Ok(encode(&update)))).await {
+            Ok(sent) => sent.map_err(|_| Status::cancelled("the client went away")),
+            Err(_) => Err(Status::unavailable(format!("nothing was read for {LONGEST_STALL:?}"))),
         }
-        Ok(())
     }
-
-    fn record(&self, answer: Answer, current: &Update) {
-        let (client, version) = (self.ticket.address(), current.version().short());
-        match &answer {
-            Answer::Accepted => tracing::info!(client, version, "accepted policies"),
-            Answer::Refused(message) => tracing::error!(client, version, message, "refused policies"),
-        }
-        self.shared.registry().answered(&self.ticket, &current.nonce, answer);
-        self.shared.moved.notify_waiters();
-    }
-}
-
-fn check_address(address: &str) -> Result<(), Status> {
-    if address.is_empty() {
-        return Err(Status::invalid_argument("`client_address` is empty: it says which client asks"));
-    }
-    check_length("client_address", address)
-}
-
-fn check_length(field: &str, name: &str) -> Result<(), Status> {
-    if name.len() > NAME {
-        return Err(Status::invalid_argument(format!("`{field}` is longer than {NAME} bytes")));
-    }
-    Ok(())
 }
 
 fn encode(update: &Update) -> PolicyDiscoveryResponse {

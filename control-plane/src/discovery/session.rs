@@ -12,7 +12,7 @@ use crate::digest::Digest;
 /// How many responses are remembered that a client has not answered. One that answers none of so many is asking anew.
 const MOST_UNANSWERED: usize = 16;
 
-/// A set of policies that was put in force at a time.
+/// A set of policies that was put in force for some clients at a time.
 #[derive(Debug)]
 pub struct Update {
     /// What an answer to it repeats. Two updates never have the same, even with the same policies.

@@ -230,6 +230,7 @@ impl Fleet {
             connected: !node.streams.is_empty(),
             revision: node.revision().cloned(),
             refused: node.refusals().map(|(kind, refusal)| (kind, Arc::clone(refusal))).collect(),
+            refused_policies: None,
         };
         self.nodes.values().map(sighting).collect()
     }
@@ -251,6 +252,11 @@ impl Fleet {
     /// Counts the changes of the fleet: whoever follows it asks again when it moves.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Something that rollouts look at beside the fleet has changed: clients of policy discovery.
+    pub(crate) fn ring(&self) {
+        self.changed();
     }
 
     fn changed(&self) {

@@ -94,6 +94,8 @@ pub struct Sighting {
     pub revision: Option<Digest>,
     /// What it refused and has not got past.
     pub refused: Vec<(ResourceType, Arc<Refusal>)>,
+    /// The revision whose policies it refused, and why, if it is a client of policy discovery.
+    pub refused_policies: Option<(Digest, String)>,
 }
 
 /// How far the connected nodes are with a revision.

@@ -5,13 +5,18 @@
 //! comes, or before, when a change is admitted; and one that a change does not touch keeps the snapshot that it had.
 
 mod compiled;
+mod policies;
 
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use self::compiled::{Compiled, MOST_GROUPS};
+pub use self::policies::Audience;
+use self::{
+    compiled::{Compiled, MOST_GROUPS},
+    policies::PolicySets,
+};
 use crate::{
     attach::{Scope, Targeted},
     digest::Digest,
@@ -66,6 +71,8 @@ struct Groups {
     compiled: Mutex<Compiled>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
+    /// What clients of policy discovery are told.
+    policies: PolicySets,
 }
 
 /// What tells nodes apart: every target that selects nodes, with its mesh, once, and the meshes that have resources.
@@ -223,7 +230,7 @@ impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
         let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
         let kinship = Kinship::of([&bundle]);
-        Self { bundle, key_sets, code, kinship, compiled: Mutex::default(), known: Mutex::new(known) }
+        Self { bundle, key_sets, code, kinship, compiled: Mutex::default(), known: Mutex::new(known), policies: PolicySets::default() }
     }
 
     /// Compiles the groups that there are and may be, and keeps of older ones only what is still used.

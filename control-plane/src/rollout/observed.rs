@@ -48,6 +48,11 @@ impl Observed {
 
 /// Why a node refuses a revision. What it refused may be of another one.
 fn refusal(sighting: &Sighting, release: &Publication) -> Option<String> {
+    if let Some((revision, reason)) = &sighting.refused_policies
+        && revision == release.revision()
+    {
+        return Some(format!("policies: {reason}"));
+    }
     if sighting.refused.is_empty() {
         return None;
     }

@@ -35,7 +35,6 @@ pub use resource_type::ResourceType;
 use crate::{
     attach::{self, Attachment, Scope},
     digest::Digest,
-    discovery::PolicySet,
     gate::AdmittedPlan,
     protobuf_json::WriteError,
     redirect::Source,
@@ -139,7 +138,6 @@ pub struct Snapshot {
     revision: Digest,
     resources: Resources,
     plan: AdmittedPlan,
-    policies: Arc<PolicySet>,
     offers: Offers,
     redirected: Mutex<BTreeMap<Source, Arc<Self>>>,
 }
@@ -158,8 +156,7 @@ impl Snapshot {
         for (kind, resource) in all {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
-        let policies = Arc::new(PolicySet::of(&Scope::default(), &plan));
-        Self { revision, resources, plan, policies, offers: Offers::default(), redirected: Mutex::default() }
+        Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
     }
 
     /// Projects what concerns a group of nodes, and its plan, into Envoy's resources.
@@ -207,8 +204,7 @@ impl Snapshot {
         let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
         insert(ResourceType::RouteConfiguration, routes.collect());
         raw::add(&mut resources, scope);
-        let policies = Arc::new(PolicySet::of(scope, &plan));
-        Self { revision, resources, plan, policies, offers: Offers::default(), redirected: Mutex::default() }
+        Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
     }
 
     /// The same for Envoys that get what it refers to from a source of their own instead of an aggregated stream. Versions
@@ -237,7 +233,6 @@ impl Snapshot {
             revision: self.revision.clone(),
             resources,
             plan: self.plan.clone(),
-            policies: Arc::clone(&self.policies),
             offers: Offers::default(),
             redirected: Mutex::default(),
         });
@@ -259,11 +254,6 @@ impl Snapshot {
     /// The plan that the filter's configuration carries.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
-    }
-
-    /// The same policies, for enforcement points that are not Envoys.
-    pub fn policies(&self) -> &Arc<PolicySet> {
-        &self.policies
     }
 
     /// What streams make of it, made once and shared by all of them.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// How long a connection may be open before its first stream, and a stream before its first request.
+/// How long a stream may be open before its first request.
 pub const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
 
 /// How often it is looked for clients that do not read, and for nodes that are long gone.
@@ -52,6 +52,9 @@ pub struct Limits {
     /// How long a client may leave a response unread before it is cut off, in seconds
     #[arg(long = "xds-stall-timeout", value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub stall_timeout: Duration,
+    /// How long a connection may be open without a stream or a call, in seconds
+    #[arg(long = "xds-idle-timeout", value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    pub idle_timeout: Duration,
     /// How long a node that went away is remembered, in seconds
     #[arg(long = "xds-keep-nodes", value_name = "SECONDS", value_parser = seconds, default_value = "600")]
     pub keep_nodes: Duration,
@@ -66,6 +69,7 @@ impl Default for Limits {
             keepalive_interval: Duration::from_secs(30),
             keepalive_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(30),
             keep_nodes: Duration::from_secs(600),
         }
     }

@@ -41,7 +41,7 @@ use self::{
     watchdog::Watchdog,
 };
 use super::{
-    limits::{Limits, MANY_DEPARTED, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL, TIME_TO_FIRST_REQUEST},
+    limits::{Limits, MANY_DEPARTED, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
     wire::{ClientMessage, Scope},
 };
 use crate::{accept::accept, bounded, heap, open_files, serve::Hub, snapshot::ResourceType};
@@ -189,7 +189,7 @@ impl XdsServer {
             ticks.tick().await;
             let limits = &self.shared.limits;
             self.shared.watchdog.cut_off(limits.stall_timeout);
-            self.shared.lines.cut_unused(TIME_TO_FIRST_REQUEST);
+            self.shared.lines.cut_unused(limits.idle_timeout);
             let publication = self.shared.hub.publications().borrow().clone();
             let is_known = |node: &_| publication.as_ref().is_some_and(|publication| publication.selects(node));
             let forgotten = self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now(), is_known);
