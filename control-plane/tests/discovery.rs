@@ -634,7 +634,11 @@ fn a_second_stream_of_a_client_takes_the_place_of_the_first() {
     let (second, cut) = control_plane.registry.connect("one", anyone, control_plane.now, "another cut");
     assert_eq!(cut, Some("cut"));
     control_plane.registry.assign(&second, &assignment(&["a"], "a"), clock());
-    assert_eq!(control_plane.registry.due(&second).unwrap().nonce, nonce, "the version is the same, and so is its nonce");
+    assert_eq!(
+        control_plane.registry.due(&second).unwrap().nonce,
+        nonce,
+        "the version is the same, and so is its nonce"
+    );
     control_plane.registry.disconnect(&first.ticket);
     assert_eq!(control_plane.clients().len(), 1, "the end of the first is not the end of the second");
     control_plane.registry.answered(&first.ticket, &nonce, Answer::Accepted);
@@ -651,7 +655,11 @@ fn each_group_has_a_nonce_and_an_all_acked_of_its_own() {
     let [mut one, mut two, mut other] = ["one", "two", "other"].map(|address| control_plane.connect(address));
     control_plane.registry.assign(&other.ticket, &assignment(&["b"], "a"), clock());
     let update = control_plane.ask(&mut one, &empty()).unwrap();
-    assert_eq!(control_plane.ask(&mut two, &empty()).unwrap().nonce, update.nonce, "clients of a group share an update");
+    assert_eq!(
+        control_plane.ask(&mut two, &empty()).unwrap().nonce,
+        update.nonce,
+        "clients of a group share an update"
+    );
     let others = control_plane.ask(&mut other, &empty()).unwrap();
     assert_ne!(others.nonce, update.nonce);
     let acked = |control_plane: &ControlPlane| {
@@ -659,7 +667,8 @@ fn each_group_has_a_nonce_and_an_all_acked_of_its_own() {
         let groups = control_plane.registry.report();
         groups.iter().map(|group| (version(group), group.all_acked)).collect::<std::collections::BTreeMap<_, _>>()
     };
-    let expect = |first: bool, second: bool| [(update.version().clone(), first), (others.version().clone(), second)].into();
+    let expect =
+        |first: bool, second: bool| [(update.version().clone(), first), (others.version().clone(), second)].into();
     assert_eq!(acked(&control_plane), expect(false, false));
     // A nonce of another group is stale here, and no answer.
     assert!(control_plane.ask(&mut other, &request(others.version().as_str(), &update.nonce, None)).is_some());
