@@ -230,7 +230,15 @@ impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
         let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
         let kinship = Kinship::of([&bundle]);
-        Self { bundle, key_sets, code, kinship, compiled: Mutex::default(), known: Mutex::new(known), policies: PolicySets::default() }
+        Self {
+            bundle,
+            key_sets,
+            code,
+            kinship,
+            compiled: Mutex::default(),
+            known: Mutex::new(known),
+            policies: PolicySets::default(),
+        }
     }
 
     /// Compiles the groups that there are and may be, and keeps of older ones only what is still used.

@@ -101,7 +101,8 @@ impl Client {
 
     /// The same, and says who it is.
     pub(crate) async fn connect_as(server: SocketAddr, address: &str, identity: ClientIdentity, plan: bool) -> Self {
-        Self::open(server, PolicyDiscoveryRequest { identity: Some(identity), wants_plan: plan, ..first(address) }).await
+        Self::open(server, PolicyDiscoveryRequest { identity: Some(identity), wants_plan: plan, ..first(address) })
+            .await
     }
 
     pub(crate) async fn open(server: SocketAddr, first: PolicyDiscoveryRequest) -> Self {

@@ -46,7 +46,11 @@ async fn a_client_gets_the_policies_that_concern_it_and_a_plan_only_if_it_says_w
         }
     }
     let response = Client::connect(address, "point-1").await.next_policies().await;
-    assert_eq!(names(&response), ["all", "canaries", "of-web", "of-web-canaries", "one-proxy"], "all of the default mesh");
+    assert_eq!(
+        names(&response),
+        ["all", "canaries", "of-web", "of-web-canaries", "one-proxy"],
+        "all of the default mesh"
+    );
     assert!(response.plan.is_empty());
 }
 
@@ -143,7 +147,10 @@ async fn an_identity_that_is_too_long_or_changes_or_a_plan_without_one_is_refuse
     }
     let request = PolicyDiscoveryRequest { wants_plan: true, ..first("one") };
     let status = Client::open(address, request).await.end().await;
-    assert_eq!((status.code(), status.message().contains("`wants_plan` needs `identity`")), (Code::InvalidArgument, true));
+    assert_eq!(
+        (status.code(), status.message().contains("`wants_plan` needs `identity`")),
+        (Code::InvalidArgument, true)
+    );
 
     let web = identity("web", "", &[]);
     for (second, field) in [
