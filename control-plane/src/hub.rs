@@ -38,9 +38,11 @@ impl Hub {
     /// Puts resources in force as a new revision, with the published keys that are known, or refuses them whole. Keys
     /// that are not known yet are fetched; nothing waits for them.
     pub fn apply(&self, proposal: Proposal) -> Result<Applied, ApplyError> {
+        let fleet = self.fleet().sightings();
         let mut releases = lock(&self.releases);
+        releases.note_runners(&fleet);
         let begin = Instant::now();
-        let applied = releases.apply(proposal, &self.admission(), SystemTime::now());
+        let applied = releases.accept(proposal, &self.admission(), SystemTime::now());
         self.metrics().applied(&applied, begin.elapsed());
         let applied = applied?;
         *lock(&self.refused_change) = Vec::new();
@@ -48,6 +50,8 @@ impl Hub {
             let (revision, author, message) = (*number, author.clone(), message.clone());
             self.journal().note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
             self.put_in_force(&releases);
+            // It is stored; the rest can follow while nodes take it in.
+            releases.note();
         }
         Ok(applied)
     }
@@ -72,6 +76,7 @@ impl Hub {
         let snapshot = crate::snapshot::Snapshot::build(&scope, &attachment, plan, &self.code, digest.clone());
         let publication = Publication::uniform(snapshot);
         let mut releases = lock(&self.releases);
+        releases.note_runners(&self.fleet().sightings());
         releases.release_unproved(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
         self.put_in_force(&releases);
         Ok(())

@@ -1,16 +1,15 @@
 //! What is right but looks like a slip. A finding refuses nothing: whoever wrote it may have meant it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use postern_engine::event::Phase;
 use postern_proto::plan::v1::expression::{constant, node};
 use serde::Serialize;
 
 use crate::{
-    attach::{Attached, Scope, attach},
+    attach::{Attached, Attachment},
     expression::{Environment, compile_condition},
     model::{Bundle, Diagnostic, Mode, Resource, quote},
-    publication::imagined_groups,
 };
 
 /// One finding.
@@ -23,29 +22,43 @@ pub struct Finding {
     pub code: &'static str,
 }
 
-/// Everything that looks like a slip, by file and line.
-pub fn lint(bundle: &Bundle) -> Vec<Finding> {
-    let mut found = BTreeSet::new();
-    let mut seen_overrides = BTreeSet::new();
-    for node in imagined_groups(bundle) {
-        let scope = Scope::of(bundle, &node);
-        let attachment = attach(&scope);
-        found.extend(attachment.chains.iter().flat_map(never_run));
+/// What looks like a slip in some resources, group by group.
+#[derive(Debug, Default)]
+pub(crate) struct Lint {
+    found: BTreeSet<Finding>,
+    overrides: BTreeSet<String>,
+    /// The conditions that were looked at, and whether they are never true: parsing takes its time.
+    never: HashMap<(Phase, String), bool>,
+}
+
+impl Lint {
+    /// Looks at what is attached for a group of nodes.
+    pub(crate) fn look(&mut self, attachment: &Attachment<'_>) {
+        for chain in &attachment.chains {
+            let found = never_run(chain, &mut self.never);
+            self.found.extend(found);
+        }
         for step in attachment.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response)) {
             if let [first, .., last] = step.parts.as_slice()
                 && first.policy.spec.overrides
                 && last.policy.name != first.policy.name
             {
-                seen_overrides.insert(first.policy.label());
+                self.overrides.insert(first.policy.label());
             }
         }
     }
-    found.extend(idle_overrides(bundle, &seen_overrides));
-    found.into_iter().collect()
+
+    /// Everything that was found in the resources, by file and line.
+    pub(crate) fn finish(mut self, bundle: &Bundle) -> Vec<Finding> {
+        self.found.extend(idle_overrides(bundle, &self.overrides));
+        self.found.into_iter().collect()
+    }
 }
 
 /// Steps behind one that always answers, and steps whose condition is never true.
-fn never_run(chain: &Attached<'_>) -> Vec<Finding> {
+fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -> Vec<Finding> {
+    let mut is_never =
+        |when: &str, phase: Phase| *known.entry((phase, when.to_owned())).or_insert_with(|| is_never(when, phase));
     let mut found = Vec::new();
     for phase in [Phase::Request, Phase::Response] {
         let mut answered: Option<&str> = None;

@@ -1,12 +1,14 @@
-//! Generated resources for Envoys that are not on a stream: what they get "from ADS" is to be got elsewhere, by polling
-//! or from files. Envoy has no way to say "from where this came".
+//! Generated resources for Envoys that are not on an aggregated stream: what they get "from ADS" is to be got elsewhere, on
+//! streams for single types, by polling or from files. Envoy has no way to say "from where this came".
 
 use std::{path::PathBuf, sync::Arc};
 
 use envoy_types::pb::{
     envoy::config::core::v3::{
-        ApiConfigSource, ApiVersion, ConfigSource, PathConfigSource, api_config_source::ApiType,
+        ApiConfigSource, ApiVersion, ConfigSource, GrpcService, PathConfigSource,
+        api_config_source::ApiType,
         config_source::ConfigSourceSpecifier,
+        grpc_service::{EnvoyGrpc, TargetSpecifier},
     },
     google::protobuf::{Any, Duration},
 };
@@ -28,6 +30,13 @@ const POLL_PERIOD: Duration = Duration { seconds: 1, nanos: 0 };
 /// Where an Envoy gets resources from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// It has a stream for each type, and calls us by the name of this cluster.
+    Streams {
+        /// The cluster.
+        cluster: String,
+        /// Whether it is told changes, or the state of the world.
+        incremental: bool,
+    },
     /// It polls us, and calls us by the name of this cluster.
     Poll {
         /// The cluster.
@@ -41,6 +50,19 @@ pub enum Source {
 }
 
 impl Source {
+    /// A resource as it goes over the wire. What a user wrote word for word stays so; in what we generated, ADS becomes this
+    /// source.
+    pub fn rewrite(&self, resource: &Resource) -> Result<Any, WriteError> {
+        match resource.author {
+            Author::User => Ok(resource.body.clone()),
+            Author::Postern => {
+                let mut message = protobuf_json::dynamic(&resource.body)?;
+                self.redirect(&mut message, "")?;
+                Ok(Any { value: message.encode_to_vec(), ..resource.body.clone() })
+            }
+        }
+    }
+
     /// A resource as JSON. What a user wrote word for word stays so; in what we generated, ADS becomes this source.
     pub fn encode(&self, resource: &Resource) -> Result<Json, WriteError> {
         match resource.author {
@@ -104,6 +126,18 @@ impl Source {
 
     fn specifier(&self, kind: ResourceType, name: &str) -> ConfigSourceSpecifier {
         match self {
+            Self::Streams { cluster, incremental } => ConfigSourceSpecifier::ApiConfigSource(ApiConfigSource {
+                api_type: if *incremental { ApiType::DeltaGrpc } else { ApiType::Grpc }.into(),
+                transport_api_version: ApiVersion::V3.into(),
+                grpc_services: vec![GrpcService {
+                    target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                        cluster_name: cluster.clone(),
+                        ..Default::default()
+                    })),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }),
             Self::Poll { cluster } => ConfigSourceSpecifier::ApiConfigSource(ApiConfigSource {
                 api_type: ApiType::Rest.into(),
                 transport_api_version: ApiVersion::V3.into(),
@@ -174,6 +208,18 @@ mod tests {
                 // What else it says stays.
                 assert_eq!(source["initialFetchTimeout"], "7s");
                 assert_eq!(poll.pointer(pointer).unwrap()["apiConfigSource"]["clusterNames"], json!(["postern"]));
+                for (incremental, api) in [(false, "GRPC"), (true, "DELTA_GRPC")] {
+                    let source = Source::Streams { cluster: "us".to_owned(), incremental };
+                    let found = source.encode(&resource).unwrap();
+                    let expect = json!({
+                        "apiType": api,
+                        "transportApiVersion": "V3",
+                        "grpcServices": [{"envoyGrpc": {"clusterName": "us"}}],
+                    });
+                    assert_eq!(found.pointer(pointer).unwrap()["apiConfigSource"], expect);
+                    let body = source.rewrite(&resource).unwrap();
+                    assert_eq!(protobuf_json::write(&body).unwrap(), found);
+                }
             }
             None => {
                 assert_eq!(*source, json!({"ads": {}}));

@@ -28,7 +28,7 @@ use crate::{
     model::Reader,
     pipeline::CompileError,
     publication::Publication,
-    releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport},
+    releases::{Applied, ApplyError, KEPT, Proposal, Releases, RolloutReport, digest_of},
     review::Waiting,
     rollout::Strategy,
     snapshot::{FilterCode, Snapshot},
@@ -370,9 +370,10 @@ fn propose(hub: &Hub, proposal: Proposal) -> Result<(), ApplyError> {
         *lock(&hub.refused_change) = Vec::new();
         return Ok(());
     }
+    let said = digest_of(&proposal.files);
     let (Applied::Revision(revision) | Applied::Unchanged(revision)) = hub.apply(proposal)?;
     for Finding { at, code } in hub.releases().findings().iter().take(MOST_LOGGED) {
         tracing::warn!(code, "{at}");
     }
-    Ok(hub.releases().followed(revision.number)?)
+    Ok(hub.releases().followed(revision.number, said)?)
 }

@@ -56,12 +56,12 @@ fn takes_files_and_text_alike() {
     let (certificate, key) = pair();
     let files =
         [gateway(&["certificate", "key"]), file("dir/certificate.pem", &certificate), file("dir/key.pem", &key)];
-    let from_files = model::read(&files).unwrap().gateways.remove(0).spec;
+    let from_files = model::read(&files).unwrap().gateways.remove(0).spec.clone();
     let text = String::from_utf8(files[0].bytes.clone()).unwrap();
     let text = text
         .replace("{ file: certificate.pem }\n", &block(&certificate, 10))
         .replace("{ file: key.pem }\n", &block(&key, 10));
-    let inline = model::read(&[file("gateway.yaml", &text)]).unwrap().gateways.remove(0).spec;
+    let inline = model::read(&[file("gateway.yaml", &text)]).unwrap().gateways.remove(0).spec.clone();
     assert_eq!(from_files, inline);
     let tls = inline.listeners[0].tls.as_ref().unwrap();
     assert_eq!(tls.certificate.as_str(), certificate.replace("\r\n", "\n"));

@@ -10,7 +10,9 @@ use std::{
 
 use postern::{
     node::NodeIdentity,
-    rollout::{Change, GRACE, GRACE_AFTER_RESTART, Observed, Pick, Rollout, Standing, State, Step, Strategy},
+    rollout::{
+        Change, GRACE, GRACE_AFTER_RESTART, Observed, Pick, Rollout, Standing, State, Step, Strategy, Tolerance,
+    },
 };
 
 fn at(seconds: u64) -> SystemTime {
@@ -310,4 +312,98 @@ fn goes_on_with_a_node_of_the_canary_that_comes_back_late_after_a_restart() {
     assert_eq!(rollout.observe(&[], at(100)), Change::None);
     fleet.ack(&rollout);
     assert_eq!(rollout.observe(&fleet.0, at(150)), Change::Spread);
+}
+
+fn ids(names: &[&str]) -> std::collections::BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn goes_back_for_no_stranger_in_no_kind_of_rollout() {
+    let rollouts = [all_at_once(), canary(&[share(50, 0)]), canary(&[share(25, 0), share(50, 0)])];
+    for rollout in rollouts {
+        let mut rollout = rollout.witnessed_by(ids(&["a", "b"]));
+        let mut fleet = Fleet::of(&["a", "b", "stranger"]);
+        for second in 0..20 {
+            rollout.observe(&fleet.0, at(second));
+            fleet.ack(&rollout);
+            fleet.nack("stranger");
+            // One that joins in the middle.
+            if second == 1 {
+                fleet.join(node("late"));
+            }
+            if second >= 1 {
+                fleet.nack("late");
+            }
+        }
+        assert_eq!(rollout.state(), &State::Completed, "{rollout:?}");
+    }
+}
+
+#[test]
+fn waits_for_no_stranger_and_chooses_none() {
+    let mut rollout = canary(&[share(50, 0)]).witnessed_by(ids(&["a", "b"]));
+    let mut fleet = Fleet::of(&["a", "b"]);
+    for stranger in ["0", "1", "2", "3", "4", "5", "6", "7"] {
+        fleet.join(node(stranger));
+    }
+    assert_eq!(rollout.observe(&fleet.0, at(0)), Change::Spread);
+    let first = fleet.on_candidate(&rollout);
+    assert!(first == ["a"] || first == ["b"], "{first:?}");
+    for observed in fleet.0.iter_mut().filter(|observed| ["a", "b"].contains(&observed.node.id.as_str())) {
+        observed.standing = Standing::Acked;
+    }
+    assert_eq!(rollout.observe(&fleet.0, at(1)), Change::Spread);
+    assert_eq!(rollout.observe(&fleet.0, at(2)), Change::Ended);
+    assert_eq!(rollout.state(), &State::Completed);
+}
+
+#[test]
+fn proves_nothing_by_nodes_that_never_ran_the_last_good_revision() {
+    let mut rollout = all_at_once().witnessed_by(ids(&["gone"]));
+    let mut fleet = Fleet::of(&["a", "b"]);
+    fleet.nack("a");
+    assert_eq!(rollout.observe(&fleet.0, at(0)), Change::None);
+    fleet.get("b").standing = Standing::Acked;
+    assert_eq!(rollout.observe(&fleet.0, at(1)), Change::None, "somebody still refuses it");
+    assert_eq!(rollout.state(), &State::Progressing);
+    fleet.get("a").standing = Standing::Acked;
+    assert_eq!(rollout.observe(&fleet.0, at(2)), Change::Ended);
+    assert_eq!(rollout.state(), &State::Completed);
+}
+
+#[test]
+fn tolerates_as_many_refusals_as_it_is_told() {
+    let check = |tolerance, refusing: usize, expect: bool| {
+        let mut rollout = all_at_once().tolerating(tolerance);
+        let mut fleet = Fleet::of(&FOUR);
+        fleet.ack(&rollout);
+        FOUR.iter().take(refusing).for_each(|name| fleet.nack(name));
+        assert_eq!(rollout.observe(&fleet.0, at(0)), Change::Ended);
+        assert_eq!(rollout.state() == &State::Completed, expect, "{tolerance:?} {refusing}");
+    };
+    check(Tolerance::Nodes(0), 1, false);
+    check(Tolerance::Nodes(1), 1, true);
+    check(Tolerance::Nodes(1), 2, false);
+    check(Tolerance::Share(25), 1, true);
+    check(Tolerance::Share(25), 2, false);
+    check(Tolerance::Share(24), 1, false);
+    // Somebody must run it.
+    let mut rollout = all_at_once().tolerating(Tolerance::Nodes(4));
+    let mut fleet = Fleet::of(&FOUR);
+    FOUR.iter().for_each(|name| fleet.nack(name));
+    assert_eq!(rollout.observe(&fleet.0, at(0)), Change::None);
+}
+
+#[test]
+fn keeps_its_terms_over_a_restart_and_reads_what_older_versions_wrote() {
+    let rollout = all_at_once().tolerating(Tolerance::Share(7)).witnessed_by(ids(&["a"]));
+    let text = serde_json::to_string(&rollout).unwrap();
+    assert_eq!(serde_json::from_str::<Rollout>(&text).unwrap(), rollout);
+    let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let fields = older.as_object_mut().unwrap();
+    assert!(fields.remove("tolerance").is_some() && fields.remove("witnesses").is_some());
+    let (mut rollout, mut fleet) = (serde_json::from_value::<Rollout>(older).unwrap(), Fleet::of(&["b"]));
+    fleet.nack("b");
+    assert_eq!(rollout.observe(&fleet.0, at(0)), Change::Ended, "every node counts");
 }

@@ -1,8 +1,14 @@
-//! What is the same for all Envoys that get everything without a stream, from files or by polling.
+//! What is the same for all Envoys that get everything by other ways than an aggregated stream.
 
 use postern_tests::{Client, Envoy, Request, Site, Upstream, wait};
 
 use crate::world::{KEY, assert_no_vm_failure, users, users_with};
+
+/// The same as [`check_that_it_follows`], and nothing came by a stream.
+pub fn check_that_it_follows_without_a_stream(envoy: &Envoy, site: &Site, upstream: &Upstream) {
+    check_that_it_follows(envoy, site, upstream);
+    assert_eq!(envoy.stats("control_plane.connected_state").unwrap(), [], "something came by a stream");
+}
 
 /// Waits until an Envoy serves the quickstart in front of this upstream, and follows changes of every kind.
 pub fn check_that_it_follows(envoy: &Envoy, site: &Site, upstream: &Upstream) {
@@ -29,6 +35,5 @@ pub fn check_that_it_follows(envoy: &Envoy, site: &Site, upstream: &Upstream) {
     for stat in ["cluster_manager.cds.update_rejected", "listener_manager.lds.update_rejected"] {
         assert_eq!(envoy.stat(stat).unwrap(), Some(0), "{stat}");
     }
-    assert_eq!(envoy.stats("control_plane.connected_state").unwrap(), [], "something came by a stream");
     assert_no_vm_failure(envoy);
 }

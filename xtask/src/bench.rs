@@ -43,10 +43,11 @@ pub(crate) enum Bench {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// The time from a change to the first Envoy that runs it, for 10, 1,000 and 10,000 routes, and the gate's part of it
+    /// The time from a change to the first Envoy that runs it, of every route and of one, for 10, 1,000 and 10,000 routes, the
+    /// gate's part of it, and our part beside a stub that pushes the same bytes
     ///
-    /// `cargo xtask bench gate -- --help` lists its options: `--rounds N` and `--json FILE`. The exit code is not zero when the
-    /// gate took longer than it may.
+    /// `cargo xtask bench gate -- --help` lists its options: `--rounds N`, `--one-changed` and `--json FILE`. The exit code is not
+    /// zero when something took longer than it may.
     Gate {
         /// Passed on to the bench as they are
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]

@@ -94,6 +94,9 @@ pub(super) struct NodeView {
     /// Why it refuses the revision that it is to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// What is odd about it as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
     /// What it runs and refuses, by type of resource.
     types: BTreeMap<ResourceType, TypeStatus>,
 }
@@ -144,6 +147,7 @@ fn views(hub: &Hub) -> Vec<NodeView> {
             target,
             revision: running,
             reason: refused,
+            warning: report.warning,
             types: report.types,
         }
     };

@@ -44,9 +44,19 @@ impl Attachment<'_> {
         // What an expression reads is known when it is compiled; that its text has the name is enough to be safe.
         let named = |text: &str| text.contains("tags");
         let mentions = |step: &EffectiveStep<'_>| {
-            step.step.when.as_deref().is_some_and(named) || named(&step.step.params.to_string())
+            step.step.when.as_deref().is_some_and(named) || has_text(&step.step.params, &named)
         };
         sources.any(|source| !source.tags.is_empty()) || steps().any(mentions)
+    }
+}
+
+/// Whether a text in some JSON, or a name, is of this kind.
+fn has_text(json: &Json, is: &impl Fn(&str) -> bool) -> bool {
+    match json {
+        Json::String(text) => is(text),
+        Json::Array(items) => items.iter().any(|item| has_text(item, is)),
+        Json::Object(fields) => fields.iter().any(|(name, value)| is(name) || has_text(value, is)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
     }
 }
 
@@ -136,6 +146,11 @@ impl<'a> EffectiveStep<'a> {
 
 /// All chains of a group of nodes.
 pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
+    attach_routes(scope, |_| true)
+}
+
+/// The chains of some routes of a group of nodes, and that of every other one.
+pub fn attach_routes<'a>(scope: &Scope<'a>, concerns: impl Fn(&str) -> bool) -> Attachment<'a> {
     let mut attachment = Attachment::default();
     let mut known = HashMap::new();
     let index = Index::new(scope);
@@ -162,7 +177,7 @@ pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
     for route in scope.traffic_permissions.iter().filter_map(|permission| permission.spec.target_ref.route()) {
         routes.entry(route).or_insert(None);
     }
-    for (route, declared) in routes {
+    for (route, declared) in routes.into_iter().filter(|(route, _)| concerns(route)) {
         if let Some(chain) = place(Some(route), declared, &mut attachment) {
             attachment.routes.insert(route, chain);
         }

@@ -15,7 +15,7 @@ mod timeout;
 
 pub use self::{
     access_log::{Logged, Which, access_logs},
-    chain::{Attached, Attachment, EffectiveStep, Part, attach},
+    chain::{Attached, Attachment, EffectiveStep, Part, attach, attach_routes},
     inherit::Withheld,
     merge::{Fields, Provided},
     permission::Rule,

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::{
     model::unit,
-    rollout::{Pick, Step},
+    rollout::{Pick, Step, Tolerance},
 };
 
 /// `25%:30s` or `stage=canary:1m`; without a time, the next step follows at once.
@@ -30,6 +30,18 @@ impl FromStr for CanaryStep {
     }
 }
 
+/// `2` or `5%`.
+pub(super) fn tolerance(text: &str) -> Result<Tolerance, String> {
+    let wrong = || format!("`{text}` is neither a number such as `2` nor a share below 100 such as `5%`");
+    match text.strip_suffix('%') {
+        None => text.parse().map(Tolerance::Nodes).map_err(|_| wrong()),
+        Some(share) => match share.parse() {
+            Ok(share @ 0..=99) => Ok(Tolerance::Share(share)),
+            _ => Err(wrong()),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -49,6 +61,18 @@ mod tests {
         check("100%", Ok((Pick::Share(100), 0)));
         check("stage=canary:1m", Ok((tags("stage", "canary"), 60)));
         check("stage=", Ok((tags("stage", ""), 0)));
+    }
+
+    #[test]
+    fn reads_how_many_may_refuse() {
+        assert_eq!(tolerance("2"), Ok(Tolerance::Nodes(2)));
+        assert_eq!(tolerance("5%"), Ok(Tolerance::Share(5)));
+        for wrong in ["", "-1", "100%", "%", "2.5", "two"] {
+            assert!(
+                tolerance(wrong).is_err_and(|message| message.contains(&format!("`{wrong}` is neither"))),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ use tracing_subscriber::EnvFilter;
 
 use self::{
     bootstrap::Bootstrap,
-    canary::CanaryStep,
+    canary::{CanaryStep, tolerance},
     diff::Diff,
     events::Events,
     filter::FilterOptions,
@@ -45,8 +45,8 @@ use crate::{
     http, open_files,
     publication::Publication,
     reference,
-    releases::{KEPT, Releases},
-    rollout::Strategy,
+    releases::{KEPT, Releases, Terms},
+    rollout::{Strategy, Tolerance},
     schema,
     serve::{Followed, Hub, ServeError, Sockets, follow, serve_with},
     store::Database,
@@ -129,6 +129,10 @@ struct Serve {
     /// more than once for more steps. Default: all nodes at once. What `Settings` say goes first
     #[arg(long = "canary", value_name = "STEP")]
     canary: Vec<CanaryStep>,
+    /// How many nodes may refuse a revision before all go back: a number, or a share such as `5%`. Nodes count that ran the last
+    /// good revision when this one started. What `Settings` say goes first
+    #[arg(long, value_name = "N|SHARE", default_value = "0", value_parser = tolerance)]
+    max_refused: Tolerance,
     /// Let changes of the directory leave routes without authentication that have it now, or remove everything
     #[arg(long, requires = "config")]
     allow_unguarded: bool,
@@ -246,7 +250,8 @@ impl Serve {
         };
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
-        let hub = Arc::new(Hub::with_releases(code, Releases::new(Arc::new(store), strategy, self.keep)));
+        let terms = Terms { strategy, tolerance: self.max_refused };
+        let hub = Arc::new(Hub::with_releases(code, Releases::new(Arc::new(store), terms, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");

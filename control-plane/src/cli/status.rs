@@ -78,6 +78,7 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
         let since = age_of_seconds(at(node, "/since"));
         let state = text(at(node, "/state"));
         table.row([text(at(node, "/id")), text(at(node, "/service")), state, revision, since, tags.join(",")]);
+        node.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
         for (kind, refused) in refusals(node) {
             table.note(format!("{kind}: {refused}"));
         }

@@ -27,6 +27,10 @@ use crate::{
 /// How many nodes that went away are remembered at most; the ones that left first are forgotten first.
 const MOST_DISCONNECTED: usize = 10_000;
 
+/// What is said of a node that is several.
+const SHARED: &str =
+    "several Envoys use this node id: what one of them says is taken for the other's. Give each an id of its own";
+
 /// Every node that is connected, or was not long ago.
 #[derive(Debug)]
 pub struct Fleet {
@@ -41,6 +45,10 @@ struct Node {
     identity: Arc<NodeIdentity>,
     /// The streams that are open, each with the revision that it is settled on.
     streams: Vec<(u64, Option<Digest>)>,
+    /// Those of them that carry every type, each with the latest of them when it last said anything: an Envoy has one, and
+    /// after it has opened another it says nothing on the first any more.
+    aggregated: Vec<(u64, u64)>,
+    is_shared: bool,
     since: u64,
     types: BTreeMap<ResourceType, TypeStatus>,
     /// What it refused and has not got past, by type and stream.
@@ -97,11 +105,22 @@ impl Fleet {
         joined
     }
 
+    /// A node opened a stream for every type.
+    pub fn connect_aggregated(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
+        let joined = self.connect(identity, now);
+        if let Some(node) = self.nodes.get_mut(&identity.id) {
+            node.aggregated.push((joined.stream, joined.stream));
+        }
+        joined
+    }
+
     /// A node's stream ended.
     pub fn disconnect(&mut self, id: &str, stream: u64, now: SystemTime) {
         if let Some(node) = self.nodes.get_mut(id) {
             node.streams.retain(|(open, _)| *open != stream);
             node.streams.shrink_to_fit();
+            node.aggregated.retain(|(open, _)| *open != stream);
+            node.is_shared &= node.aggregated.len() > 1;
             if node.streams.is_empty() {
                 node.since = seconds(now);
                 self.journal.note(Happening::NodeGone { node: id.to_owned() }, now);
@@ -114,6 +133,10 @@ impl Fleet {
     pub fn record(&mut self, id: &str, stream: u64, learnt: Learnt, now: SystemTime) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         let Learnt { events, mut reason } = learnt;
+        let answered = events.iter().any(|event| matches!(event, Event::Acked { .. } | Event::Nacked { .. }));
+        if answered && node.spoke(stream) {
+            tracing::warn!(node = id, "{SHARED}");
+        }
         for event in events {
             if let Some(happening) = happening(id, &event, reason.as_deref()) {
                 self.journal.note(happening, now);
@@ -194,6 +217,7 @@ impl Fleet {
             connected: !node.streams.is_empty(),
             since: node.since,
             revision: node.revision().cloned(),
+            warning: node.is_shared.then_some(SHARED),
             types: node.types.clone(),
         };
         self.nodes.iter().map(report).collect()
@@ -254,6 +278,16 @@ fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening>
 }
 
 impl Node {
+    /// Something was said on a stream. Says whether it is news that another Envoy has the same identity.
+    fn spoke(&mut self, stream: u64) -> bool {
+        let Some(latest) = self.aggregated.iter().map(|(stream, _)| *stream).max() else { return false };
+        let Some(spoken) = self.aggregated.iter_mut().find(|(open, _)| *open == stream) else { return false };
+        spoken.1 = latest;
+        let is_news = !self.is_shared && stream < latest;
+        self.is_shared |= is_news;
+        is_news
+    }
+
     /// It accepted a version of a type. What it refused of that type on other streams counts as long as their sessions say
     /// so.
     fn accepted(&mut self, kind: ResourceType, version: Digest, at: u64) {
@@ -362,6 +396,35 @@ mod tests {
         fleet.forget(Duration::from_secs(1_000_000), at(0), |node| node.id == "000000");
         let left = ids(&fleet);
         assert_eq!((left.len(), &left[..2]), (MOST_DISCONNECTED, &["000000".to_owned(), "000003".to_owned()][..]));
+    }
+
+    #[test]
+    fn sees_two_envoys_with_one_identity_and_not_one_that_came_back() {
+        let mut fleet = Fleet::default();
+        let acked = || {
+            let event = Event::Acked { kind: ResourceType::Cluster, version: Digest::of(b"version") };
+            Learnt { events: vec![event], reason: None }
+        };
+        let warned = |fleet: &Fleet| fleet.report().iter().any(|node| node.warning.is_some());
+        let first = fleet.connect_aggregated(&node("edge"), at(0)).stream;
+        fleet.record("edge", first, acked(), at(0));
+        // Its connection broke, which nobody has told yet.
+        let again = fleet.connect_aggregated(&node("edge"), at(1)).stream;
+        fleet.record("edge", again, acked(), at(1));
+        fleet.record("edge", first, Learnt { events: vec![Event::Unsettled], reason: None }, at(1));
+        assert!(!warned(&fleet));
+        fleet.disconnect("edge", first, at(2));
+        // A second one answers beside it.
+        let other = fleet.connect_aggregated(&node("edge"), at(3)).stream;
+        fleet.record("edge", other, acked(), at(3));
+        assert!(!warned(&fleet));
+        fleet.record("edge", again, acked(), at(3));
+        assert!(warned(&fleet));
+        // Streams for single types are several by nature.
+        let single = [fleet.connect(&node("parts"), at(4)).stream, fleet.connect(&node("parts"), at(4)).stream];
+        single.into_iter().chain(single).for_each(|stream| fleet.record("parts", stream, acked(), at(4)));
+        fleet.disconnect("edge", other, at(5));
+        assert!(!warned(&fleet));
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub struct NodeReport {
     /// The revision that it runs in all that it subscribed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<Digest>,
+    /// What is odd about it as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
     /// By type of resource.
     pub types: BTreeMap<ResourceType, TypeStatus>,
 }

@@ -75,7 +75,7 @@ pub use self::{
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
     route_policy::{Chains, DenyWith, Directed, Inheritable, Mode, OnFailure, RoutePolicy, Step},
     service::{Address, Endpoint, Protocol, Service},
-    settings::{Answer, LogBackend, LogFile, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
+    settings::{Answer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     target_ref::{Level, TargetRef},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},

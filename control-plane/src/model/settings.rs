@@ -97,12 +97,28 @@ const RETENTION: Object = Object {
 };
 
 const ROLLOUT: Object = Object {
-    fields: &[Field::required(
-        "steps",
-        Kind::List { item: &Kind::Object(&STEP), at_least: 0 },
-        "Which nodes get it first, one step after the other; all others follow the last. All at once if empty.",
-    )],
+    fields: &[
+        Field::optional(
+            "steps",
+            Kind::List { item: &Kind::Object(&STEP), at_least: 0 },
+            "Which nodes get it first, one step after the other; all others follow the last. All at once if empty.",
+        ),
+        Field::optional(
+            "maxRefused",
+            Kind::Object(&MAX_REFUSED),
+            "How many nodes may refuse it before all go back; none by default. Nodes count that ran the last good revision when \
+             this one started: one that never did proves nothing about it.",
+        ),
+    ],
     exactly_one_of: &[],
+};
+
+const MAX_REFUSED: Object = Object {
+    fields: &[
+        Field::optional("nodes", Kind::Integer { min: 0, max: 1_000_000 }, "So many."),
+        Field::optional("share", Kind::Integer { min: 0, max: 99 }, "So many in a hundred, rounded down."),
+    ],
+    exactly_one_of: &["nodes", "share"],
 };
 
 const STEP: Object = Object {
@@ -194,10 +210,23 @@ pub struct Retention {
 
 /// How a revision spreads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutSettings {
-    /// Who gets it first, one step after the other.
-    pub steps: Vec<RolloutStep>,
+    /// Who gets it first, one step after the other, if they say.
+    pub steps: Option<Vec<RolloutStep>>,
+    /// How many nodes may refuse it, if they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_refused: Option<MaxRefused>,
+}
+
+/// How many nodes may refuse a revision: a number or a share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaxRefused {
+    /// So many.
+    pub nodes: Option<u32>,
+    /// So many in a hundred.
+    pub share: Option<u8>,
 }
 
 /// One step: a share of the nodes, or those with some tags.

@@ -7,6 +7,7 @@ mod examine;
 mod permissive;
 mod plans;
 mod proposal;
+mod terms;
 mod view;
 
 use std::{
@@ -17,14 +18,19 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use self::plans::Plans;
 pub use self::{
     examine::{Examined, examine},
     plans::PlanUse,
     proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
+    terms::Terms,
     view::{Concerns, NodeStanding},
 };
+use self::{
+    plans::Plans,
+    terms::{Runners, runners_of},
+};
 use crate::{
+    digest::Digest,
     fleet::Sighting,
     lifecycle::Lifecycle,
     lint::Finding,
@@ -33,7 +39,7 @@ use crate::{
     pipeline::CompileError,
     publication::Publication,
     review::{lost_guards, review},
-    rollout::{Change, NotNow, Observed, Rollout, Standing, Strategy},
+    rollout::{Change, NotNow, Observed, Rollout, Standing},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
 
@@ -60,9 +66,11 @@ struct Release {
 #[derive(Debug)]
 pub struct Releases {
     store: Arc<dyn Store>,
-    strategy: Strategy,
+    terms: Terms,
     keep: usize,
     rollout: Option<Rollout>,
+    /// The nodes that run the last good revision.
+    runners: Runners,
     live: BTreeMap<u64, Release>,
     lifecycles: BTreeMap<u64, Lifecycle>,
     plans: Plans,
@@ -70,14 +78,23 @@ pub struct Releases {
     known: BTreeMap<String, NodeRecord>,
     /// The revision that the directory last became.
     directory: Option<u64>,
+    /// The digest of its files then, if it was this process that saw them.
+    said: Option<Digest>,
+}
+
+/// The digest of files, as they are.
+pub fn digest_of(files: &[File]) -> Digest {
+    Digest::of_parts(files.iter().flat_map(|file| [file.name.as_bytes(), file.bytes.as_slice()]))
 }
 
 impl Releases {
     /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
-    /// `strategy`, and `keep` of them are kept, unless their own `Settings` say otherwise.
-    pub fn new(store: Arc<dyn Store>, strategy: Strategy, keep: usize) -> Self {
+    /// `terms`, and `keep` of them are kept, unless their own `Settings` say otherwise.
+    pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
+        let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
-        Self { store, strategy, keep, rollout: None, live, lifecycles, plans, known, directory: None }
+        let rollout = None;
+        Self { store, terms, keep, rollout, runners, live, lifecycles, plans, known, directory: None, said: None }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -94,9 +111,9 @@ impl Releases {
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
                 let documents = self.store.documents(latest.number)?.unwrap_or_default();
-                let strategy = admission.read(&assemble(&documents)).ok().and_then(|bundle| strategy_of(&bundle));
-                let strategy = strategy.unwrap_or_else(|| self.strategy.clone());
-                Rollout::start(latest.number, last_good, strategy)
+                let said = admission.read(&assemble(&documents)).ok();
+                let terms = said.map_or_else(|| self.terms.clone(), |bundle| self.terms.with(&bundle));
+                terms.start(latest.number, last_good).witnessed_by(runners_of(last_good, &self.known))
             }
         };
         for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
@@ -118,12 +135,15 @@ impl Releases {
     /// what was put in force by other ways since.
     pub fn has_followed(&self, files: &[File]) -> Result<bool, StoreError> {
         let Some(number) = self.directory else { return Ok(false) };
+        if let Some(said) = &self.said {
+            return Ok(*said == digest_of(files));
+        }
         Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
     }
 
-    /// A directory has become this revision.
-    pub fn followed(&mut self, number: u64) -> Result<(), StoreError> {
-        self.directory = Some(number);
+    /// A directory with files of this [digest](digest_of) has become this revision.
+    pub fn followed(&mut self, number: u64, said: Digest) -> Result<(), StoreError> {
+        (self.directory, self.said) = (Some(number), Some(said));
         self.store.put_note(DIRECTORY, Some(number.to_string().as_bytes()))
     }
 
@@ -160,6 +180,18 @@ impl Releases {
 
     /// Admission, gate, store, rollout: a proposal that passes the first three is a revision, and spreads.
     pub fn apply(
+        &mut self,
+        proposal: Proposal,
+        admission: &dyn Admission,
+        now: SystemTime,
+    ) -> Result<Applied, ApplyError> {
+        let applied = self.accept(proposal, admission, now)?;
+        self.note();
+        Ok(applied)
+    }
+
+    /// Like [`Self::apply`], for whoever [notes](Self::note) where the rollout is once nodes have been told of it.
+    pub fn accept(
         &mut self,
         proposal: Proposal,
         admission: &dyn Admission,
@@ -209,7 +241,9 @@ impl Releases {
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
         let release = Release { bundle, publication: Arc::new(publication), findings: Arc::default() };
-        self.release(proposal, digest, release, now)
+        let revision = self.release(proposal, digest, release, now)?;
+        self.note();
+        Ok(revision)
     }
 
     /// The second half of [`Self::apply`]: stores what was admitted, and starts its rollout.
@@ -225,7 +259,7 @@ impl Releases {
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
-        let strategy = strategy_of(&release.bundle).unwrap_or_else(|| self.strategy.clone());
+        let terms = self.terms.with(&release.bundle);
         self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
@@ -235,8 +269,9 @@ impl Releases {
         if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
             lifecycle.observe(&[], now);
         }
-        self.rollout = Some(Rollout::start(revision.number, last_good, strategy));
-        self.tidy_up(now);
+        let witnesses = self.runners.take(last_good, &self.known);
+        self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
+        self.forget(now);
         Ok(revision)
     }
 
@@ -245,6 +280,15 @@ impl Releases {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let message = format!("rollback to revision {number}");
         Ok(Proposal { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
+    }
+
+    /// Notes which nodes run the last good revision: what they will say of the next one counts.
+    pub fn note_runners(&mut self, fleet: &[Sighting]) {
+        let Some(last_good) = self.rollout.as_ref().and_then(Rollout::last_good) else { return };
+        let Some(release) = self.live.get(&last_good) else { return };
+        let revision = release.publication.revision();
+        let running = fleet.iter().filter(|node| node.revision.as_ref() == Some(revision));
+        self.runners.add(last_good, &self.known, running.map(|node| node.node.id.as_str()));
     }
 
     /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.
@@ -267,6 +311,7 @@ impl Releases {
             lifecycle.observe(&concerned, now);
         }
         if change == Change::None {
+            self.note_runners(fleet);
             return false;
         }
         if change == Change::Ended {
@@ -349,27 +394,46 @@ impl Releases {
         &self.store
     }
 
-    /// Notes where the rollout is, and forgets what nothing leads back to. That it could not is no reason to stop: the
-    /// revisions themselves are stored, and a restart takes the rollout up from its first step.
+    /// Forgets what nothing leads back to, and notes where the rollout is.
     fn tidy_up(&mut self, now: SystemTime) {
-        let Some(rollout) = &self.rollout else { return };
-        let needed = BTreeSet::from_iter([Some(rollout.candidate()), rollout.last_good()].into_iter().flatten());
-        let latest = self.live.get(&rollout.candidate());
-        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
+        self.forget(now);
+        self.note();
+    }
+
+    /// Forgets the revisions that no node is to run, and that none would go back to.
+    fn forget(&mut self, now: SystemTime) {
+        let needed = self.needed();
         self.live.retain(|number, _| needed.contains(number));
         self.plans.serve(&self.live, milliseconds(now));
+    }
+
+    fn needed(&self) -> BTreeSet<u64> {
+        let rollout = self.rollout.iter();
+        rollout.flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]).flatten().collect()
+    }
+
+    /// Notes where the rollout is, and removes old revisions from the store. That it could not is no reason to stop: the
+    /// revisions themselves are stored, and a restart takes the rollout up from its first step.
+    pub fn note(&mut self) {
+        let needed = self.needed();
+        let Some(rollout) = &self.rollout else { return };
+        let latest = self.live.get(&rollout.candidate());
+        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
         let pinned = needed.iter().copied().chain(self.directory).collect();
         let kept = self.store.collect(keep, &pinned).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
             // Plain data can always be written down.
             let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
-            self.store.put_note(ROLLOUT, Some(&note(serde_json::to_vec(rollout))))?;
-            self.store.put_note(LIFECYCLES, Some(&note(serde_json::to_vec(&self.lifecycles))))
+            let (rollout, lifecycles) = (serde_json::to_vec(rollout), serde_json::to_vec(&self.lifecycles));
+            let plans = self.plans.changes().map(|uses| note(serde_json::to_vec(uses)));
+            let (rollout, lifecycles) = (note(rollout), note(lifecycles));
+            let mut notes = vec![(ROLLOUT, Some(rollout.as_slice())), (LIFECYCLES, Some(lifecycles.as_slice()))];
+            notes.extend(plans.as_ref().map(|plans| (PLANS, Some(plans.as_slice()))));
+            self.store.put_notes(&notes)
         });
         if let Err(error) = kept {
             tracing::error!("the rollout's state was not kept: {error}");
         }
-        self.note_plans();
     }
 
     /// What a label in a log stands for is wanted for longer than this process lives.
@@ -382,11 +446,6 @@ impl Releases {
     }
 }
 
-/// How a revision spreads, if it says so itself.
-fn strategy_of(bundle: &Bundle) -> Option<Strategy> {
-    bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref()).map(Strategy::from)
-}
-
 /// How many revisions are kept, if the latest says so itself.
 fn kept_by(bundle: &Bundle) -> Option<usize> {
     let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
@@ -396,9 +455,11 @@ fn kept_by(bundle: &Bundle) -> Option<usize> {
 /// What is to be remembered of connected nodes.
 fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
     let record = |observed: &Observed| {
-        // Who has not acknowledged the new revision runs the last good one, as far as anybody knows.
-        let acked = observed.standing == Standing::Acked;
-        let revision = if acked { Some(rollout.candidate()) } else { rollout.last_good() };
+        // Who has not acknowledged the new revision runs the one before, if it did.
+        let revision = match observed.standing {
+            Standing::Acked => Some(rollout.candidate()),
+            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
+        };
         let service = observed.node.service.clone();
         (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
     };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::guard::{Gaps, guarded};
 use crate::{
-    attach::{Attachment, Scope, attach},
+    attach::{Attachment, Scope},
     model::{Diagnostic, EnvoyResource, Gateway, Resource, Route, RoutePolicy, TrafficPermission},
 };
 
@@ -65,43 +65,52 @@ impl<'a> Place<'a> {
 }
 
 impl<'a> Exposure<'a> {
-    pub(super) fn of(scope: &Scope<'a>) -> Self {
-        let attachment = attach(scope);
+    /// The routes of a scope, with what is attached to them.
+    pub(super) fn of(scope: &Scope<'a>, attachment: &Attachment<'_>) -> Self {
+        Self::of_routes(scope, attachment, |_| true)
+    }
+
+    /// The same for some of them, and for those that no resource names.
+    pub(super) fn of_routes(scope: &Scope<'a>, attachment: &Attachment<'_>, concerns: impl Fn(&str) -> bool) -> Self {
         let mut routes = BTreeMap::new();
-        let mut add = |name: String, place: Place<'a>, public: bool| {
+        let mut add = |name: &str, place: Place<'a>, public: bool| {
+            if !name.is_empty() && !concerns(name) {
+                return;
+            }
+            let name = name.to_owned();
             let chain = attachment.routes.get(name.as_str()).copied().or(attachment.default);
             routes.entry(name).or_insert(Exposed { place, public, chain });
         };
         for gateway in &scope.gateways {
             for (index, route) in gateway.spec.routes.iter().enumerate() {
-                add(route.name.clone(), Place::Gateway(gateway, index), route.public.is_some());
+                add(&route.name, Place::Gateway(gateway, index), route.public.is_some());
             }
         }
         for raw in &scope.envoy_resources {
             for route in raw.spec.resource.routes() {
-                add(route.name, Place::Raw(raw, route.field), route.answers);
+                add(&route.name, Place::Raw(raw, route.field), route.answers);
             }
         }
         for policy in &scope.route_policies {
             if let Some(route) = policy.spec.target_ref.route() {
-                add(route.to_owned(), Place::Policy(policy), false);
+                add(route, Place::Policy(policy), false);
             }
         }
         for permission in &scope.traffic_permissions {
             if let Some(route) = permission.spec.target_ref.route() {
-                add(route.to_owned(), Place::Permission(permission), false);
+                add(route, Place::Permission(permission), false);
             }
         }
         // Nodes that get no listeners from us have routes that nobody here knows.
         if scope.gateways.is_empty() {
-            add(String::new(), Place::Unnamed, false);
+            add("", Place::Unnamed, false);
         }
         for policy in scope.route_policies.iter().filter(|policy| policy.spec.public.is_some()) {
             if let Some(route) = policy.spec.target_ref.route().and_then(|route| routes.get_mut(route)) {
                 route.public = true;
             }
         }
-        Self { guards: guards(&attachment), routes }
+        Self { guards: guards(attachment), routes }
     }
 
     /// What guards a route, or why nothing does.

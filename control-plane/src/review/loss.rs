@@ -1,25 +1,31 @@
 //! What a change would leave open: routes that are guarded now and would not be afterwards.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::{
     exposure::{Exposed, Exposure},
     guard::route_label,
 };
 use crate::{
-    attach::Scope,
+    attach::{Scope, attach_routes},
     difference::groups,
-    model::{Bundle, Route},
+    model::{Bundle, Resource, Route},
     node::NodeIdentity,
 };
 
 /// The routes that lose their last guard by a change, on any of these nodes and all that targets could select, as people
 /// call them. One that becomes `public` says so itself, and is not among them.
 pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Vec<String> {
+    let touched = touched(before, after);
+    if touched.as_ref().is_some_and(BTreeSet::is_empty) {
+        return Vec::new();
+    }
+    let is_touched = |route: &str| touched.as_ref().is_none_or(|touched| touched.contains(route));
     let mut lost = BTreeSet::new();
     for (node, _) in groups(before, after, live) {
         let scopes = [before, after].map(|bundle| Scope::of(bundle, &node));
-        let [was, is] = scopes.each_ref().map(Exposure::of);
+        let [was, is] =
+            scopes.each_ref().map(|scope| Exposure::of_routes(scope, &attach_routes(scope, is_touched), is_touched));
         for (name, route) in was.routes.iter().filter(|(_, route)| was.guard(route).is_ok()) {
             if is_open(&is, name, route) {
                 lost.insert(route_label(&node.mesh, name));
@@ -27,6 +33,27 @@ pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Ve
         }
     }
     lost.into_iter().collect()
+}
+
+/// The routes that can be guarded in another way after a change; `None` if it can be any. A change of a few policies of
+/// routes, which most are, must not have all others looked at.
+fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str>> {
+    let same = same(&before.gateways, &after.gateways)
+        && same(&before.envoy_resources, &after.envoy_resources)
+        && same(&before.traffic_permissions, &after.traffic_permissions);
+    if !same {
+        return None;
+    }
+    let digests = |bundle: &'b Bundle| bundle.route_policies.iter().map(Resource::digest).collect::<HashSet<_>>();
+    let (was, is) = (digests(before), digests(after));
+    let gone = before.route_policies.iter().filter(|policy| !is.contains(policy.digest()));
+    let new = after.route_policies.iter().filter(|policy| !was.contains(policy.digest()));
+    gone.chain(new).map(|policy| policy.spec.target_ref.route()).collect()
+}
+
+/// Whether two lists say the same.
+fn same<T>(one: &[Resource<T>], other: &[Resource<T>]) -> bool {
+    one.iter().map(Resource::digest).eq(other.iter().map(Resource::digest))
 }
 
 /// Whether what was reached by a guarded route can be reached without a guard now.

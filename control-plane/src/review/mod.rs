@@ -8,19 +8,29 @@ mod references;
 mod unguarded;
 mod waiting;
 
+use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    lint::{Finding, lint},
+    attach::{Scope, attach},
+    lint::{Finding, Lint},
     model::{Bundle, Diagnostics},
+    publication::imagined_groups,
 };
 
 /// Everything that is worth a warning, by file and line; or the errors, if there are any.
 pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     let mut errors = references::unknown(bundle);
-    let (denied, mut findings) = unguarded::routes(bundle);
+    let (mut lint, mut doors) = (Lint::default(), Doors::default());
+    for node in imagined_groups(bundle) {
+        let scope = Scope::of(bundle, &node);
+        let attachment = attach(&scope);
+        lint.look(&attachment);
+        doors.look(&node, &scope, &attachment);
+    }
+    let (denied, mut findings) = unguarded::judge(doors, bundle);
     errors.extend(denied);
     Diagnostics::reject(errors)?;
-    findings.extend(lint(bundle));
+    findings.extend(lint.finish(bundle));
     findings.sort();
     findings.dedup();
     Ok(findings)

@@ -94,9 +94,10 @@ impl<'a> Known<'a> {
         let names = self.meshes.get(mesh).unwrap_or(&nothing);
         let of_gateway = matches!(target, TargetRef::MeshGatewayRoute { .. });
         let raw = || names.raw.iter().map(String::as_str).filter(|_| !of_gateway);
-        let mut all = names.gateways.iter().copied().chain(raw()).peekable();
+        let none = names.gateways.is_empty() && names.raw.is_empty();
+        let is_known = names.gateways.contains(route) || !of_gateway && names.raw.contains(route);
         // Without any, the routes are Envoy's own.
-        if !of_gateway && all.peek().is_none() || all.any(|known| known == route) {
+        if !of_gateway && none || is_known {
             return None;
         }
         let near = suggestion(route, names.gateways.iter().copied().chain(raw()));

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{exposure::Exposure, listed};
 use crate::{
-    attach::Scope,
+    attach::{Attachment, Scope},
     lint::Finding,
     model::{Bundle, Diagnostic, Unguarded, quote},
     node::NodeIdentity,
-    publication::imagined_groups,
 };
 
 /// What the finding of a route without authentication is called.
@@ -16,10 +15,16 @@ const ROUTE: &str = "unguarded-route";
 /// What that of a step is called which does not count as authentication.
 const STEP: &str = "open-door";
 
+/// The routes without authentication, group by group.
+#[derive(Default)]
+pub(super) struct Doors {
+    meshes: BTreeMap<String, Found>,
+}
+
 /// Errors where routes must have authentication, and findings where they should.
-pub(super) fn routes(bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Finding>) {
+pub(super) fn judge(doors: Doors, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Finding>) {
     let (mut errors, mut findings) = (Vec::new(), Vec::new());
-    for (mesh, found) in by_mesh(bundle) {
+    for (mesh, found) in doors.meshes {
         let settings = bundle.settings.iter().find(|settings| settings.mesh() == mesh);
         let found = found.into_findings();
         match settings.and_then(|settings| settings.spec.unguarded).unwrap_or_default() {
@@ -50,12 +55,11 @@ struct Open {
     guarded_elsewhere: bool,
 }
 
-fn by_mesh(bundle: &Bundle) -> BTreeMap<String, Found> {
-    let mut meshes: BTreeMap<String, Found> = BTreeMap::new();
-    for node in imagined_groups(bundle) {
-        let scope = Scope::of(bundle, &node);
-        let exposure = Exposure::of(&scope);
-        let found = meshes.entry(node.mesh.clone()).or_default();
+impl Doors {
+    /// Looks at what is attached for a group of nodes.
+    pub(super) fn look(&mut self, node: &NodeIdentity, scope: &Scope<'_>, attachment: &Attachment<'_>) {
+        let exposure = Exposure::of(scope, attachment);
+        let found = self.meshes.entry(node.mesh.clone()).or_default();
         for (name, route) in exposure.routes.iter().filter(|(_, route)| !route.public) {
             let Err(gaps) = exposure.guard(route) else {
                 found.routes.entry(name.clone()).or_default().guarded_elsewhere = true;
@@ -64,13 +68,12 @@ fn by_mesh(bundle: &Bundle) -> BTreeMap<String, Found> {
             let Some(place) = route.place.diagnose(String::new()) else { continue };
             let open = found.routes.entry(name.clone()).or_default();
             open.place.get_or_insert((place, !gaps.is_empty()));
-            open.nodes.get_or_insert_with(|| described(&node));
+            open.nodes.get_or_insert_with(|| described(node));
             for gap in gaps {
                 found.steps.entry(gap.clone()).or_default().insert(quote(name));
             }
         }
     }
-    meshes
 }
 
 impl Found {

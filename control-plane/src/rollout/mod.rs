@@ -4,9 +4,13 @@
 //! A rollout is looked at as often as one likes ([`Rollout::observe`]); it depends on what is the case and not on
 //! having seen every event, so that it goes on where it was after a restart, and two looks at the same are as good as
 //! one. Nothing passes because nobody was asked: a step needs at least one live node that has acknowledged.
+//!
+//! Whose answer counts: the *witnesses*, nodes that ran the last good revision before this one started. One that never ran
+//! that proves nothing about this one: it may be a stranger, broken, or have refused both.
 
 mod observed;
 mod strategy;
+mod tolerance;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     observed::{Observed, Standing},
     strategy::{Pick, Step, Strategy},
+    tolerance::Tolerance,
 };
 use crate::{digest::Digest, node::NodeIdentity, store::milliseconds};
 
@@ -36,6 +41,12 @@ pub struct Rollout {
     /// The one to go back to; none for the first of all.
     stable: Option<u64>,
     strategy: Strategy,
+    /// How many witnesses may refuse it.
+    #[serde(default)]
+    tolerance: Tolerance,
+    /// The nodes that ran the last good revision when this one started; if that is not known, every node.
+    #[serde(default)]
+    witnesses: Option<BTreeSet<String>>,
     /// The step under way; past the last one, all nodes get it.
     step: usize,
     state: State,
@@ -98,6 +109,8 @@ impl Rollout {
             candidate,
             stable,
             strategy,
+            tolerance: Tolerance::default(),
+            witnesses: None,
             step: 0,
             state: State::Progressing,
             chosen: BTreeSet::new(),
@@ -107,9 +120,26 @@ impl Rollout {
         }
     }
 
+    /// The same, which so many witnesses may refuse.
+    #[must_use]
+    pub fn tolerating(self, tolerance: Tolerance) -> Self {
+        Self { tolerance, ..self }
+    }
+
+    /// The same, with the nodes that run the last good revision now.
+    #[must_use]
+    pub fn witnessed_by(self, nodes: BTreeSet<String>) -> Self {
+        Self { witnesses: Some(nodes), ..self }
+    }
+
     /// The revision that spreads.
     pub fn candidate(&self) -> u64 {
         self.candidate
+    }
+
+    /// The revision before it, which nodes go back to.
+    pub fn stable(&self) -> Option<u64> {
+        self.stable
     }
 
     /// The last good revision: the one before until this one has completed.
@@ -217,13 +247,18 @@ impl Rollout {
         self.is_last_step() || self.chosen.contains(&node.id) || steps.into_iter().any(|step| step.nodes.names(node))
     }
 
-    /// The node that refuses the new revision, or that is away since it got it.
+    /// Whether a node ran the revision before, so that what it says of the new one counts.
+    pub fn is_witness(&self, node: &NodeIdentity) -> bool {
+        self.witnesses.as_ref().is_none_or(|witnesses| witnesses.contains(&node.id))
+    }
+
+    /// The node whose refusal of the new revision is one too many, or that is away since it got it.
     fn failure(&mut self, nodes: &[Observed], now: u64) -> Option<(String, String)> {
+        if let Some(refusal) = self.refusal(nodes) {
+            return Some(refusal);
+        }
         let mut away = BTreeMap::new();
-        for Observed { node, connected, standing } in nodes.iter().filter(|observed| self.includes(&observed.node)) {
-            if let Standing::Nacked(reason) = standing {
-                return Some((node.id.clone(), reason.clone()));
-            }
+        for Observed { node, connected, .. } in nodes.iter().filter(|observed| self.includes(&observed.node)) {
             // Once all nodes get it, one that ends is no sign of anything: fleets shrink and grow.
             if !connected && !self.is_last_step() && (self.away.contains_key(&node.id) || self.was_asked(node)) {
                 away.insert(node.id.clone(), self.away.get(&node.id).copied().unwrap_or(now));
@@ -238,6 +273,18 @@ impl Rollout {
         };
         let (node, _) = self.away.iter().find(gone)?;
         Some((node.clone(), "it went away".to_owned()))
+    }
+
+    /// The first of the witnesses that refuse it, if they are too many.
+    fn refusal(&self, nodes: &[Observed]) -> Option<(String, String)> {
+        let asked = || nodes.iter().filter(|seen| self.includes(&seen.node) && self.is_witness(&seen.node));
+        let mut refusals = asked().filter_map(|seen| match &seen.standing {
+            Standing::Nacked(reason) => Some((seen.node.id.clone(), reason.clone())),
+            Standing::Acked | Standing::Pending => None,
+        });
+        let first = refusals.next()?;
+        let tolerated = self.tolerance.of(asked().filter(|seen| seen.connected).count());
+        (refusals.count() >= tolerated).then_some(first)
     }
 
     /// The nodes of a canary that the fleet does not know: they went while nobody was there to see it.
@@ -266,7 +313,7 @@ impl Rollout {
     /// Lets the step under way choose its nodes, once there are any. Says whether it did.
     fn choose(&mut self, nodes: &[Observed]) -> bool {
         let Some(step) = self.strategy.steps().get(self.step).filter(|_| !self.has_chosen) else { return false };
-        let mut live: Vec<_> = nodes.iter().filter(|node| node.connected).map(|node| &node.node).collect();
+        let mut live: Vec<_> = self.counted(nodes).map(|seen| &seen.node).collect();
         if live.is_empty() {
             return false;
         }
@@ -284,11 +331,23 @@ impl Rollout {
         wanted > 0
     }
 
-    /// Whether every live node of the step runs it, and has for as long as the step wants.
+    /// The live witnesses; if there are none, all live nodes.
+    fn counted<'a>(&self, nodes: &'a [Observed]) -> impl Iterator<Item = &'a Observed> {
+        let live = |seen: &&Observed| seen.connected;
+        let any = nodes.iter().filter(live).any(|seen| self.is_witness(&seen.node));
+        nodes.iter().filter(live).filter(move |seen| !any || self.is_witness(&seen.node))
+    }
+
+    /// Whether every live node of the step that counts runs it, but for refusals that are tolerated, and has for as long
+    /// as the step wants.
     fn has_settled(&mut self, nodes: &[Observed], now: u64) -> bool {
-        let mut concerned = nodes.iter().filter(|node| node.connected && self.includes(&node.node)).peekable();
+        let concerned: Vec<_> = self.counted(nodes).filter(|seen| self.includes(&seen.node)).collect();
         let asked = self.has_chosen || self.is_last_step();
-        if !asked || concerned.peek().is_none() || !concerned.all(|node| node.standing == Standing::Acked) {
+        let runs = |seen: &&&Observed| seen.standing == Standing::Acked;
+        // That there are not too many of these was seen before.
+        let refuses = |seen: &Observed| self.is_witness(&seen.node) && matches!(seen.standing, Standing::Nacked(_));
+        let answered = concerned.iter().all(|seen| runs(&seen) || refuses(seen));
+        if !asked || !answered || !concerned.iter().any(|seen| runs(&seen)) {
             self.settled = None;
             return false;
         }

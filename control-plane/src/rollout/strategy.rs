@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    model::{RolloutSettings, RolloutStep},
-    node::NodeIdentity,
-};
+use crate::{model::RolloutStep, node::NodeIdentity};
 
 /// The way from the first node to the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,14 +26,14 @@ impl Strategy {
     }
 }
 
-impl From<&RolloutSettings> for Strategy {
-    fn from(settings: &RolloutSettings) -> Self {
+impl From<&[RolloutStep]> for Strategy {
+    fn from(steps: &[RolloutStep]) -> Self {
         let pick = |step: &RolloutStep| match &step.tags {
             Some(tags) => Pick::Tags(tags.clone()),
             // Who names no tags names a share: admission sees to it.
             None => Pick::Share(step.share.unwrap_or(100)),
         };
-        let steps: Vec<_> = settings.steps.iter().map(|step| Step { nodes: pick(step), pause: step.pause }).collect();
+        let steps: Vec<_> = steps.iter().map(|step| Step { nodes: pick(step), pause: step.pause }).collect();
         if steps.is_empty() { Self::AllAtOnce } else { Self::Canary(steps) }
     }
 }

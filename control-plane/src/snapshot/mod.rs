@@ -21,7 +21,7 @@ mod tls;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use envoy_types::pb::google::protobuf::Any;
@@ -36,6 +36,8 @@ use crate::{
     attach::{self, Attachment, Scope},
     digest::Digest,
     gate::AdmittedPlan,
+    protobuf_json::WriteError,
+    redirect::Source,
     xds::Offers,
 };
 
@@ -137,7 +139,11 @@ pub struct Snapshot {
     resources: Resources,
     plan: AdmittedPlan,
     offers: Offers,
+    redirected: Mutex<BTreeMap<Source, Arc<Self>>>,
 }
+
+/// How many sources a snapshot is kept for. Envoys of one fleet call us by one or two names.
+const MOST_SOURCES: usize = 8;
 
 impl Snapshot {
     /// A snapshot of these very resources.
@@ -150,7 +156,7 @@ impl Snapshot {
         for (kind, resource) in all {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
-        Self { revision, resources, plan, offers: Offers::default() }
+        Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
     }
 
     /// Projects what concerns a group of nodes, and its plan, into Envoy's resources.
@@ -198,7 +204,46 @@ impl Snapshot {
         let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
         insert(ResourceType::RouteConfiguration, routes.collect());
         raw::add(&mut resources, scope);
-        Self { revision, resources, plan, offers: Offers::default() }
+        Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
+    }
+
+    /// The same for Envoys that get what it refers to from a source of their own instead of an aggregated stream. Versions
+    /// stay: what an Envoy accepts or refuses is the same.
+    pub fn by_way_of(&self, source: &Source) -> Result<Arc<Self>, WriteError> {
+        let known = |redirected: &BTreeMap<Source, Arc<Self>>| redirected.get(source).map(Arc::clone);
+        if let Some(known) = known(&self.redirected.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(known);
+        }
+        let mut resources = Resources::new();
+        for (kind, all) in &self.resources {
+            let redirect = |(name, resource): (&String, &Arc<Resource>)| {
+                let resource = match kind {
+                    ResourceType::Cluster | ResourceType::Listener => {
+                        let Resource { name, version, author, .. } = &**resource;
+                        let (name, version, author) = (name.clone(), version.clone(), *author);
+                        Arc::new(Resource { name, version, body: source.rewrite(resource)?, author })
+                    }
+                    _ => Arc::clone(resource),
+                };
+                Ok((name.clone(), resource))
+            };
+            resources.insert(*kind, all.iter().map(redirect).collect::<Result<_, WriteError>>()?);
+        }
+        let made = Arc::new(Self {
+            revision: self.revision.clone(),
+            resources,
+            plan: self.plan.clone(),
+            offers: Offers::default(),
+            redirected: Mutex::default(),
+        });
+        let mut redirected = self.redirected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known(&redirected) {
+            return Ok(known);
+        }
+        if redirected.len() < MOST_SOURCES {
+            redirected.insert(source.clone(), Arc::clone(&made));
+        }
+        Ok(made)
     }
 
     /// The revision that this is the snapshot of.

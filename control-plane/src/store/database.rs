@@ -31,6 +31,9 @@ const FILE: &str = "store.redb";
 /// The key beside it, unless it is kept elsewhere.
 const KEY: &str = "store.key";
 
+/// How many bytes of the file are kept in memory: some revisions' worth of names. The database's own default is a gigabyte.
+const CACHE: usize = 16 << 20;
+
 /// A store in one file, or in memory.
 #[derive(Debug)]
 pub struct Database {
@@ -50,7 +53,7 @@ impl Place {
         match self {
             Self::File(path) => open_file(path, false),
             Self::Memory => {
-                let database = redb::Builder::new().create_with_backend(InMemoryBackend::new())?;
+                let database = builder().create_with_backend(InMemoryBackend::new())?;
                 lay_out(&database, seal)?;
                 Ok(database)
             }
@@ -213,13 +216,17 @@ impl Store for Database {
         self.with(|database| collect(database, keep.max(1), pinned))
     }
 
-    fn put_note(&self, name: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
+    fn put_notes(&self, notes: &[(&str, Option<&[u8]>)]) -> Result<(), StoreError> {
         self.with(|database| {
             let writing = database.begin_write()?;
-            match value {
-                Some(value) => drop(writing.open_table(NOTES)?.insert(name, value)?),
-                None => drop(writing.open_table(NOTES)?.remove(name)?),
+            let mut table = writing.open_table(NOTES)?;
+            for (name, value) in notes {
+                match value {
+                    Some(value) => drop(table.insert(name, value)?),
+                    None => drop(table.remove(name)?),
+                }
             }
+            drop(table);
             Ok(writing.commit()?)
         })
     }
@@ -278,7 +285,14 @@ fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {
     if !new && file.metadata().map_err(redb::Error::Io)?.len() == 0 {
         return Err(Trouble::Unreadable("the file is empty".to_owned()));
     }
-    Ok(redb::Builder::new().create_file(file)?)
+    Ok(builder().create_file(file)?)
+}
+
+/// A database that keeps little in memory: what is in force is there already, and the rest is rarely asked for.
+fn builder() -> redb::Builder {
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(CACHE);
+    builder
 }
 
 /// What a panic said.

@@ -94,8 +94,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Forgets all but the last `keep` revisions and the `pinned` ones, with what only they had. Says which.
     fn collect(&self, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, StoreError>;
 
-    /// Keeps a note: a value by its name, such as the rollout under way. `None` removes it.
-    fn put_note(&self, name: &str, value: Option<&[u8]>) -> Result<(), StoreError>;
+    /// Keeps notes, all of them at once: values by their names, such as the rollout under way. `None` removes one.
+    fn put_notes(&self, notes: &[(&str, Option<&[u8]>)]) -> Result<(), StoreError>;
+
+    /// The same for one.
+    fn put_note(&self, name: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
+        self.put_notes(&[(name, value)])
+    }
 
     /// A note, if it was kept.
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;

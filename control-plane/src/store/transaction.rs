@@ -1,6 +1,9 @@
 //! What is done in one transaction: the tables of the database, and what is written to several of them at once.
 
-use std::{collections::BTreeSet, io};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io,
+};
 
 use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
@@ -123,15 +126,22 @@ pub(super) fn collect(database: &redb::Database, keep: usize, pinned: &BTreeSet<
     if gone.is_empty() {
         return Ok(gone);
     }
+    let mut unused: HashSet<[u8; NAME]> = HashSet::new();
     for number in &gone {
         revisions.remove(number)?;
-        contents.remove(number)?;
+        if let Some(names) = contents.remove(number)? {
+            unused.extend(names.value().as_chunks::<NAME>().0);
+        }
     }
-    let mut used = BTreeSet::new();
-    for entry in contents.iter()? {
-        used.extend(entry?.1.value().chunks(NAME).map(<[u8]>::to_vec));
+    // The next ones have nearly all of them.
+    for entry in contents.iter()?.rev() {
+        for name in entry?.1.value().as_chunks::<NAME>().0 {
+            unused.remove(name);
+        }
     }
-    documents.retain(|name, _| used.contains(name))?;
+    for name in unused {
+        documents.remove(name.as_slice())?;
+    }
     drop((revisions, contents, documents));
     writing.commit()?;
     Ok(gone)

@@ -41,6 +41,11 @@ impl Offer {
         &self.set
     }
 
+    /// The names of the resources, in order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.set.resources.iter().map(|resource| &resource.name)
+    }
+
     /// The version that stands for exactly these.
     pub fn version(&self) -> &Digest {
         &self.set.version

@@ -101,6 +101,15 @@ fn case_29_a_change_that_crosses_a_refusal_does_not_bring_the_refused_again() {
     let acked = client.ack(&second);
     assert_eq!((told(&acked.responses), outcomes(&acked)), (vec![], vec![]), "it does not run what is in force");
     assert_eq!(told(&client.publish(&clusters("a=2 b=3"))), ["CDS a=2 b=3"], "the next change brings it");
+    // Nor is it taken to be accepted with what was sent after it.
+    let mut client = Client::served(Incremental, &clusters("b=1"), &[(Cluster, &[])]);
+    let first = only(client.publish(&clusters("a=2 b=1")));
+    let second = only(client.publish(&clusters("a=2 b=2")));
+    let third = only(client.publish(&clusters("a=2")));
+    assert_eq!(told(&client.nack(&first, "no").responses), SILENCE);
+    assert_eq!(outcomes(&client.ack(&second)), Vec::<&str>::new());
+    assert_eq!(told(&client.ack(&third).responses), SILENCE);
+    assert_eq!(told(&client.publish(&clusters("a=2 c=1"))), ["CDS a=2 c=1"]);
 }
 
 #[test]

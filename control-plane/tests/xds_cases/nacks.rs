@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use postern::{
     fleet::{Fleet, Learnt},
     node::NodeIdentity,
-    snapshot::ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener},
+    snapshot::ResourceType::{self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration},
     xds::{
         content::Variant::{Incremental, StateOfTheWorld},
         session::{Event, Memory, PATIENCE_TO_MAKE, Response},
@@ -79,6 +79,35 @@ fn case_13_a_refusal_counts_on_the_nodes_next_stream_too() {
             assert_eq!(told(&next.publish(&snapshot(&all(kind, "a=next")))), [format!("{kind} a=next")]);
         }
     }
+}
+
+#[test]
+fn case_13_what_is_left_of_a_refused_set_is_sent_once_the_rest_is_gone() {
+    for variant in BOTH {
+        for kind in [Cluster, Endpoints, Listener] {
+            let mut client = Client::new(variant);
+            client.publish(&snapshot(&all(kind, "a=1 b=1")));
+            let refused = only(client.subscribe(kind, &["a", "b"]));
+            client.nack(&refused, "no");
+            // The client has neither, although deletions of some types are not told.
+            let left = only(client.publish(&snapshot(&all(kind, "a=1"))));
+            assert!(tell(&left).starts_with(&format!("{kind} a=1")), "{variant:?}: {}", tell(&left));
+            assert_eq!(outcomes(&client.ack(&left)), ["acked"], "{variant:?} {kind}");
+        }
+    }
+}
+
+#[test]
+fn case_21_a_cluster_that_is_kept_for_its_routes_is_kept_as_it_was_accepted() {
+    let made =
+        |clusters: &str, routes: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (RouteConfiguration, &["r"])];
+    let mut client = Client::served(StateOfTheWorld, &made("x=1 y=1", "r=1"), &wanted);
+    let refused = only(client.publish(&made("x=bad y=1 z=bad", "r=1")));
+    client.nack(&refused, "x and z are bad");
+    // Both are gone, and routes that may use them are on their way: one of them the client has, the other it never had.
+    let kept = client.publish(&made("y=2", "r=2"));
+    assert_eq!(told(&kept), ["CDS x=1 y=2", "RDS r=2"]);
 }
 
 #[test]

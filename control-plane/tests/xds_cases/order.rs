@@ -147,6 +147,18 @@ fn case_21_a_cluster_goes_after_a_bounded_time_if_the_routes_are_never_answered(
 }
 
 #[test]
+fn case_21_each_removal_waits_for_routes_anew() {
+    for variant in BOTH {
+        let (mut client, added) = moving(variant);
+        client.ack(&added[0]);
+        assert_eq!(tell(&client.wait(PATIENCE_TO_BREAK)[0]), x_is_gone(variant), "the routes were never answered");
+        let moved = client.publish(&routed_to("z"));
+        assert!(moved.iter().all(|response| !tell(response).contains("-y")), "{variant:?}: {:?}", told(&moved));
+        assert!(variant == Variant::Incremental || tell(&moved[0]).contains("y=1"), "{:?}", told(&moved));
+    }
+}
+
+#[test]
 fn case_21_a_route_moves_after_a_bounded_time_if_its_cluster_is_never_answered() {
     for variant in BOTH {
         let (mut client, _) = moving(variant);

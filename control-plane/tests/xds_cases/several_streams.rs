@@ -165,6 +165,51 @@ fn case_44_a_stream_that_is_open_does_not_bring_what_another_has_refused() {
 }
 
 #[test]
+fn case_44_what_is_left_beside_a_resource_that_another_stream_refused_is_not_sent_twice() {
+    for variant in BOTH {
+        let (mut node, _foo, _bar) = one_refused(variant);
+        let (mut both, responses) = node.stream(&endpoints("baz=1 foo=2"), Endpoints, &["baz", "foo"]);
+        assert_eq!(told(&responses), ["EDS baz=1 foo=1"], "{variant:?}");
+        assert_eq!(told(&both.answer(&mut node, &responses[0], Some("no"))), SILENCE, "{variant:?}");
+    }
+}
+
+#[test]
+fn case_44_what_a_client_has_of_a_resource_that_another_stream_refused_is_not_taken_away() {
+    for variant in BOTH {
+        let mut node = Node::new(variant);
+        let made = |text: &str| snapshot(&all(Cluster, text));
+        // Refused before anything was accepted.
+        let (mut first, responses) = node.stream(&made("a=2 b=2"), Cluster, &[]);
+        first.answer(&mut node, &responses[0], Some("a is wrong"));
+        let (mut second, responses) = node.stream(&made("a=1 b=2"), Cluster, &["a", "b"]);
+        assert_eq!(told(&responses), ["CDS a=1 b=2"], "{variant:?}");
+        // Not answered yet when the refused one is in force again.
+        let changed = second.publish(&mut node, &made("a=2 b=3"));
+        let expect = if variant == Variant::Incremental { "CDS b=3" } else { "CDS a=1 b=3" };
+        assert_eq!(told(&changed), [expect], "{variant:?}");
+    }
+}
+
+#[test]
+fn case_44_a_refused_set_of_which_all_was_accepted_since_is_not_refused_any_more() {
+    for variant in BOTH {
+        let mut node = Node::new(variant);
+        let made = endpoints("bar=1 foo=1");
+        let (mut first, responses) = node.stream(&made, Endpoints, &["foo"]);
+        first.answer(&mut node, &responses[0], Some("no"));
+        first.end(&mut node);
+        let mut second = node.served(&made, Endpoints, &["bar", "foo"]);
+        second.client.subscribe(Endpoints, &["bar", "foo"]);
+        // Only what was refused alone is wanted now, and it has that.
+        let (mut third, responses) = node.stream(&made, Endpoints, &["foo"]);
+        assert_eq!(told(&responses), ["EDS foo=1"], "{variant:?}");
+        assert_eq!(told(&third.answer(&mut node, &responses[0], None)), SILENCE);
+        assert_eq!(node.refused(Endpoints), None, "{variant:?}");
+    }
+}
+
+#[test]
 fn case_44_what_a_stream_that_has_ended_refused_is_history_once_the_node_runs_all_it_wants() {
     for variant in BOTH {
         let (mut node, foo, mut bar) = one_refused(variant);

@@ -9,6 +9,7 @@ use std::{
 use axum::http::{Request, Response};
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 use postern::{
+    serve::Sockets,
     snapshot::ResourceType::{Endpoints, RouteConfiguration, Secret},
     xds::Limits,
 };
@@ -180,4 +181,29 @@ async fn a_client_that_does_not_answer_pings_is_cut_off() {
     // Eight bytes, a ping, no flags, of the whole connection.
     let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0];
     assert!(heard.windows(ping.len()).any(|bytes| bytes == ping), "it was asked before: {heard:?}");
+}
+
+/// How many connections to a port stand and wait to be accepted, as the system counts them.
+fn waiting(port: u16) -> usize {
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let fields = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // The local address, the state (0A: it listens), and the queues.
+    let listens = |fields: &Vec<&str>| fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A";
+    let socket = fields.skip(1).find(listens).expect("nobody listens");
+    usize::from_str_radix(socket[4].rsplit(':').next().unwrap(), 16).unwrap()
+}
+
+#[tokio::test]
+async fn hundreds_of_clients_that_come_at_once_find_room_to_wait() {
+    const CLIENTS: usize = 300;
+    let any = ([127, 0, 0, 1], 0).into();
+    let sockets = Sockets::bind(any, any).await.unwrap();
+    for address in [sockets.xds_address().unwrap(), sockets.http_address().unwrap()] {
+        // Nobody accepts them yet. What does not fit is dropped by the system, and comes again a second later.
+        let clients: Vec<_> = (0..CLIENTS).map(|_| tokio::spawn(tokio::net::TcpStream::connect(address))).collect();
+        until("all of them to wait", || waiting(address.port()) == CLIENTS).await;
+        for client in clients {
+            client.await.unwrap().unwrap();
+        }
+    }
 }

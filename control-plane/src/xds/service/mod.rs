@@ -218,7 +218,8 @@ impl XdsServer {
             return Status::resource_exhausted(message).into_http();
         }
         let line = request.extensions().get::<Arc<Line>>().cloned();
-        let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, request.into_body(), line);
+        let called = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
+        let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, &called, request.into_body(), line);
         let mut response = Response::new(Body::new(body));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
         response

@@ -33,18 +33,25 @@ use crate::{
     fleet::Joined,
     node::NodeIdentity,
     publication::Publication,
+    redirect::Source,
     snapshot::ResourceType,
     xds::{
+        content::Variant,
         limits::{MOST_NAME_BYTES, MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
         session::{Reaction, Request, Response, Session, Subscribed, Wish},
         wire::{ClientMessage, Scope, node_of},
     },
 };
 
+/// What bootstraps of ours call us.
+const OUR_CLUSTER: &str = "postern";
+
 /// The body of a stream's response.
 pub(super) struct StreamBody<M> {
     shared: Arc<Shared>,
     scope: Scope,
+    /// Where the client gets from what it does not get on this stream, if that is not an aggregated one.
+    source: Option<Source>,
     requests: Streaming<M>,
     publications: WatchStream<Option<Arc<Publication>>>,
     peer: Option<Box<Peer>>,
@@ -74,8 +81,17 @@ enum End {
 }
 
 impl<M: ClientMessage> StreamBody<M> {
-    pub(super) fn new(shared: Arc<Shared>, scope: Scope, requests: Body, line: Option<Arc<Line>>) -> Self {
+    /// `called` is what the client calls us.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        scope: Scope,
+        called: &str,
+        requests: Body,
+        line: Option<Arc<Line>>,
+    ) -> Self {
         let now = Instant::now();
+        let incremental = M::VARIANT == Variant::Incremental;
+        let source = Source::Streams { cluster: cluster_name(called), incremental };
         Self {
             requests: Streaming::new_request(Decode::default(), requests, None, Some(shared.limits.message_bytes)),
             publications: WatchStream::new(shared.hub.publications()),
@@ -83,6 +99,7 @@ impl<M: ClientMessage> StreamBody<M> {
             watched: shared.watchdog.watch(line),
             shared,
             scope,
+            source: (scope != Scope::Aggregated).then_some(source),
             peer: None,
             responses: VecDeque::new(),
             rest: None,
@@ -162,7 +179,12 @@ impl<M: ClientMessage> StreamBody<M> {
     }
 
     fn join(&self, node: NodeIdentity) -> Peer {
-        let Joined { stream, memory } = self.shared.hub.fleet().connect(&node, SystemTime::now());
+        let mut fleet = self.shared.hub.fleet();
+        let Joined { stream, memory } = match self.scope {
+            Scope::Aggregated => fleet.connect_aggregated(&node, SystemTime::now()),
+            Scope::Single(_) => fleet.connect(&node, SystemTime::now()),
+        };
+        drop(fleet);
         tracing::info!(node = node.id, service = node.service, stream, "connected");
         Peer { node, stream, session: Session::new(M::VARIANT, stream, memory) }
     }
@@ -170,7 +192,12 @@ impl<M: ClientMessage> StreamBody<M> {
     fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
         let (Some(peer), Some(publication)) = (&mut self.peer, publication) else { return };
         let release = publication.release_for(&peer.node);
-        let snapshot = release.snapshot_for(&peer.node);
+        let mut snapshot = release.snapshot_for(&peer.node);
+        match self.source.as_ref().map(|source| snapshot.by_way_of(source)) {
+            None => {}
+            Some(Ok(redirected)) => snapshot = redirected,
+            Some(Err(error)) => tracing::error!(node = peer.node.id, "its sources cannot be named: {error}"),
+        }
         let reaction = peer.session.on_snapshot(release.revision().clone(), snapshot, Instant::now());
         self.carry_out(reaction);
     }
@@ -215,6 +242,16 @@ impl<M: ClientMessage> StreamBody<M> {
         }
         self.end = End::With(Box::new(status));
     }
+}
+
+/// The cluster that an Envoy calls us by: it puts the name there, unless it is told to put something else, such as an
+/// address. Then it is the name that our bootstraps have.
+fn cluster_name(called: &str) -> String {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let fits = !called.is_empty() && called.len() <= bounded::NAME && called.bytes().all(is_name);
+    // An address would be one, too.
+    let is_address = called.parse::<std::net::IpAddr>().is_ok();
+    if fits && !is_address { called.to_owned() } else { OUR_CLUSTER.to_owned() }
 }
 
 /// A request, unless too many names would be subscribed to, or too long ones. What callers of an Envoy ask it for must not

@@ -90,7 +90,8 @@ impl Subscription {
         let wants = self.interest.is_everything() || !plain;
         let greets =
             !self.begun && wants && self.interest.names().is_empty() && self.inventory.names().next().is_none();
-        if self.asked.is_empty() && plain && !keeps_updates && (!keeps_removals || difference.beyond.is_empty()) {
+        let all = !keeps_updates && (!keeps_removals || difference.beyond.is_empty()) && self.withheld.is_empty();
+        if self.asked.is_empty() && plain && all {
             if difference.is_empty() && !greets {
                 return None;
             }
@@ -102,7 +103,8 @@ impl Subscription {
         if !keeps_updates {
             send.extend(difference.missing.iter().map(|resource| (resource.name.clone(), Arc::clone(resource))));
         }
-        let mut removed: BTreeSet<String> = if keeps_removals { BTreeSet::new() } else { beyond().cloned().collect() };
+        let removable = beyond().filter(|name| !keeps_removals && !self.withheld.contains(*name));
+        let mut removed: BTreeSet<String> = removable.cloned().collect();
         let vacant = if plain { BTreeSet::new() } else { std::mem::take(&mut absent) };
         removed.extend(absent);
         if send.is_empty() && removed.is_empty() && vacant.is_empty() && !greets {

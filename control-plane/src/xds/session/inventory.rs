@@ -62,6 +62,18 @@ impl Inventory {
         }
     }
 
+    /// The resource that the client has of a name, where that is known.
+    pub(super) fn resource(&self, name: &str) -> Option<Arc<Resource>> {
+        let known = self.base.set().get(name)?;
+        let is_it = self.knows(known);
+        is_it.then(|| Arc::clone(known))
+    }
+
+    /// Whether the client may have a resource in a version that does not count.
+    pub(super) fn doubts(&self, name: &str) -> bool {
+        matches!(self.deviations.get(name), Some(Entry::Doubtful))
+    }
+
     /// Whether the client has this very resource.
     pub(super) fn knows(&self, resource: &Resource) -> bool {
         match self.deviations.get(&resource.name) {

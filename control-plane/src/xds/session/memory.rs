@@ -78,13 +78,15 @@ impl Memory {
         self.lock().get(&kind).is_some_and(|memory| memory.refused.contains(version))
     }
 
-    /// A set with every resource that must be withheld in the last version that the node accepted, or left out; nothing if
-    /// none must be. Those that the node refused must be withheld, unless `exempt` says otherwise.
+    /// A set with every resource that must be withheld in the last version that the node accepted, or as the client `has`
+    /// it, or left out; nothing if none must be. Those that the node refused must be withheld, unless `exempt` says
+    /// otherwise.
     pub(super) fn without_refused(
         &self,
         kind: ResourceType,
         target: &Offer,
         exempt: impl Fn(&Resource) -> bool,
+        has: impl Fn(&str) -> Option<Arc<Resource>>,
     ) -> Option<Arc<Offer>> {
         let types = self.lock();
         let memory = types.get(&kind).filter(|memory| !memory.refused_resources.is_empty())?;
@@ -94,7 +96,7 @@ impl Memory {
         }
         let pick = |resource: &Arc<Resource>| match withheld(resource) {
             false => Some(Arc::clone(resource)),
-            true => memory.last_good(&resource.name),
+            true => memory.last_good(&resource.name).or_else(|| has(&resource.name)),
         };
         Some(Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>())))
     }
@@ -112,6 +114,20 @@ impl Memory {
         let all = good.iter().flat_map(|good| &good.set.set().resources).map(|resource| (&resource.name, resource));
         let all: BTreeMap<_, _> = all.filter(|(name, _)| interest.includes(name)).collect();
         (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
+    }
+
+    /// Whether the node accepted every resource of a set, on whichever stream and beside whatever others, and refused none
+    /// of them since.
+    pub(super) fn runs(&self, kind: ResourceType, set: &Offer) -> bool {
+        let types = self.lock();
+        let Some(memory) = types.get(&kind) else { return false };
+        let runs = |it: &Arc<Resource>| memory.last_good(&it.name).is_some_and(|good| good.version == it.version);
+        !set.set().resources.is_empty() && set.set().resources.iter().all(runs)
+    }
+
+    /// The version of a resource that the node last accepted, and did not refuse since.
+    pub(super) fn accepted(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        self.lock().get(&kind)?.last_good(name)
     }
 
     /// Whether the node refused one of the resources of a response.

@@ -232,6 +232,10 @@ impl Session {
             return;
         };
         let number = responses.wrapping_add(1);
+        if !hold.removals {
+            // What is removed next has all the time again.
+            subscription.blocked_since = None;
+        }
         if let Some(due) = subscription.due.clone() {
             let adds = difference.as_ref().is_some_and(|difference| difference.adds);
             subscription.send(Sent { number, content: Arc::clone(&content), due, adds, at: now });

@@ -53,6 +53,8 @@ pub(super) struct Subscription {
     pub(super) begun: bool,
     pub(super) due: Option<Due>,
     pub(super) difference: Option<Arc<Difference>>,
+    /// What is in force and not due, because the node refused it: a client that has another version of it keeps that.
+    pub(super) withheld: BTreeSet<String>,
     /// What is not answered yet, oldest first.
     pub(super) unanswered: Vec<Sent>,
     /// The number of the latest response.
@@ -134,6 +136,7 @@ impl Subscription {
             begun: false,
             due: None,
             difference: None,
+            withheld: BTreeSet::new(),
             unanswered: Vec::new(),
             latest: None,
             blocked_since: None,
@@ -187,14 +190,33 @@ impl Subscription {
         }
         let target = self.target(snapshot);
         self.take_claimed_hosts(&target, snapshot);
-        let due = self.due_of(target, memory);
-        self.difference = self.inventory.difference(self.kind, &due.offer, snapshot);
+        let due = self.due_of(Arc::clone(&target), memory);
+        let difference = self.inventory.difference(self.kind, &due.offer, snapshot);
+        self.difference = difference.map(|difference| self.with_last_good(difference, memory));
+        self.withheld = match due.standing {
+            Standing::LastGood => target.names().filter(|name| due.offer.set().get(name).is_none()).cloned().collect(),
+            _ => BTreeSet::new(),
+        };
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
             // The client keeps what it has, and is not told: what counts is what it would be sent.
             self.inventory.settle(Arc::clone(&due.offer), []);
             self.difference = None;
         }
         self.due = Some(due);
+    }
+
+    /// A difference in which what the client has beyond its due is what it accepted, and not what it refused: it may be
+    /// told of it once more, to keep it.
+    fn with_last_good(&self, difference: Arc<Difference>, memory: &Memory) -> Arc<Difference> {
+        let keeps = self.variant == Variant::StateOfTheWorld && self.kind.is_full_state();
+        if !keeps || !difference.beyond.iter().any(|(name, _)| self.inventory.doubts(name)) {
+            return difference;
+        }
+        let beyond = difference.beyond.iter().map(|(name, resource)| match self.inventory.doubts(name) {
+            true => (name.clone(), memory.accepted(self.kind, name)),
+            false => (name.clone(), resource.clone()),
+        });
+        Arc::new(Difference::new(difference.missing.clone(), difference.adds, beyond.collect()))
     }
 
     /// What is in force or, where the node has refused some of that, what it last accepted of it, and the rest.
@@ -205,7 +227,7 @@ impl Subscription {
         let kind = self.kind;
         let due = |offer, standing| Due { offer, standing };
         if kind == ResourceType::ExtensionConfig {
-            let mended = memory.without_refused(kind, &target, |_| false);
+            let mended = memory.without_refused(kind, &target, |_| false, |_| None);
             return mended.map_or_else(|| due(target, Standing::Current), |mended| due(mended, Standing::LastGood));
         }
         let comes_empty = !self.begun && self.claim == Claim::Nothing;
@@ -216,15 +238,20 @@ impl Subscription {
                     .iter()
                     .any(|(name, version)| *name == resource.name && *version == resource.version)
         };
-        if let Some(mended) = memory.without_refused(kind, &target, exempt) {
+        if let Some(mended) = memory.without_refused(kind, &target, exempt, |name| self.inventory.resource(name)) {
             let is_nothing = mended.set().resources.is_empty();
-            return if is_nothing && comes_empty {
-                due(target, Standing::Again)
-            } else {
-                due(mended, Standing::LastGood)
+            return match () {
+                () if is_nothing && comes_empty => due(target, Standing::Again),
+                () if self.begun && memory.has_refused(kind, mended.version()) => due(mended, Standing::Refused),
+                () => due(mended, Standing::LastGood),
             };
         }
         if !memory.has_refused(kind, target.version()) {
+            return due(target, Standing::Current);
+        }
+        // It has got past all of it since, in other sets.
+        if !self.refused && memory.runs(kind, &target) {
+            memory.forgive(kind, target.version());
             return due(target, Standing::Current);
         }
         // A client that has nothing yet gets something; one that refused the new keeps the old.
@@ -245,7 +272,8 @@ impl Subscription {
 
     /// Whether there is something to withdraw from the client.
     pub(super) fn has_removals(&self) -> bool {
-        let beyond = self.difference.as_ref().is_some_and(|difference| !difference.beyond.is_empty());
+        let beyond = self.difference.iter().flat_map(|difference| &difference.beyond);
+        let beyond = beyond.into_iter().any(|(name, _)| !self.withheld.contains(name));
         beyond && self.tells_removals() && may_be_withdrawn(self.kind)
     }
 
@@ -290,11 +318,10 @@ impl Subscription {
         let resources = blame::named_in(&message, &sent.content);
         let blamed = memory.refuse(self.stream, &sent.content, &resources);
         self.refused = true;
-        if self.variant == Variant::Incremental {
-            sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
-            sent.content.removed.iter().for_each(|name| self.inventory.not_removed(name));
-            self.refuse_what_follows(&blamed, memory);
-        }
+        sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
+        let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
+        sent.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+        self.refuse_what_follows(&blamed, memory);
         self.refused_here.extend(blamed);
         while self.refused_here.len() > MOST_REMEMBERED {
             self.refused_here.pop_first();
@@ -304,8 +331,8 @@ impl Subscription {
         Some(Event::Nacked { kind, version, message, resources, carried })
     }
 
-    /// Incremental: what is in force by now may have a refused resource too, unchanged. Then it is refused as well: the
-    /// change that came between was sent before the refusal was known.
+    /// What is in force may have a refused resource too, unchanged, and be another set than the refused one: a change that
+    /// came between was sent before the refusal was known, or something was kept beside it. It is refused as well.
     fn refuse_what_follows(&self, blamed: &[(String, Digest)], memory: &Memory) {
         let Some(due) = self.due.as_ref().filter(|_| self.kind != ResourceType::ExtensionConfig) else { return };
         let has =
@@ -333,7 +360,7 @@ impl Subscription {
         // Accepted in part, in another response: what was refused still is.
         let refused = match kind {
             ResourceType::ExtensionConfig => memory.has_refused_any(content),
-            _ => memory.has_refused(kind, &version),
+            _ => memory.has_refused(kind, &version) || self.lacks_refused(content, due),
         };
         if refused || due.standing == Standing::Refused {
             return None;
@@ -343,8 +370,20 @@ impl Subscription {
             return Some(Event::Restored { kind, version });
         }
         memory.accept(self.stream, &self.interest, content, &due.offer);
+        self.refused_here.retain(|(name, _)| !content.resources.iter().any(|resource| resource.name == *name));
         self.refused = false;
         Some(Event::Acked { kind, version })
+    }
+
+    /// Whether the client still lacks what it refused before it accepted a response that was under way.
+    fn lacks_refused(&self, content: &Content, due: &Due) -> bool {
+        let is_it =
+            |resource: &Resource, name: &str, version: &Digest| resource.name == name && resource.version == *version;
+        let mut refused = self.refused_here.iter();
+        refused.any(|(name, version)| {
+            let is_due = due.offer.set().get(name).is_some_and(|resource| is_it(resource, name, version));
+            is_due && !content.resources.iter().any(|resource| is_it(resource, name, version))
+        })
     }
 
     /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.

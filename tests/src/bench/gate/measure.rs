@@ -25,9 +25,9 @@ use super::resources;
 use crate::{Envoy, control_plane::from_environment, site::free_port};
 
 /// Far beyond what an Envoy takes: reaching it is a failure, not a measurement.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// How often the fleet is looked at.
-const LOOK: Duration = Duration::from_micros(200);
+pub(super) const LOOK: Duration = Duration::from_micros(200);
 
 /// Where the time of one change went.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,8 @@ pub(super) struct Times {
     pub(super) total: Duration,
 }
 
-pub(super) fn measure(routes: usize, rounds: u32) -> Result<Vec<Times>> {
+/// The filter behind its gate, as after any start but the first.
+pub(super) fn code() -> Result<FilterCode> {
     let directory = tempfile::tempdir()?;
     let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER")?)?, None);
     // The first start compiles, every later one does not: that is the one to measure.
@@ -52,8 +53,10 @@ pub(super) fn measure(routes: usize, rounds: u32) -> Result<Vec<Times>> {
     cache.filter(code.bytes(), code.digest())?;
     let (filter, origin) = cache.filter(code.bytes(), code.digest())?;
     ensure!(origin == Origin::Cached, "the compiled filter was not kept");
-    let code = code.gated(Gate::of_filter(filter, Limits::default()));
+    Ok(code.gated(Gate::of_filter(filter, Limits::default())))
+}
 
+pub(super) fn measure(code: &FilterCode, routes: usize, rounds: u32) -> Result<Vec<Times>> {
     let runtime = Runtime::new()?;
     let hub = Arc::new(Hub::new(code.clone()));
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -61,7 +64,7 @@ pub(super) fn measure(routes: usize, rounds: u32) -> Result<Vec<Times>> {
     let xds = sockets.xds_address()?;
     runtime.spawn(serve(Arc::clone(&hub), sockets));
     let listener = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-    let case = Case { hub, code, routes, listener };
+    let case = Case { hub, code: code.clone(), routes, listener };
     case.hub.publish(case.compile(0)?);
     let envoy = Envoy::whole(xds)?;
     // The first change waits for an Envoy that starts; it does not count.

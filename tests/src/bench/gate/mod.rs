@@ -2,11 +2,14 @@
 //! of that is the gate.
 //!
 //! The control plane runs in this process, with the filter's compiled form from a cache, as after any start but the
-//! first; the Envoy is a real one. [`measure`] owns the runs, [`report`] what is shown of them.
+//! first; the Envoys are real ones. [`measure`] changes every policy, [`change`] one, beside a [`stub`] that pushes the same
+//! bytes; [`report`] is what is shown of them.
 
+mod change;
 mod measure;
 mod report;
 mod resources;
+mod stub;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -25,18 +28,25 @@ pub struct Options {
     /// How many changes every case makes; the figures are medians
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Only the changes of one route
+    #[arg(long)]
+    one_changed: bool,
     /// Write the results as an array of `{case, metric, value, unit}`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Runs the bench. It succeeds when every case was measured and the gate kept to its time.
+/// Runs the bench. It succeeds when every case was measured and every target was reached.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let mut rows = Vec::new();
+    let code = measure::code()?;
+    let (mut rows, mut changes) = (Vec::new(), Vec::new());
     for routes in ROUTES {
-        rows.push((routes, measure::measure(routes, options.rounds)?));
+        if !options.one_changed {
+            rows.push((routes, measure::measure(&code, routes, options.rounds)?));
+        }
+        changes.push((routes, change::measure(&code, routes, options.rounds)?));
     }
-    let report = Report::new(&rows);
+    let report = Report::new(&rows, &changes);
     print!("{report}");
     if let Some(path) = &options.json {
         report.write_json(path)?;

@@ -7,6 +7,15 @@ use postern::model::File;
 
 /// The files for this many routes. Each `change` makes them another revision, in every policy.
 pub(super) fn files(routes: usize, listener: SocketAddr, change: u32) -> Result<Vec<File>> {
+    written(routes, listener, |_| change)
+}
+
+/// The same, with a `change` of one route's policy and no other.
+pub(super) fn one_changed(routes: usize, listener: SocketAddr, change: u32) -> Result<Vec<File>> {
+    written(routes, listener, |route| if route == routes / 2 { change } else { 0 })
+}
+
+fn written(routes: usize, listener: SocketAddr, change: impl Fn(usize) -> u32) -> Result<Vec<File>> {
     let mut gateway = format!(
         "apiVersion: postern/v1\nkind: Service\nmetadata: {{ name: backend }}\n\
          spec: {{ endpoints: [{{ address: 127.0.0.1, port: 1 }}] }}\n---\n\
@@ -23,6 +32,7 @@ pub(super) fn files(routes: usize, listener: SocketAddr, change: u32) -> Result<
         writeln!(gateway, "    - {{ name: r{route}, match: {{ path: {{ exact: /{route} }} }}, service: backend }}")?;
         // Every tenth chain is one of its own, the others share one: somewhere between a fleet's two extremes.
         let own = if route % 10 == 0 { route } else { 0 };
+        let change = change(route);
         write!(
             policies,
             "---\napiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {{ name: p{route} }}\nspec:\n  \

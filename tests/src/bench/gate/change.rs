@@ -1,0 +1,115 @@
+//! One changed route among many, the way that users take: a proposal that is read, proved, stored and published, and an
+//! Envoy that accepts it. Beside it, in the same run, a stub pushes the very same bytes to another Envoy: what is left is ours.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use postern::{
+    model::File,
+    node::NodeIdentity,
+    releases::{Applied, KEPT, Proposal, Releases},
+    rollout::Strategy,
+    serve::{Hub, Sockets, serve},
+    snapshot::{FilterCode, Snapshot},
+    store::{Database, Parent},
+};
+use tokio::runtime::Runtime;
+
+use super::{
+    measure::{LIMIT, LOOK},
+    resources,
+    stub::Stub,
+};
+use crate::{Envoy, site::free_port};
+
+/// What the listeners of Gateways subscribe to.
+const FILTER: &str = "postern-gateway";
+
+/// Where the time of one change went.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change {
+    /// From the proposal to its publication, with the gate and the store.
+    pub(super) apply: Duration,
+    /// From the proposal to the ACK.
+    pub(super) total: Duration,
+    /// From a push to the ACK, where nothing is decided.
+    pub(super) stub: Duration,
+}
+
+pub(super) fn measure(code: &FilterCode, routes: usize, rounds: u32) -> Result<Vec<Change>> {
+    let runtime = Runtime::new()?;
+    // A store as users have it, which is on the disk before a change is published.
+    let state = tempfile::tempdir()?;
+    let store = Arc::new(Database::open(state.path())?);
+    let hub = Arc::new(Hub::with_releases(code.clone(), Releases::new(store, Strategy::AllAtOnce, KEPT)));
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let sockets = runtime.block_on(Sockets::bind(any, any))?;
+    let xds = sockets.xds_address()?;
+    runtime.spawn(serve(Arc::clone(&hub), sockets));
+    let followed = Arc::clone(&hub);
+    runtime.spawn(async move { followed.follow_rollouts().await });
+    let case = Case { hub, routes, listener: SocketAddr::from(([127, 0, 0, 1], free_port()?)) };
+
+    case.apply(case.files(0)?)?;
+    let stub = Stub::start(&runtime, case.snapshot()?)?;
+    let (own, other) = (Envoy::whole(xds)?, Envoy::whole(stub.address())?);
+    let logs = || format!("{}\n{}", own.log().join("\n"), other.log().join("\n"));
+    // The first changes wait for Envoys that start; they do not count.
+    (1..=rounds + 2).map(|change| case.change(change, &stub)).skip(2).collect::<Result<_>>().with_context(logs)
+}
+
+struct Case {
+    hub: Arc<Hub>,
+    routes: usize,
+    listener: SocketAddr,
+}
+
+impl Case {
+    fn files(&self, change: u32) -> Result<Vec<File>> {
+        resources::one_changed(self.routes, self.listener, change)
+    }
+
+    fn apply(&self, files: Vec<File>) -> Result<()> {
+        let (author, message) = ("bench".to_owned(), String::new());
+        let proposal =
+            Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false };
+        let applied = self.hub.apply(proposal)?;
+        ensure!(matches!(applied, Applied::Revision(_)), "a change changed nothing");
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        let publication = self.hub.publications().borrow().clone().context("nothing is in force")?;
+        Ok(publication.snapshot_for(&NodeIdentity::default()))
+    }
+
+    fn change(&self, change: u32, stub: &Stub) -> Result<Change> {
+        let files = self.files(change)?;
+        let begin = Instant::now();
+        self.apply(files)?;
+        let apply = begin.elapsed();
+        self.wait_for_ack()?;
+        let total = begin.elapsed();
+        let stub = stub.push(self.snapshot()?, FILTER)?;
+        Ok(Change { apply, total, stub })
+    }
+
+    fn wait_for_ack(&self) -> Result<()> {
+        let publication = self.hub.publications().borrow().clone().context("nothing is in force")?;
+        let begin = Instant::now();
+        while begin.elapsed() < LIMIT {
+            let progress = self.hub.fleet().progress(publication.revision());
+            ensure!(progress.refusing.is_empty(), "Envoy refused the plan");
+            if progress.settled > 0 && progress.is_complete() {
+                return Ok(());
+            }
+            thread::sleep(LOOK);
+        }
+        bail!("no ACK within {LIMIT:?}")
+    }
+}
