@@ -177,8 +177,8 @@ impl Memory {
         }
     }
 
-    /// The node refused a response on a stream. Its message names some of the resources, or none. Returns the resources
-    /// that are to blame.
+    /// The node refused a response on a stream. Its message names some of the resources, or none. Returns those of its
+    /// resources that the node has refused, now or before.
     pub(super) fn refuse(&self, stream: u64, content: &Content, named: &[String]) -> Vec<(String, Digest)> {
         let mut types = self.lock();
         let memory = types.entry(content.kind).or_default();
@@ -196,6 +196,8 @@ impl Memory {
         memory.outstanding.retain(|refusal| refusal.stream != stream);
         let names = blamed.iter().map(|(name, _)| name.clone()).collect();
         keep_latest(&mut memory.outstanding, [Outstanding { stream, names }]);
+        let before = content.resources.iter().filter(|resource| memory.has_refused(resource));
+        blamed.extend(before.map(|resource| (resource.name.clone(), resource.version.clone())));
         blamed
     }
 

@@ -354,23 +354,25 @@ impl Subscription {
 
     fn accept(&mut self, content: &Content, due: &Due, memory: &Memory) -> Option<Event> {
         let (kind, version) = (self.kind, content.version.clone());
-        if due.standing == Standing::Again {
-            memory.forgive(kind, &version);
-        }
         // Accepted in part, in another response: what was refused still is.
         let refused = match kind {
             ResourceType::ExtensionConfig => memory.has_refused_any(content),
-            _ => memory.has_refused(kind, &version) || self.lacks_refused(content, due),
+            _ => self.lacks_refused(content, due),
         };
         if refused || due.standing == Standing::Refused {
             return None;
         }
+        // Refused on another stream, or before it was known that it was sent again: it is accepted after all.
+        memory.forgive(kind, &version);
         // What was good stays what it was: were it to follow answers that cross, two versions could be sent for ever.
         if due.standing == Standing::LastGood {
             return Some(Event::Restored { kind, version });
         }
         memory.accept(self.stream, &self.interest, content, &due.offer);
-        self.refused_here.retain(|(name, _)| !content.resources.iter().any(|resource| resource.name == *name));
+        let accepted = |name: &str, version: &Digest| {
+            content.resources.iter().any(|resource| resource.name == name && resource.version == *version)
+        };
+        self.refused_here.retain(|(name, version)| !accepted(name, version));
         self.refused = false;
         Some(Event::Acked { kind, version })
     }
