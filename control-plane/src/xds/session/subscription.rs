@@ -359,7 +359,12 @@ impl Subscription {
             ResourceType::ExtensionConfig => memory.has_refused_any(content),
             _ => self.lacks_refused(content, due),
         };
-        if refused || due.standing == Standing::Refused {
+        // What was refused and asked for by name may be accepted after all; but then all of it.
+        let has_all = |it: &Arc<Resource>| {
+            let carried = content.resources.iter().any(|sent| sent.name == it.name && sent.version == it.version);
+            carried || self.inventory.knows(it)
+        };
+        if refused || (due.standing == Standing::Refused && !due.offer.set().resources.iter().all(has_all)) {
             return None;
         }
         // Refused on another stream, or before it was known that it was sent again: it is accepted after all.
