@@ -250,7 +250,7 @@ impl Subscription {
             return due(target, Standing::Current);
         }
         // It has got past all of it since, in other sets.
-        if !self.refused && memory.runs(kind, &target) {
+        if !self.refused && memory.got_past(kind, &target) {
             memory.forgive(kind, target.version());
             return due(target, Standing::Current);
         }
