@@ -142,6 +142,15 @@ fn case_27_what_was_refused_and_is_asked_for_may_be_accepted_after_all() {
 }
 
 #[test]
+fn case_13_what_a_refused_set_left_out_is_not_taken_to_be_gone() {
+    let mut client = Client::served(StateOfTheWorld, &clusters("a=1 b=1"), &[(Cluster, &["a", "b"])]);
+    let refused = only(client.publish(&clusters("a=2")));
+    client.nack(&refused, "no");
+    // It still has the other, which is not in force.
+    assert_eq!(told(&client.subscribe(Cluster, &["b"])), ["CDS"]);
+}
+
+#[test]
 fn case_14_a_return_to_the_last_good_content_clears_the_refusal() {
     for variant in BOTH {
         for kind in [Cluster, ExtensionConfig, Endpoints] {

@@ -321,6 +321,11 @@ impl Subscription {
         sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
         let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
         sent.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+        if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
+            // What the response left out is not gone.
+            let kept = memory.accepted_on(self.stream, self.kind);
+            kept.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+        }
         self.refuse_what_follows(&blamed, memory);
         self.refused_here.extend(blamed);
         while self.refused_here.len() > MOST_REMEMBERED {
