@@ -132,9 +132,12 @@ impl Memory {
         is_blamed && !set.set().resources.iter().any(|resource| memory.has_refused(resource))
     }
 
-    /// The version of a resource that the node last accepted, and did not refuse since.
-    pub(super) fn accepted(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
-        self.lock().get(&kind)?.last_good(name)
+    /// The version of a resource that was last accepted on a stream, and not refused since.
+    pub(super) fn accepted(&self, stream: u64, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        let types = self.lock();
+        let memory = types.get(&kind)?;
+        let good = memory.good.iter().find(|good| good.stream == stream)?.set.set().get(name)?;
+        (!memory.has_refused(good)).then(|| Arc::clone(good))
     }
 
     /// The names of what was last accepted on a stream.

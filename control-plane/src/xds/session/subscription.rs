@@ -213,7 +213,7 @@ impl Subscription {
             return difference;
         }
         let beyond = difference.beyond.iter().map(|(name, resource)| match self.inventory.doubts(name) {
-            true => (name.clone(), memory.accepted(self.kind, name)),
+            true => (name.clone(), memory.accepted(self.stream, self.kind, name)),
             false => (name.clone(), resource.clone()),
         });
         Arc::new(Difference::new(difference.missing.clone(), difference.adds, beyond.collect()))
