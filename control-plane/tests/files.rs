@@ -144,10 +144,9 @@ fn case_38_a_file_is_replaced_by_a_rename_and_only_when_it_changes() {
     assert_eq!(write(&delivery, RESOURCES), 0);
     assert_eq!(write(&self::delivery(&directory), RESOURCES), 0);
     assert_eq!(delivered(&directory), before);
-    // A changed endpoint is four new files: every plan names its revision, and is there for each placement of the filter.
-    // Whoever reads an old one has it whole.
+    // A changed endpoint is one new file. Whoever reads the old one has it whole.
     let mut open = OpenFile::open(directory.path().join("new/eds/a.json")).unwrap();
-    assert_eq!(write(&delivery, &RESOURCES.replace("port: 9000", "port: 9009")), 4);
+    assert_eq!(write(&delivery, &RESOURCES.replace("port: 9000", "port: 9009")), 1);
     let mut old = Vec::new();
     open.read_to_end(&mut old).unwrap();
     assert_eq!(old, before["eds/a.json"].1);

@@ -112,7 +112,9 @@ fn puts_every_route_into_each_virtual_host_that_can_reach_it() {
         .virtual_hosts
         .iter()
         .map(|host| {
-            let routes: Vec<_> = host.routes.iter().map(|route| route.name.as_str()).collect();
+            // Behind the name there is a mark.
+            let name = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
+            let routes: Vec<_> = host.routes.iter().map(|route| name(&route.name)).collect();
             format!("{}: {}", host.domains.join(","), routes.join(" "))
         })
         .collect();

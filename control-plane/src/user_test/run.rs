@@ -1,10 +1,15 @@
 //! Runs the tests of a file on the filter.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use super::{Mismatch, Suite, Test, TestError, outcome::Outcome};
 use crate::{
+    model,
     pipeline::compile,
+    route_match::marked_names,
     snapshot::FilterCode,
     source,
     wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm},
@@ -19,11 +24,18 @@ pub fn run<'a>(
     code: &FilterCode,
     filter: &Filter,
 ) -> Result<Vec<(&'a Test, Vec<Mismatch>)>, TestError> {
-    let snapshot = compile(&source::read(&suite.resources)?, code)?;
+    let files = source::read(&suite.resources)?;
+    let snapshot = compile(&files, code)?;
+    let gateways = model::read(&files).map(|bundle| bundle.gateways).unwrap_or_default();
+    let names = gateways.iter().flat_map(|gateway| {
+        let names = gateway.spec.routes.iter().map(|route| route.name.clone());
+        names.zip(marked_names(&gateway.spec)).collect::<Vec<_>>()
+    });
+    let names = names.collect();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut vm = filter.start(Setup { headers_pause: HeadersPause::ShowsBody, time, ..Setup::default() })?;
     let root = vm.configure(snapshot.plan().configuration())?;
-    let mut worker = Worker { vm, root, time };
+    let mut worker = Worker { vm, root, time, names };
     let one = |test: &'a Test| {
         let mut outcome = worker.exchange(test)?;
         for _ in 1..test.times {
@@ -35,6 +47,8 @@ pub fn run<'a>(
 }
 
 struct Worker {
+    /// What routes of Gateways are called in Envoy.
+    names: BTreeMap<String, String>,
     vm: Vm,
     root: RootId,
     time: std::time::Duration,
@@ -44,7 +58,7 @@ impl Worker {
     fn exchange(&mut self, test: &Test) -> Result<Outcome, TestError> {
         let request = &test.request;
         let properties = Properties::new()
-            .with(&["xds", "route_name"], &request.route)
+            .with(&["xds", "route_name"], self.names.get(&request.route).unwrap_or(&request.route))
             .with(&["source", "address"], &request.source);
         let stream = self.vm.open(self.root, properties)?;
         let body = request.body.as_deref().map(str::as_bytes);
