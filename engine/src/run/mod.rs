@@ -171,7 +171,7 @@ impl Run {
     pub fn may_want_body(&self) -> bool {
         let left = |chain: &Chain| {
             let mut steps = chain.steps(self.phase).steps.iter().skip(self.at);
-            steps.any(|step| step.needs.has(Needs::BODY)) || chain.keep.has(Needs::BODY)
+            steps.any(|step| step.needs.has(Needs::BODY) || step.policy.may_want_body()) || chain.keep.has(Needs::BODY)
         };
         self.plan.chain(self.chain).is_some_and(left)
     }
