@@ -160,6 +160,11 @@ impl Stream {
         self.conclude(decided)
     }
 
+    /// What comes next cannot be dealt with, so that the request ends here.
+    pub(crate) fn fail_by(&mut self, error: HostError) -> Action {
+        self.fail(&error.into())
+    }
+
     /// Whether nothing is left to do for it, whatever comes.
     #[inline]
     fn is_over(&self) -> bool {
