@@ -42,6 +42,7 @@ fn needs_of(attribute: Attribute) -> Needs {
         Attribute::RequestBody => Needs::BODY,
         Attribute::RequestSize => Needs::REQUEST_HEADERS.union(Needs::HAS_BODY),
         Attribute::JwtClaims => Needs::CLAIMS,
+        Attribute::XdsRouteName => Needs::ROUTE,
         other => property_of(other).map_or(Needs::NONE, Needs::of),
     }
 }

@@ -139,7 +139,7 @@ impl Run {
             phase,
             health: health.clone(),
             at: 0,
-            given: Needs::CLAIMS,
+            given: Needs::OWN,
             inputs: Inputs::default(),
             budget: Budget::new(plan.steps()),
             edits: Edits::default(),
