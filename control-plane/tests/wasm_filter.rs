@@ -138,7 +138,7 @@ fn allows_the_right_key_and_edits_both_directions() {
     assert_eq!(stream.response().headers().get("x-content-type-options"), Some(b"nosniff".as_slice()));
     assert_eq!(stream.response().body(), b"hello");
     let account = String::from_utf8_lossy(stream.property("postern").unwrap());
-    assert!(account.starts_with("verdict=allow consumer=mobile-app route=users revision="), "{account}");
+    assert!(account.starts_with("verdict=allow consumer=mobile-app route=users plan="), "{account}");
 }
 
 #[test]

@@ -291,7 +291,7 @@ impl Native {
         let health = Health::default();
         let mut run = Run::request(&self.plan, ROUTE, &health).unwrap();
         let decision = self.drive(&mut run, exchange);
-        let account = decision.account(self.plan.revision(), ROUTE);
+        let account = decision.account(self.plan.label(), ROUTE);
         if let Verdict::Deny(answer) | Verdict::Respond(answer) = &decision.verdict {
             return Outcome::new(account, Some(answer));
         }

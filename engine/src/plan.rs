@@ -35,8 +35,8 @@ pub struct Plan {
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
-    /// The further routes that there are; `None` if there may be any.
-    open_routes: Option<FxHashSet<RouteName>>,
+    /// All routes that there are; `None` if there may be any.
+    declared: Option<Declared>,
     /// The request headers that routes match on, where somebody lists them.
     matched_headers: Option<Vec<Arc<str>>>,
     /// Whether nobody reads accounts.
@@ -59,6 +59,8 @@ pub struct Plan {
 /// A route that has a chain.
 #[derive(Debug)]
 struct Guarded {
+    /// What people call it: all of its name but the mark.
+    name: Arc<str>,
     chain: usize,
     /// Whether a message has come on it, or nobody wants to know.
     used: AtomicBool,
@@ -99,7 +101,7 @@ impl Plan {
         Ok(Self {
             label: wire.label.into(),
             routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
-            open_routes: wire.declared_routes.map(|declared| load_open_routes(&declared, &strings)).transpose()?,
+            declared: wire.declared_routes.map(|declared| Declared::load(&declared, &strings)).transpose()?,
             matched_headers: wire
                 .matched_headers
                 .map(|matched| load_matched_headers(&matched, &strings))
@@ -119,11 +121,16 @@ impl Plan {
         })
     }
 
-    /// The plan for one placement: only in a listener of a Gateway are all routes known.
+    /// The plan for one placement: only in a listener of a Gateway are all routes known, and their names have marks there.
     #[must_use]
     pub fn placed(self, placement: Placement) -> Self {
-        let open_routes = self.open_routes.filter(|_| placement == Placement::Gateway);
-        Self { open_routes, ..self }
+        let Some(declared) = self.declared.filter(|_| placement == Placement::Gateway) else {
+            return Self { declared: None, ..self };
+        };
+        let known = |marked: &Arc<str>| self.routes.get(plain(marked).as_bytes());
+        let route = |marked: &Arc<str>| Some((RouteName(Arc::clone(marked)), known(marked)?.again()));
+        let routes = declared.guarded.iter().filter_map(route).collect();
+        Self { routes, declared: Some(declared), ..self }
     }
 
     /// What the control plane calls this plan: equal for equal plans, whatever else is in their revisions.
@@ -198,9 +205,9 @@ impl Plan {
     /// A route is used. Each is noted once.
     #[cold]
     #[inline(never)]
-    fn note_use(&self, name: &Arc<str>, route: &Guarded) {
+    fn note_use(&self, route: &Guarded) {
         if !route.used.swap(true, Relaxed) {
-            self.first_used.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(name));
+            self.first_used.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&route.name));
             self.has_first_used.store(true, Relaxed);
         }
     }
@@ -221,24 +228,30 @@ impl Plan {
     /// pass. One that is [foreign](Self::is_foreign) has none.
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> Option<(Arc<str>, usize)> {
-        match self.routes.get_key_value(name) {
-            Some((RouteName(name), route)) => {
+        match self.routes.get(name) {
+            Some(route) => {
                 if !route.used.load(Relaxed) {
-                    self.note_use(name, route);
+                    self.note_use(route);
                 }
-                Some((Arc::clone(name), route.chain))
+                Some((Arc::clone(&route.name), route.chain))
             }
             // One that is no text is none that anybody knows by name.
             None if self.is_foreign(name) => None,
-            None => self.default_chain.map(|chain| (str::from_utf8(name).unwrap_or_default().into(), chain)),
+            None => self.default_chain.map(|chain| (self.shown(name).into(), chain)),
         }
     }
 
     /// Whether a route without a chain is none of those that the plan was made for. Its route table is older or newer
     /// than the plan, and what guards it there is not known here. A request that takes no route has an empty name.
     pub fn is_foreign(&self, route: &[u8]) -> bool {
-        let unlisted = |open: &FxHashSet<RouteName>| !open.contains(route) && !self.routes.contains_key(route);
-        !route.is_empty() && self.open_routes.as_ref().is_some_and(unlisted)
+        let unlisted = |declared: &Declared| !declared.open.contains(route) && !self.routes.contains_key(route);
+        !route.is_empty() && self.declared.as_ref().is_some_and(unlisted)
+    }
+
+    /// What people call a route.
+    pub fn shown<'r>(&self, route: &'r [u8]) -> &'r str {
+        let name = str::from_utf8(route).unwrap_or_default();
+        if self.declared.is_some() { plain(name) } else { name }
     }
 
     /// Whether the chain of a route, if it has one, may edit a request header that could make Envoy choose another
@@ -325,7 +338,7 @@ fn load_routes(
         let name = strings.get(route.name)?;
         find(chains, "chain", route.chain).map_err(|error| error.within(format!("route `{name}`")))?;
         let chain = usize::try_from(route.chain).unwrap_or(usize::MAX);
-        let guarded = Guarded { chain, used: AtomicBool::new(!counted) };
+        let guarded = Guarded { name: Arc::clone(&name), chain, used: AtomicBool::new(!counted) };
         if loaded.insert(RouteName(Arc::clone(&name)), guarded).is_some() {
             return Err(LoadError::Repeated { what: "route", name });
         }
@@ -333,8 +346,34 @@ fn load_routes(
     Ok(loaded)
 }
 
-fn load_open_routes(declared: &wire::DeclaredRoutes, strings: &Strings) -> Result<FxHashSet<RouteName>, LoadError> {
-    declared.open.iter().map(|name| strings.get(*name).map(RouteName)).collect()
+/// All routes of Gateways, by the names that they have in Envoy.
+#[derive(Debug)]
+struct Declared {
+    /// Those without a chain of their own.
+    open: FxHashSet<RouteName>,
+    guarded: Vec<Arc<str>>,
+}
+
+impl Declared {
+    fn load(wire: &wire::DeclaredRoutes, strings: &Strings) -> Result<Self, LoadError> {
+        Ok(Self {
+            open: wire.open.iter().map(|name| strings.get(*name).map(RouteName)).collect::<Result<_, _>>()?,
+            guarded: wire.guarded.iter().map(|name| strings.get(*name)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Guarded {
+    /// The same route under another name.
+    fn again(&self) -> Self {
+        let used = AtomicBool::new(self.used.load(Relaxed));
+        Self { name: Arc::clone(&self.name), chain: self.chain, used }
+    }
+}
+
+/// The name of a route without its mark.
+fn plain(marked: &str) -> &str {
+    marked.split_once('#').map_or(marked, |(name, _)| name)
 }
 
 fn load_matched_headers(matched: &wire::MatchedHeaders, strings: &Strings) -> Result<Vec<Arc<str>>, LoadError> {

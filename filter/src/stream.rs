@@ -332,7 +332,8 @@ impl Stream {
     #[inline(never)]
     fn refuse(&mut self, refusal: RouteRefusal, route: &[u8]) -> Result<Action, Failure> {
         let decision = refusal.decision();
-        self.give_account(&decision, str::from_utf8(route).unwrap_or_default())?;
+        let plan = self.plan.clone().ok_or(Failure::NoPlan)?;
+        self.give_account(&decision, plan.shown(route))?;
         match decision.verdict {
             Verdict::Deny(response) | Verdict::Respond(response) => Ok(self.answer(&response)?),
             Verdict::Continue(_) => Ok(Action::Continue),

@@ -158,6 +158,74 @@ mod whole {
         });
     }
 
+    /// Two tables of routes in which `/secret` is guarded, each by another route: `site` means something else in each.
+    const SWAPPED: [&str; 2] = [
+        "  routes: [{ name: site, service: backend }]
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: guard }
+spec: { targetRef: { kind: HTTPRoute, name: site }, request: [{ policy: apiKeyAuth, params: { header: x-api-key } }] }
+",
+        "  routes:
+    - { name: site, match: { path: { prefix: /docs } }, public: { reason: documentation }, service: backend }
+    - { name: private, service: backend }
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: guard }
+spec: { targetRef: { kind: HTTPRoute, name: private }, request: [{ policy: apiKeyAuth, params: { header: x-api-key } }] }
+",
+    ];
+
+    #[test]
+    fn lets_nobody_in_while_a_name_comes_to_mean_another_route() {
+        let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
+        let port = free_port().unwrap();
+        let text = gateway(port, upstream.address(), "x-preview");
+        let (head, rest) = text.split_once("  routes:\n").unwrap();
+        let (_, service) = rest.split_once("---\n").unwrap();
+        let write_table = |round: usize| {
+            write(&directory, "all.yaml", &[head, SWAPPED[round % 2], "---\n", service].concat());
+        };
+        write_table(0);
+        let control_plane = ControlPlane::start(directory.path()).unwrap();
+        let envoy = Envoy::whole(control_plane.xds()).unwrap();
+        let listener = SocketAddr::from(([127, 0, 0, 1], port));
+        let status = || Client::new(listener).get("/secret").map_or(0, |answer| answer.status);
+        wait::until_true("the guard", || Ok(status() == 401)).unwrap();
+        let (stop, passed, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut in_force = Ok(Duration::ZERO);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut client = Client::new(listener);
+                    while !stop.load(Ordering::Relaxed) {
+                        match client.get("/secret").map(|answer| answer.status) {
+                            Ok(200) => passed.fetch_add(1, Ordering::Relaxed),
+                            Ok(_) => refused.fetch_add(1, Ordering::Relaxed),
+                            Err(_) => 0,
+                        };
+                    }
+                });
+            }
+            for round in 1..=20 {
+                write_table(round);
+                in_force = wait::until_true("the other table", || {
+                    let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_route_configs")?.body;
+                    Ok(dump.contains("\"name\": \"private") == (round % 2 == 1))
+                });
+                if in_force.is_err() {
+                    break;
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        in_force.unwrap();
+        assert_eq!(passed.into_inner(), 0, "requests without a key reached the upstream");
+        assert!(refused.into_inner() > 20);
+    }
+
     /// Renames the guarded route so many times while callers without a key try it, and does something after each change.
     fn rename_under_load(rounds: usize, disturb: impl Fn(usize, &mut Envoy, &mut ControlPlane)) {
         let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
@@ -193,7 +261,7 @@ mod whole {
             for round in 1..=rounds {
                 write_as(&format!("a{round}"));
                 disturb(round, &mut envoy, &mut control_plane);
-                let name = format!("\"name\": \"a{round}\"");
+                let name = format!("\"name\": \"a{round}#");
                 renamed = wait::until_true("the renamed route", || {
                     let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_route_configs")?.body;
                     Ok(dump.contains(&name))

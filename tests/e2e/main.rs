@@ -19,6 +19,7 @@ mod commands;
 mod cpu_without_a_bound;
 mod crashes;
 mod decisions;
+mod discovery;
 mod edge;
 mod envoy_resources;
 mod files;

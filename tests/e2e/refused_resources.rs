@@ -127,34 +127,34 @@ fn case_44_what_an_envoy_accepts_on_one_stream_does_not_undo_what_it_refused_on_
     let upstream = Upstream::start(0).unwrap();
     let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
     let port = upstream.address().port();
-    site.write("clusters.yaml", &["foo", "bar"].map(cluster_with_a_stream).concat()).unwrap();
+    site.write("clusters.yaml", &["right", "left"].map(cluster_with_a_stream).concat()).unwrap();
     let control_plane = refusals::InProcess::start();
-    let publish = |foo: &str, bar: &str| {
-        site.write("endpoints.yaml", &[foo, bar].concat()).unwrap();
+    let publish = |right: &str, left: &str| {
+        site.write("endpoints.yaml", &[right, left].concat()).unwrap();
         let files = source::read(site.directory()).unwrap();
         control_plane.hub.publish(compile(&files, &control_plane.code).unwrap());
     };
-    let foo = |priority| endpoints("foo", &[port], priority);
-    publish(&foo(0), &endpoints("bar", &[port], 0));
+    let right = |priority| endpoints("right", &[port], priority);
+    publish(&right(0), &endpoints("left", &[port], 0));
     let envoy = Envoy::whole(control_plane.xds).unwrap();
     let settled = |status: &Value| status["nodes"][0]["revision"].is_string();
     wait_for_status(control_plane.http, "all streams to be settled", settled).unwrap();
     // The aggregated stream, and one for each of the two.
     assert_eq!(control_plane.hub.fleet().open_streams(), 3);
 
-    publish(&foo(200), &endpoints("bar", &[port], 0));
+    publish(&right(200), &endpoints("left", &[port], 0));
     let refusal = |status: &Value| status["nodes"][0]["types"]["endpoints"]["refused"]["resources"].clone();
     let words = |status: &Value| status["nodes"][0]["types"]["endpoints"]["refused"]["message"].clone();
     let status = wait_for_status(control_plane.http, "the refusal", |status| words(status).is_string()).unwrap();
     let (refused, message) = (refusal(&status), words(&status));
     let running = || control_plane.hub.fleet().report()[0].types[&ResourceType::Endpoints].running.clone();
     let before = running();
-    publish(&foo(200), &endpoints("bar", &[port, port + 1], 0));
-    wait::until_true("the other endpoints", || Ok(envoy.stat("cluster.bar.membership_total")? == Some(2))).unwrap();
+    publish(&right(200), &endpoints("left", &[port, port + 1], 0));
+    wait::until_true("the other endpoints", || Ok(envoy.stat("cluster.left.membership_total")? == Some(2))).unwrap();
     wait::until_true("their ACK", || Ok(running() != before)).unwrap();
     let status = wait_for_status(control_plane.http, "the node", |status| status["nodes"][0].is_object()).unwrap();
     assert_eq!((refusal(&status), words(&status)), (refused, message), "{status}");
 
-    publish(&foo(1), &endpoints("bar", &[port, port + 1], 0));
+    publish(&right(1), &endpoints("left", &[port, port + 1], 0));
     wait_for_status(control_plane.http, "the mended endpoints", |status| words(status).is_null()).unwrap();
 }

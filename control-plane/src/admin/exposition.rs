@@ -10,6 +10,7 @@ use axum::{
 
 use super::{extract::on_a_thread, nodes::NodeState, operation::Operation, problem::Problem};
 use crate::{
+    discovery::ClientState,
     metrics::{Histogram, PerType},
     rollout::State as RolloutState,
     serve::Hub,
@@ -124,11 +125,17 @@ fn fleet(hub: &Hub, text: &mut Exposition) {
 
 fn clients(hub: &Hub, text: &mut Exposition) {
     let clients = hub.clients();
-    let (states, groups) = clients.counts();
+    let reports = clients.report();
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let states = states.map(|(state, count)| ("state", format!("{state:?}").to_ascii_lowercase(), number(count)));
+    let states = ClientState::ALL.map(|state| {
+        let in_it = reports.iter().flat_map(|group| &group.clients).filter(|client| client.state() == state).count();
+        ("state", format!("{state:?}").to_ascii_lowercase(), number(in_it))
+    });
     text.gauge("discovery_clients", "The clients of policy discovery, by where they are.", states);
-    let groups = groups.map(|(acked, count)| ("all_acked", acked.to_string(), number(count)));
+    let groups = [true, false].map(|acked| {
+        let groups = reports.iter().filter(|group| group.all_acked == acked).count();
+        ("all_acked", acked.to_string(), number(groups))
+    });
     let about = "The versions that clients of policy discovery are to have, by whether all have answered.";
     text.gauge("discovery_groups", about, groups);
     text.counter("discovery_pushes_total", "Policies that were sent to clients.", alone(clients.pushes.get()));

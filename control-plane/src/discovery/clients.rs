@@ -14,12 +14,16 @@ use tonic::Status;
 use super::{
     Answer, Registry, Ticket,
     registry::Assignment,
-    report::{ClientState, GroupReport, GroupView},
+    report::{GroupReport, GroupView},
     session::Update,
 };
 use crate::{
-    digest::Digest, fleet::Sighting, metrics::Counter, node::NodeIdentity, publication::Audience,
-    publication::Publication, serve::Hub,
+    digest::Digest,
+    fleet::Sighting,
+    metrics::Counter,
+    node::NodeIdentity,
+    publication::{Audience, Publication},
+    serve::Hub,
 };
 
 /// What ends a stream from outside: the status that its client is told.
@@ -59,13 +63,9 @@ impl Clients {
         self.sightings().into_iter().map(|sighting| NodeIdentity::clone(&sighting.node)).collect()
     }
 
-    /// How many clients are in each state, and how many groups have and have not answered.
-    pub(crate) fn counts(&self) -> ([(ClientState, usize); ClientState::ALL.len()], [(bool, usize); 2]) {
-        let groups = self.registry().report();
-        let states: Vec<_> = groups.iter().flat_map(|group| &group.clients).map(|client| client.state()).collect();
-        let in_state = |state| (state, states.iter().filter(|other| **other == state).count());
-        let acked = |acked| (acked, groups.iter().filter(|group| group.all_acked == acked).count());
-        (ClientState::ALL.map(in_state), [true, false].map(acked))
+    /// The clients by the version that they are to have, as of the last time that they were brought up to date.
+    pub(crate) fn report(&self) -> Vec<GroupReport> {
+        self.registry().report()
     }
 }
 
@@ -155,7 +155,7 @@ fn is_same(caught_up: &Weak<Publication>, publication: &Arc<Publication>) -> boo
 /// The clients by the version that they are to have, as of now.
 pub(crate) async fn report(hub: &Arc<Hub>) -> Vec<GroupReport> {
     catch_up(hub).await;
-    hub.clients().registry().report()
+    hub.clients().report()
 }
 
 /// The same as it is shown.

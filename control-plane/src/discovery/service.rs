@@ -41,6 +41,7 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 
 /// Options of policy discovery.
 #[derive(Debug, Clone, Args)]
+#[group(id = "discovery-options")]
 #[command(next_help_heading = "Policy discovery")]
 pub struct Options {
     /// How long a client that owes an answer may be silent, in seconds, before nobody waits for it; its stream goes on

@@ -45,6 +45,7 @@ use crate::{
         self, Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol,
         Resource, Step,
     },
+    route_match,
     support::{Feature, Support},
 };
 
@@ -169,15 +170,21 @@ impl Lowering {
         self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth, hmac });
     }
 
-    /// The routes of gateways that no chain is listed for.
+    /// The routes of gateways, as Envoy knows them.
     fn declared_routes(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Option<DeclaredRoutes> {
         if scope.gateways.is_empty() {
             return None;
         }
-        let routes = scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes);
-        let names = routes.map(|route| route.name.as_str()).chain([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE]);
-        let open = names.filter(|name| !attachment.routes.contains_key(name));
-        Some(DeclaredRoutes { open: open.map(|name| self.string(name)).collect() })
+        let mut declared = DeclaredRoutes::default();
+        for gateway in &scope.gateways {
+            for (route, marked) in gateway.spec.routes.iter().zip(route_match::marked_names(&gateway.spec)) {
+                let marked = self.string(&marked);
+                let is_guarded = attachment.routes.contains_key(route.name.as_str());
+                if is_guarded { declared.guarded.push(marked) } else { declared.open.push(marked) }
+            }
+        }
+        declared.open.extend([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE].map(|name| self.string(name)));
+        Some(declared)
     }
 
     fn settings(&mut self, settings: &model::Settings) {

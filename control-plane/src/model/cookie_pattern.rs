@@ -17,7 +17,7 @@ use super::diagnostic::quote;
 const OUTSIDE: [u8; 4] = [b';', b',', b' ', b'\t'];
 
 /// A regular expression that matches no `;`, `,`, space or tab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CookiePattern {
     written: String,

@@ -43,7 +43,7 @@ pub(super) const COOKIE: Object = Object {
 };
 
 /// What a query parameter must be like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QueryMatch {
     /// The name, spelt as it is sent.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct QueryMatch {
 }
 
 /// What a cookie must be like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CookieMatch {
     /// The name: a token.
     pub name: String,
@@ -63,7 +63,7 @@ pub struct CookieMatch {
 }
 
 /// What is asked of a cookie.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CookieCondition {
     /// It has this value.

@@ -183,7 +183,7 @@ pub struct Backend {
 }
 
 /// What a request must be like, apart from its host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
     /// The path.
@@ -204,7 +204,7 @@ pub struct Match {
 }
 
 /// What a path must be like. The query is no part of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PathMatch {
     /// The whole path.
@@ -225,7 +225,7 @@ impl Default for PathMatch {
 }
 
 /// What a header must be like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HeaderMatch {
     /// The name, of any case.
     pub name: String,
@@ -235,7 +235,7 @@ pub struct HeaderMatch {
 }
 
 /// What is asked of a header, a query parameter or a cookie.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HeaderCondition {
     /// It has this value.

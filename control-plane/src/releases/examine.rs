@@ -1,6 +1,6 @@
 //! Admission as a whole: all errors of a bundle at once, whoever finds them, and what is worth a warning about it.
 
-use std::sync::Arc;
+use std::{panic::resume_unwind, sync::Arc, thread};
 
 use super::Admission;
 use crate::{lint::Finding, model::Bundle, pipeline::CompileError, publication::Publication, review::review};
@@ -16,7 +16,13 @@ pub struct Examined {
 
 /// Reviews and admits a bundle, or says everything that is wrong with it.
 pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, CompileError> {
-    match (review(bundle), admission.admit(bundle)) {
+    // Neither needs the other, and both look at everything.
+    let (reviewed, admitted) = thread::scope(|scope| {
+        let reviewing = scope.spawn(|| review(bundle));
+        let admitted = admission.admit(bundle);
+        (reviewing.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
+    });
+    match (reviewed, admitted) {
         (Ok(findings), Ok(publication)) => Ok(Examined { publication, findings: findings.into() }),
         (Ok(_), Err(error)) => Err(error),
         (Err(errors), Ok(_)) => Err(errors.into()),

@@ -4,6 +4,7 @@
 mod conditions;
 mod headers;
 mod host;
+mod marks;
 mod path;
 mod spelling;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod values;
 
 pub use conditions::PatternError;
 pub use headers::{headers_of_route, matched_headers};
+pub use marks::{MARK, marked_names};
 
 use self::{conditions::Conditions, host::HostMatch};
 use crate::model::{Backend, Gateway, PathParameters, Underscores};

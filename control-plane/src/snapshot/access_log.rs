@@ -25,6 +25,7 @@ use super::any;
 use crate::{
     attach::{self, Logged, Scope, Which},
     model::{LogBackend, Settings, unit::Percent},
+    route_match::MARK,
 };
 
 const STDOUT: &str = "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog";
@@ -37,7 +38,7 @@ const FIELDS: [(&str, &str); 9] = [
     ("path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
     ("status", "%RESPONSE_CODE%"),
     ("details", "%RESPONSE_CODE_DETAILS%"),
-    ("route", "%ROUTE_NAME%"),
+    ("route", "%METADATA(ROUTE:postern:route)%"),
     ("request_id", "%REQ(X-REQUEST-ID)%"),
     ("duration_ms", "%DURATION%"),
     ("decision", "%FILTER_STATE(wasm.postern:PLAIN)%"),
@@ -127,7 +128,11 @@ fn terms(which: &Which) -> Vec<String> {
     // What is absent, such as the cluster of a request that was refused, is an error in CEL, which is not what is meant.
     let equals = |attribute: &str, value: &str| format!("(has({attribute}) && {attribute} == {})", literal(value));
     let mut terms = Vec::new();
-    terms.extend(which.route.as_deref().map(|route| equals("xds.route_name", route)));
+    // Behind the name there is a mark.
+    let is_route = |route: &str| {
+        format!("(has(xds.route_name) && xds.route_name.startsWith({}))", literal(&format!("{route}{MARK}")))
+    };
+    terms.extend(which.route.as_deref().map(is_route));
     terms.extend(which.service.as_deref().map(|service| equals("xds.cluster_name", service)));
     let identity = "connection.uri_san_peer_certificate";
     terms.extend(which.source.as_ref().map(|source| match &source.service {

@@ -5,7 +5,7 @@ use envoy_types::pb::{
     envoy::{
         config::{
             core::v3::{
-                DataSource, Http2ProtocolOptions, HttpProtocolOptions, SchemeHeaderTransformation,
+                DataSource, Http2ProtocolOptions, HttpProtocolOptions, Metadata, SchemeHeaderTransformation,
                 data_source::Specifier, http_protocol_options::HeadersWithUnderscoresAction,
                 scheme_header_transformation::Transformation,
             },
@@ -19,7 +19,7 @@ use envoy_types::pb::{
         },
         r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
     },
-    google::protobuf::{BoolValue, UInt32Value},
+    google::protobuf::{BoolValue, Struct, UInt32Value, Value, value::Kind},
 };
 
 use super::{
@@ -131,8 +131,16 @@ fn refusal(name: &str, matching: RouteMatch, body: &str) -> Route {
         name: name.to_owned(),
         r#match: Some(matching),
         action: Some(Action::DirectResponse(answer)),
+        metadata: Some(named(name)),
         ..Default::default()
     }
+}
+
+/// What logs call a route, whose name in Envoy has a mark.
+pub(super) fn named(route: &str) -> Metadata {
+    let name = Value { kind: Some(Kind::StringValue(route.to_owned())) };
+    let fields = Struct { fields: [("route".to_owned(), name)].into() };
+    Metadata { filter_metadata: [("postern".to_owned(), fields)].into(), ..Default::default() }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the fields are messages of their own")]

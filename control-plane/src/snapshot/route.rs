@@ -25,6 +25,7 @@ use super::{Resource, cluster::duration, edge, path::path_specifier, request_mat
 use crate::{
     attach::{self, Attachment, Scope},
     model::{self, Backend, Cause, EdgeHttp, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
+    route_match,
     support::Feature,
 };
 
@@ -42,6 +43,8 @@ const NEW_HOST: &str = concat!(
 /// What is said of a route elsewhere than in its gateway.
 #[derive(Debug, Default)]
 struct Said {
+    /// Its name in Envoy.
+    name: String,
     rewrites_path: bool,
     rewrites_host: bool,
     timeouts: Timeouts,
@@ -59,6 +62,7 @@ impl Said {
             rewrites_path: has(&["prefix", "template", "regex"]) && !scope.support.lacks(Feature::PathRewrite),
             rewrites_host: has(&["host"]) && !scope.support.lacks(Feature::HostRewrite),
             timeouts: attach::for_route(scope, route).conf,
+            ..Self::default()
         }
     }
 }
@@ -69,7 +73,8 @@ pub(super) fn route_configuration(
     scope: &Scope<'_>,
     attachment: &Attachment<'_>,
 ) -> Resource {
-    let routes: Vec<_> = gateway.spec.routes.iter().map(|route| (route, Said::of(route, scope, attachment))).collect();
+    let said = |(route, name)| (route, Said { name, ..Said::of(route, scope, attachment) });
+    let routes: Vec<_> = gateway.spec.routes.iter().zip(route_match::marked_names(&gateway.spec)).map(said).collect();
     let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
     // There is always one for all other hosts, so that what is no host is refused whatever the routes are.
     let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
@@ -134,9 +139,10 @@ fn envoy_route(route: &model::Route, method: Option<&String>, said: &Said) -> Ro
     };
     timeout::set_on_route(&mut action, &said.timeouts);
     Route {
-        name: route.name.clone(),
+        name: said.name.clone(),
         r#match: Some(matching),
         action: Some(Action::Route(action)),
+        metadata: Some(edge::named(&route.name)),
         ..Default::default()
     }
 }

@@ -42,7 +42,7 @@ impl Offer {
     }
 
     /// The names of the resources, in order.
-    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+    pub(in crate::xds) fn names(&self) -> impl Iterator<Item = &String> {
         self.set.resources.iter().map(|resource| &resource.name)
     }
 

@@ -158,6 +158,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
             ],
         ),
         ("getPlan", vec![example(200, format!("/api/v1/plans/{label}")), example(404, "/api/v1/plans/none")]),
+        ("listClients", vec![example(200, "/api/v1/clients")]),
         ("listNodes", vec![example(200, "/api/v1/nodes")]),
         ("listAbsentNodes", vec![example(200, "/api/v1/nodes/absent")]),
         ("getNode", vec![example(200, "/api/v1/nodes/edge-2"), example(404, "/api/v1/nodes/edge-9")]),

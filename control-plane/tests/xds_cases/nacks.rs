@@ -111,6 +111,46 @@ fn case_21_a_cluster_that_is_kept_for_its_routes_is_kept_as_it_was_accepted() {
 }
 
 #[test]
+fn case_13_what_is_refused_beside_something_kept_is_not_sent_alone() {
+    let made =
+        |clusters: &str, routes: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &["a", "c"]), (RouteConfiguration, &["r"])];
+    let mut client = Client::served(StateOfTheWorld, &made("a=1 c=1", "r=1"), &wanted);
+    let kept = client.publish(&made("a=2", "r=2"));
+    assert_eq!(told(&kept), ["CDS a=2 c=1", "RDS r=2"]);
+    assert_eq!(told(&client.nack(&kept[0], "no").responses), SILENCE);
+    // Once more, with all of it accepted before.
+    let mut client = Client::served(StateOfTheWorld, &made("a=1 c=1", "r=1"), &wanted);
+    let routes = client.publish(&made("a=1", "r=2"));
+    assert_eq!(told(&routes), ["RDS r=2"]);
+    let named = only(client.subscribe(Cluster, &["a", "c", "x"]));
+    assert_eq!(tell(&named), "CDS a=1 c=1");
+    assert_eq!(told(&client.nack(&named, "no").responses), SILENCE);
+}
+
+#[test]
+fn case_27_what_was_refused_and_is_asked_for_may_be_accepted_after_all() {
+    let mut client = Client::new(Incremental);
+    client.publish(&clusters("a=1 b=1"));
+    let refused = only(client.subscribe(Cluster, &[]));
+    client.nack(&refused, "a is wrong");
+    let asked = only(client.subscribe(Cluster, &["a"]));
+    assert_eq!(outcomes(&client.ack(&asked)), Vec::<&str>::new(), "it still lacks the other");
+    let asked = only(client.subscribe(Cluster, &["a", "b"]));
+    assert_eq!(outcomes(&client.ack(&asked)), ["acked"]);
+    assert_eq!(told(&client.publish(&clusters("a=1 b=1"))), SILENCE);
+}
+
+#[test]
+fn case_13_what_a_refused_set_left_out_is_not_taken_to_be_gone() {
+    let mut client = Client::served(StateOfTheWorld, &clusters("a=1 b=1"), &[(Cluster, &["a", "b"])]);
+    let refused = only(client.publish(&clusters("a=2")));
+    client.nack(&refused, "no");
+    // It still has the other, which is not in force.
+    assert_eq!(told(&client.subscribe(Cluster, &["b"])), ["CDS"]);
+}
+
+#[test]
 fn case_14_a_return_to_the_last_good_content_clears_the_refusal() {
     for variant in BOTH {
         for kind in [Cluster, ExtensionConfig, Endpoints] {

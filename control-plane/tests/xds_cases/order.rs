@@ -205,6 +205,18 @@ fn case_22_the_endpoints_of_a_changed_cluster_are_sent_again_right_after_it() {
 }
 
 #[test]
+fn case_22_endpoints_are_not_sent_again_for_a_cluster_that_is_not_sent() {
+    let made = |clusters: &str| snapshot(&[all(Cluster, clusters), all(Endpoints, "a=1 b=1")].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (Endpoints, &["a", "b"])];
+    let mut client = Client::served(Variant::Incremental, &made("a=1 b=1"), &wanted);
+    let changed = client.publish(&made("a=2 b=2"));
+    client.nack(&changed[0], "no");
+    client.ack(&changed[1]);
+    // It has refused both, and asks for one.
+    assert_eq!(told(&client.subscribe(Cluster, &["a"])), ["CDS a=2", "EDS a=1"]);
+}
+
+#[test]
 fn case_22_endpoints_go_by_the_name_that_their_cluster_asks_for() {
     let cluster = |timeout: i64| {
         let config = EdsClusterConfig { service_name: "of-a".to_owned(), ..Default::default() };

@@ -99,35 +99,35 @@ impl Stream {
 /// Two streams of a node, for one resource each; the first refused its change, the second accepted its own afterwards.
 fn one_refused(variant: Variant) -> (Node, Stream, Stream) {
     let mut node = Node::new(variant);
-    let first = endpoints("bar=1 foo=1");
-    let mut foo = node.served(&first, Endpoints, &["foo"]);
-    let mut bar = node.served(&first, Endpoints, &["bar"]);
-    let changed = endpoints("bar=2 foo=2");
-    let (for_foo, for_bar) = (only(foo.publish(&mut node, &changed)), only(bar.publish(&mut node, &changed)));
-    assert_eq!(told(&foo.answer(&mut node, &for_foo, Some("no foo"))), SILENCE);
-    bar.answer(&mut node, &for_bar, None);
-    (node, foo, bar)
+    let first = endpoints("left=1 right=1");
+    let mut right = node.served(&first, Endpoints, &["right"]);
+    let mut left = node.served(&first, Endpoints, &["left"]);
+    let changed = endpoints("left=2 right=2");
+    let (for_right, for_left) = (only(right.publish(&mut node, &changed)), only(left.publish(&mut node, &changed)));
+    assert_eq!(told(&right.answer(&mut node, &for_right, Some("no right"))), SILENCE);
+    left.answer(&mut node, &for_left, None);
+    (node, right, left)
 }
 
 #[test]
 fn case_44_what_one_stream_accepts_does_not_undo_what_another_refused() {
     for variant in BOTH {
-        let (mut node, mut foo, mut bar) = one_refused(variant);
-        assert_eq!(node.refused(Endpoints).as_deref(), Some("no foo"), "{variant:?}");
-        assert!(node.fleet.sightings()[0].refused.iter().any(|(_, refusal)| refusal.carried[0].0 == "foo"));
+        let (mut node, mut right, mut left) = one_refused(variant);
+        assert_eq!(node.refused(Endpoints).as_deref(), Some("no right"), "{variant:?}");
+        assert!(node.fleet.sightings()[0].refused.iter().any(|(_, refusal)| refusal.carried[0].0 == "right"));
         // Two refusals of two streams are two.
-        let changed = endpoints("bar=3 foo=2");
-        assert_eq!(told(&foo.publish(&mut node, &changed)), SILENCE, "{variant:?}");
-        let for_bar = only(bar.publish(&mut node, &changed));
-        bar.answer(&mut node, &for_bar, Some("no bar"));
+        let changed = endpoints("left=3 right=2");
+        assert_eq!(told(&right.publish(&mut node, &changed)), SILENCE, "{variant:?}");
+        let for_left = only(left.publish(&mut node, &changed));
+        left.answer(&mut node, &for_left, Some("no left"));
         assert_eq!(node.fleet.sightings()[0].refused.len(), 2, "{variant:?}");
         // Each ends with the stream's own acceptance.
-        let mended = endpoints("bar=3 foo=3");
-        let for_foo = only(foo.publish(&mut node, &mended));
-        foo.answer(&mut node, &for_foo, None);
-        assert_eq!(node.refused(Endpoints).as_deref(), Some("no bar"), "{variant:?}");
-        let for_bar = only(bar.publish(&mut node, &endpoints("bar=4 foo=3")));
-        bar.answer(&mut node, &for_bar, None);
+        let mended = endpoints("left=3 right=3");
+        let for_right = only(right.publish(&mut node, &mended));
+        right.answer(&mut node, &for_right, None);
+        assert_eq!(node.refused(Endpoints).as_deref(), Some("no left"), "{variant:?}");
+        let for_left = only(left.publish(&mut node, &endpoints("left=4 right=3")));
+        left.answer(&mut node, &for_left, None);
         assert_eq!(node.refused(Endpoints), None, "{variant:?}");
     }
 }
@@ -135,31 +135,31 @@ fn case_44_what_one_stream_accepts_does_not_undo_what_another_refused() {
 #[test]
 fn case_44_a_stream_that_comes_back_gets_its_last_good_resource_whatever_others_accepted() {
     for variant in BOTH {
-        let (mut node, foo, bar) = one_refused(variant);
-        foo.end(&mut node);
-        let changed = endpoints("bar=2 foo=2");
-        let (mut foo, responses) = node.stream(&changed, Endpoints, &["foo"]);
-        assert_eq!(told(&responses), ["EDS foo=1"], "{variant:?}");
-        foo.answer(&mut node, &responses[0], None);
-        assert_eq!(node.refused(Endpoints).as_deref(), Some("no foo"), "it runs another one than it should");
+        let (mut node, right, left) = one_refused(variant);
+        right.end(&mut node);
+        let changed = endpoints("left=2 right=2");
+        let (mut right, responses) = node.stream(&changed, Endpoints, &["right"]);
+        assert_eq!(told(&responses), ["EDS right=1"], "{variant:?}");
+        right.answer(&mut node, &responses[0], None);
+        assert_eq!(node.refused(Endpoints).as_deref(), Some("no right"), "it runs another one than it should");
         // On a stream that has both, too, whichever stream each was learnt on.
-        let (_, responses) = node.stream(&changed, Endpoints, &["bar", "foo"]);
-        assert_eq!(told(&responses), ["EDS bar=2 foo=1"], "{variant:?}");
-        drop(bar);
+        let (_, responses) = node.stream(&changed, Endpoints, &["left", "right"]);
+        assert_eq!(told(&responses), ["EDS left=2 right=1"], "{variant:?}");
+        drop(left);
     }
 }
 
 #[test]
 fn case_44_a_stream_that_is_open_does_not_bring_what_another_has_refused() {
     for variant in BOTH {
-        let (mut node, _foo, mut bar) = one_refused(variant);
-        let names: &[&str] = if variant == Variant::Incremental { &["foo"] } else { &["bar", "foo"] };
-        let responses = bar.client.subscribe(Endpoints, names);
-        let expect = if variant == Variant::Incremental { "EDS foo=1" } else { "EDS bar=2 foo=1" };
+        let (mut node, _right, mut left) = one_refused(variant);
+        let names: &[&str] = if variant == Variant::Incremental { &["right"] } else { &["left", "right"] };
+        let responses = left.client.subscribe(Endpoints, names);
+        let expect = if variant == Variant::Incremental { "EDS right=1" } else { "EDS left=2 right=1" };
         assert_eq!(told(&responses), [expect], "{variant:?}");
-        bar.answer(&mut node, &responses[0], None);
-        let mended = bar.publish(&mut node, &endpoints("bar=2 foo=3"));
-        bar.answer(&mut node, &mended[0], None);
+        left.answer(&mut node, &responses[0], None);
+        let mended = left.publish(&mut node, &endpoints("left=2 right=3"));
+        left.answer(&mut node, &mended[0], None);
         assert_eq!(node.refused(Endpoints), None, "what is accepted counts for the node: {variant:?}");
     }
 }
@@ -167,9 +167,9 @@ fn case_44_a_stream_that_is_open_does_not_bring_what_another_has_refused() {
 #[test]
 fn case_44_what_is_left_beside_a_resource_that_another_stream_refused_is_not_sent_twice() {
     for variant in BOTH {
-        let (mut node, _foo, _bar) = one_refused(variant);
-        let (mut both, responses) = node.stream(&endpoints("baz=1 foo=2"), Endpoints, &["baz", "foo"]);
-        assert_eq!(told(&responses), ["EDS baz=1 foo=1"], "{variant:?}");
+        let (mut node, _right, _left) = one_refused(variant);
+        let (mut both, responses) = node.stream(&endpoints("baz=1 right=2"), Endpoints, &["baz", "right"]);
+        assert_eq!(told(&responses), ["EDS baz=1 right=1"], "{variant:?}");
         assert_eq!(told(&both.answer(&mut node, &responses[0], Some("no"))), SILENCE, "{variant:?}");
     }
 }
@@ -195,15 +195,15 @@ fn case_44_what_a_client_has_of_a_resource_that_another_stream_refused_is_not_ta
 fn case_44_a_refused_set_of_which_all_was_accepted_since_is_not_refused_any_more() {
     for variant in BOTH {
         let mut node = Node::new(variant);
-        let made = endpoints("bar=1 foo=1");
-        let (mut first, responses) = node.stream(&made, Endpoints, &["foo"]);
+        let made = endpoints("left=1 right=1");
+        let (mut first, responses) = node.stream(&made, Endpoints, &["right"]);
         first.answer(&mut node, &responses[0], Some("no"));
         first.end(&mut node);
-        let mut second = node.served(&made, Endpoints, &["bar", "foo"]);
-        second.client.subscribe(Endpoints, &["bar", "foo"]);
+        let mut second = node.served(&made, Endpoints, &["left", "right"]);
+        second.client.subscribe(Endpoints, &["left", "right"]);
         // Only what was refused alone is wanted now, and it has that.
-        let (mut third, responses) = node.stream(&made, Endpoints, &["foo"]);
-        assert_eq!(told(&responses), ["EDS foo=1"], "{variant:?}");
+        let (mut third, responses) = node.stream(&made, Endpoints, &["right"]);
+        assert_eq!(told(&responses), ["EDS right=1"], "{variant:?}");
         assert_eq!(told(&third.answer(&mut node, &responses[0], None)), SILENCE);
         assert_eq!(node.refused(Endpoints), None, "{variant:?}");
     }
@@ -212,10 +212,10 @@ fn case_44_a_refused_set_of_which_all_was_accepted_since_is_not_refused_any_more
 #[test]
 fn case_44_what_a_stream_that_has_ended_refused_is_history_once_the_node_runs_all_it_wants() {
     for variant in BOTH {
-        let (mut node, foo, mut bar) = one_refused(variant);
-        foo.end(&mut node);
-        let for_bar = only(bar.publish(&mut node, &endpoints("bar=3 foo=2")));
-        bar.answer(&mut node, &for_bar, None);
+        let (mut node, right, mut left) = one_refused(variant);
+        right.end(&mut node);
+        let for_left = only(left.publish(&mut node, &endpoints("left=3 right=2")));
+        left.answer(&mut node, &for_left, None);
         assert_eq!(node.refused(Endpoints), None, "{variant:?}");
     }
 }

@@ -189,7 +189,7 @@ fn waiting(port: u16) -> usize {
     let fields = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     // The local address, the state (0A: it listens), and the queues.
     let listens = |fields: &Vec<&str>| fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A";
-    let socket = fields.skip(1).find(listens).expect("nobody listens");
+    let socket = fields.skip(1).find(listens).unwrap();
     usize::from_str_radix(socket[4].rsplit(':').next().unwrap(), 16).unwrap()
 }
 

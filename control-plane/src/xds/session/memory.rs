@@ -32,8 +32,8 @@ pub struct Memory {
 struct TypeMemory {
     /// The last set that was accepted on each stream, the latest last.
     good: Vec<Good>,
-    /// The versions of sets that it refused.
-    refused: Vec<Digest>,
+    /// The sets that it refused.
+    refused: Vec<RefusedSet>,
     /// The resources that it refused, by name and version.
     refused_resources: Vec<(String, Digest)>,
     /// The refusals that it has not got past.
@@ -44,6 +44,14 @@ struct TypeMemory {
 struct Good {
     stream: u64,
     set: Arc<Offer>,
+}
+
+/// A set that was refused.
+#[derive(Debug)]
+struct RefusedSet {
+    version: Digest,
+    /// Whether the resources that are to blame are known, one by one.
+    is_blamed: bool,
 }
 
 /// A refusal on a stream, which ends when these resources are accepted.
@@ -75,7 +83,7 @@ impl Memory {
 
     /// Whether the node refused this set.
     pub(super) fn has_refused(&self, kind: ResourceType, version: &Digest) -> bool {
-        self.lock().get(&kind).is_some_and(|memory| memory.refused.contains(version))
+        self.lock().get(&kind).is_some_and(|memory| memory.refused.iter().any(|it| it.version == *version))
     }
 
     /// A set with every resource that must be withheld in the last version that the node accepted, or as the client `has`
@@ -116,18 +124,27 @@ impl Memory {
         (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
     }
 
-    /// Whether the node accepted every resource of a set, on whichever stream and beside whatever others, and refused none
-    /// of them since.
-    pub(super) fn runs(&self, kind: ResourceType, set: &Offer) -> bool {
+    /// Whether the node has accepted all that it refused of a set since, on whichever stream and beside whatever others.
+    pub(super) fn got_past(&self, kind: ResourceType, set: &Offer) -> bool {
         let types = self.lock();
         let Some(memory) = types.get(&kind) else { return false };
-        let runs = |it: &Arc<Resource>| memory.last_good(&it.name).is_some_and(|good| good.version == it.version);
-        !set.set().resources.is_empty() && set.set().resources.iter().all(runs)
+        let is_blamed = memory.refused.iter().all(|it| it.is_blamed || it.version != *set.version());
+        is_blamed && !set.set().resources.iter().any(|resource| memory.has_refused(resource))
     }
 
-    /// The version of a resource that the node last accepted, and did not refuse since.
-    pub(super) fn accepted(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
-        self.lock().get(&kind)?.last_good(name)
+    /// The version of a resource that was last accepted on a stream, and not refused since.
+    pub(super) fn accepted(&self, stream: u64, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        let types = self.lock();
+        let memory = types.get(&kind)?;
+        let good = memory.good.iter().find(|good| good.stream == stream)?.set.set().get(name)?;
+        (!memory.has_refused(good)).then(|| Arc::clone(good))
+    }
+
+    /// The names of what was last accepted on a stream.
+    pub(super) fn accepted_on(&self, stream: u64, kind: ResourceType) -> Vec<String> {
+        let types = self.lock();
+        let good = types.get(&kind).and_then(|memory| memory.good.iter().find(|good| good.stream == stream));
+        good.map(|good| good.set.names().cloned().collect()).unwrap_or_default()
     }
 
     /// Whether the node refused one of the resources of a response.
@@ -166,7 +183,7 @@ impl Memory {
     /// A set that the node had refused is accepted after all.
     pub(super) fn forgive(&self, kind: ResourceType, version: &Digest) {
         if let Some(memory) = self.lock().get_mut(&kind) {
-            memory.refused.retain(|refused| refused != version);
+            memory.refused.retain(|refused| refused.version != *version);
         }
     }
 
@@ -177,31 +194,35 @@ impl Memory {
         }
     }
 
-    /// The node refused a response on a stream. Its message names some of the resources, or none. Returns the resources
-    /// that are to blame.
+    /// The node refused a response on a stream. Its message names some of the resources, or none. Returns those of its
+    /// resources that the node has refused, now or before.
     pub(super) fn refuse(&self, stream: u64, content: &Content, named: &[String]) -> Vec<(String, Digest)> {
         let mut types = self.lock();
         let memory = types.entry(content.kind).or_default();
         let mut blamed = memory.blamed(content, named);
         // Of so many, the set as a whole was refused.
-        if blamed.len() <= MOST_REFUSED {
+        let is_blamed = blamed.len() <= MOST_REFUSED;
+        if is_blamed {
             keep_latest(&mut memory.refused_resources, blamed.iter().cloned());
         }
         blamed.truncate(MOST_REFUSED);
         // Extension configurations are judged one by one: one that was refused is never sent again unchanged, and the
         // others of its set are.
         if content.kind != ResourceType::ExtensionConfig {
-            keep_latest(&mut memory.refused, [content.version.clone()]);
+            keep_latest(&mut memory.refused, [RefusedSet { version: content.version.clone(), is_blamed }]);
         }
         memory.outstanding.retain(|refusal| refusal.stream != stream);
         let names = blamed.iter().map(|(name, _)| name.clone()).collect();
         keep_latest(&mut memory.outstanding, [Outstanding { stream, names }]);
+        let before = content.resources.iter().filter(|resource| memory.has_refused(resource));
+        blamed.extend(before.map(|resource| (resource.name.clone(), resource.version.clone())));
         blamed
     }
 
     /// The node refused this set too: it has a resource that was refused in another.
     pub(super) fn refuse_version(&self, kind: ResourceType, version: &Digest) {
-        keep_latest(&mut self.lock().entry(kind).or_default().refused, [version.clone()]);
+        let refused = RefusedSet { version: version.clone(), is_blamed: true };
+        keep_latest(&mut self.lock().entry(kind).or_default().refused, [refused]);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, TypeMemory>> {

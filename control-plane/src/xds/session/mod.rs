@@ -243,9 +243,10 @@ impl Session {
         subscription.refresh(snapshot, memory);
         self.responses = number;
         let nonce = self.nonce(number);
-        reaction.responses.push(Response { nonce, content });
+        reaction.responses.push(Response { nonce, content: Arc::clone(&content) });
+        let carried = |name: &str| content.resources.binary_search_by(|it| it.name.as_str().cmp(name)).is_ok();
         let changed = difference.iter().flat_map(|difference| &difference.missing);
-        for resource in changed {
+        for resource in changed.filter(|resource| carried(&resource.name)) {
             self.send_again_after(kind, &resource.name, snapshot);
         }
     }

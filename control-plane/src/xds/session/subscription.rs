@@ -213,7 +213,7 @@ impl Subscription {
             return difference;
         }
         let beyond = difference.beyond.iter().map(|(name, resource)| match self.inventory.doubts(name) {
-            true => (name.clone(), memory.accepted(self.kind, name)),
+            true => (name.clone(), memory.accepted(self.stream, self.kind, name)),
             false => (name.clone(), resource.clone()),
         });
         Arc::new(Difference::new(difference.missing.clone(), difference.adds, beyond.collect()))
@@ -250,7 +250,7 @@ impl Subscription {
             return due(target, Standing::Current);
         }
         // It has got past all of it since, in other sets.
-        if !self.refused && memory.runs(kind, &target) {
+        if !self.refused && memory.got_past(kind, &target) {
             memory.forgive(kind, target.version());
             return due(target, Standing::Current);
         }
@@ -321,6 +321,11 @@ impl Subscription {
         sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
         let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
         sent.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+        if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
+            // What the response left out is not gone.
+            let kept = memory.accepted_on(self.stream, self.kind);
+            kept.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+        }
         self.refuse_what_follows(&blamed, memory);
         self.refused_here.extend(blamed);
         while self.refused_here.len() > MOST_REMEMBERED {
@@ -354,23 +359,30 @@ impl Subscription {
 
     fn accept(&mut self, content: &Content, due: &Due, memory: &Memory) -> Option<Event> {
         let (kind, version) = (self.kind, content.version.clone());
-        if due.standing == Standing::Again {
-            memory.forgive(kind, &version);
-        }
         // Accepted in part, in another response: what was refused still is.
         let refused = match kind {
             ResourceType::ExtensionConfig => memory.has_refused_any(content),
-            _ => memory.has_refused(kind, &version) || self.lacks_refused(content, due),
+            _ => self.lacks_refused(content, due),
         };
-        if refused || due.standing == Standing::Refused {
+        // What was refused and asked for by name may be accepted after all; but then all of it.
+        let has_all = |it: &Arc<Resource>| {
+            let carried = content.resources.iter().any(|sent| sent.name == it.name && sent.version == it.version);
+            carried || self.inventory.knows(it)
+        };
+        if refused || (due.standing == Standing::Refused && !due.offer.set().resources.iter().all(has_all)) {
             return None;
         }
+        // Refused on another stream, or before it was known that it was sent again: it is accepted after all.
+        memory.forgive(kind, &version);
         // What was good stays what it was: were it to follow answers that cross, two versions could be sent for ever.
         if due.standing == Standing::LastGood {
             return Some(Event::Restored { kind, version });
         }
         memory.accept(self.stream, &self.interest, content, &due.offer);
-        self.refused_here.retain(|(name, _)| !content.resources.iter().any(|resource| resource.name == *name));
+        let accepted = |name: &str, version: &Digest| {
+            content.resources.iter().any(|resource| resource.name == name && resource.version == *version)
+        };
+        self.refused_here.retain(|(name, version)| !accepted(name, version));
         self.refused = false;
         Some(Event::Acked { kind, version })
     }

@@ -1,0 +1,556 @@
+//! What an xDS server may and must send, written from the protocol's document and the list of cases. It knows nothing of the
+//! server: it sees what goes over the wire, keeps what the client has, and says what is wrong with a response.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The types, in the order in which changes must be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Secret,
+    Cluster,
+    Endpoints,
+    Listener,
+    Routes,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 5] = [Self::Secret, Self::Cluster, Self::Endpoints, Self::Listener, Self::Routes];
+
+    /// LDS and CDS: a response is the complete state, and a first request without names asks for it.
+    pub(crate) fn is_full_state(self) -> bool {
+        matches!(self, Self::Cluster | Self::Listener)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variant {
+    World,
+    Delta,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) content: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Response {
+    pub(crate) kind: Kind,
+    pub(crate) nonce: String,
+    pub(crate) version: String,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) removed: Vec<String>,
+    /// Whether another was refused while it was under way.
+    pub(crate) crossed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
+    pub(crate) nonce: String,
+    /// A NACK, and the resources that its message names.
+    pub(crate) refuses: Option<Vec<String>>,
+    pub(crate) wish: Wish,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    All { names: Vec<String>, version: String },
+    Changes { subscribe: Vec<String>, unsubscribe: Vec<String>, initial: BTreeMap<String, String> },
+}
+
+/// Contents by name.
+pub(crate) type Contents = BTreeMap<String, String>;
+/// A resource by type, name and content.
+type Item = (Kind, String, String);
+
+/// How long a removal may be held back for those who may use what is removed, in seconds.
+const PATIENCE: u64 = 20;
+
+/// What is in force, and what one node said of it on all of its streams.
+#[derive(Debug, Default)]
+pub(crate) struct Truth {
+    pub(crate) in_force: BTreeMap<Kind, Contents>,
+    accepted: BTreeSet<Item>,
+    /// What was in a refused response, and was not accepted since.
+    doubted: BTreeSet<Item>,
+    /// What a refusal named, and was never accepted.
+    blamed: BTreeSet<Item>,
+    versions: BTreeMap<Item, String>,
+    sets: BTreeMap<(Kind, String), Contents>,
+}
+
+impl Truth {
+    pub(crate) fn content(&self, kind: Kind, name: &str) -> Option<&String> {
+        self.in_force.get(&kind)?.get(name)
+    }
+
+    fn accept(&mut self, item: Item) {
+        self.doubted.remove(&item);
+        self.blamed.remove(&item);
+        self.accepted.insert(item);
+    }
+
+    /// A version stands for one content, whenever and on whichever stream it is sent.
+    fn check_version(&mut self, kind: Kind, resource: &Resource) -> Result<(), String> {
+        let item = (kind, resource.name.clone(), resource.content.clone());
+        let known = self.versions.entry(item).or_insert_with(|| resource.version.clone());
+        if *known == resource.version { Ok(()) } else { Err(format!("{} has two versions", resource.name)) }
+    }
+
+    pub(crate) fn version(&self, kind: Kind, name: &str, content: &str) -> String {
+        self.versions.get(&(kind, name.to_owned(), content.to_owned())).cloned().unwrap_or_default()
+    }
+}
+
+/// One stream: what the server must take its client to want and to have.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    variant: Variant,
+    pub(crate) subs: BTreeMap<Kind, Sub>,
+    nonces: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wildcard {
+    No,
+    /// By a first request without names.
+    Implied,
+    Asked,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sub {
+    wildcard: Wildcard,
+    names: BTreeSet<String>,
+    /// What the client has accepted.
+    pub(crate) held: Contents,
+    /// The version of the last response that it accepted.
+    pub(crate) version: String,
+    /// What it has not answered, and when it was sent.
+    pub(crate) unanswered: Vec<(Response, u64)>,
+    latest: Option<String>,
+    /// What was last sent, or claimed, of each name.
+    sent: Contents,
+    last_set: Option<String>,
+    /// Names that may come again unchanged, because a response with them was refused.
+    again: BTreeSet<String>,
+    /// What was in force of what was wanted when something was refused, and what that was.
+    refused: Vec<(Contents, BTreeSet<(String, String)>)>,
+    claims: bool,
+    /// Since when the client has had something that is not in force any more.
+    beyond_since: Option<u64>,
+}
+
+/// What must come of a request, or must not.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    kind: Option<Kind>,
+    /// The request says nothing that counts.
+    is_stale: bool,
+    /// Names that must be answered.
+    asked: BTreeSet<String>,
+    /// It is the first of its type.
+    is_first: bool,
+}
+
+impl Sub {
+    fn new() -> Self {
+        Self {
+            wildcard: Wildcard::No,
+            names: BTreeSet::new(),
+            held: Contents::new(),
+            version: String::new(),
+            unanswered: Vec::new(),
+            latest: None,
+            sent: Contents::new(),
+            last_set: None,
+            again: BTreeSet::new(),
+            refused: Vec::new(),
+            claims: false,
+            beyond_since: None,
+        }
+    }
+
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.wildcard != Wildcard::No || self.names.contains(name)
+    }
+
+    /// What is in force of what is wanted.
+    pub(crate) fn target(&self, kind: Kind, truth: &Truth) -> Contents {
+        let all = truth.in_force.get(&kind).into_iter().flatten();
+        all.filter(|(name, _)| self.wants(name)).map(|(name, content)| (name.clone(), content.clone())).collect()
+    }
+
+    /// Whether the client has what it should have. Deletions are told of some types only.
+    pub(crate) fn is_right(&self, kind: Kind, variant: Variant, truth: &Truth) -> bool {
+        let target = self.target(kind, truth);
+        let mut held = self.held.clone();
+        if variant == Variant::World && !kind.is_full_state() {
+            held.retain(|name, _| target.contains_key(name));
+        }
+        held == target
+    }
+
+    fn drop_unwanted(&mut self) {
+        let (wildcard, names) = (self.wildcard, self.names.clone());
+        let wants = |name: &String| wildcard != Wildcard::No || names.contains(name);
+        self.held.retain(|name, _| wants(name));
+        self.sent.retain(|name, _| wants(name));
+        self.again.retain(wants);
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(variant: Variant) -> Self {
+        Self { variant, subs: BTreeMap::new(), nonces: BTreeSet::new() }
+    }
+
+    /// The client sends a request.
+    pub(crate) fn on_request(&mut self, request: &Request, truth: &mut Truth) -> Expected {
+        let kind = request.kind;
+        let is_first = !self.subs.contains_key(&kind);
+        let sub = self.subs.entry(kind).or_insert_with(Sub::new);
+        let before = sub.target(kind, truth);
+        let mut expected = Expected { kind: Some(kind), is_first, ..Expected::default() };
+        match &request.wish {
+            Wish::All { names, version } => {
+                if !is_first && sub.latest.as_deref().unwrap_or_default() != request.nonce {
+                    return Expected { is_stale: true, ..expected };
+                }
+                let all: BTreeSet<_> = names.iter().filter(|name| *name != "*").cloned().collect();
+                let implied =
+                    names.is_empty() && kind.is_full_state() && (is_first || sub.wildcard == Wildcard::Implied);
+                expected.asked = all.difference(&sub.names).cloned().collect();
+                sub.wildcard = match () {
+                    () if implied => Wildcard::Implied,
+                    () if names.iter().any(|name| name == "*") => Wildcard::Asked,
+                    () => Wildcard::No,
+                };
+                sub.names = all;
+                sub.claims |= is_first && !version.is_empty();
+                sub.drop_unwanted();
+                if let Some(set) = truth.sets.get(&(kind, version.clone())).filter(|_| is_first) {
+                    sub.sent.clone_from(set);
+                    sub.held.clone_from(set);
+                    sub.last_set = Some(version.clone());
+                }
+            }
+            Wish::Changes { subscribe, unsubscribe, initial } => {
+                let stars = subscribe.iter().any(|name| name == "*");
+                expected.asked = subscribe.iter().filter(|name| *name != "*").cloned().collect();
+                sub.wildcard = match sub.wildcard {
+                    _ if stars => Wildcard::Asked,
+                    Wildcard::No if is_first && subscribe.is_empty() && kind.is_full_state() => Wildcard::Implied,
+                    before => before,
+                };
+                sub.names.extend(expected.asked.iter().cloned());
+                if unsubscribe.iter().any(|name| name == "*") {
+                    sub.wildcard = Wildcard::No;
+                }
+                for name in unsubscribe {
+                    expected.asked.remove(name);
+                    // Still wanted, and perhaps dropped with its name.
+                    if sub.names.remove(name) && sub.wildcard != Wildcard::No {
+                        expected.asked.insert(name.clone());
+                    }
+                }
+                sub.drop_unwanted();
+                for (name, version) in initial {
+                    expected.asked.remove(name);
+                    let known = truth
+                        .versions
+                        .iter()
+                        .find(|((of, named, _), it)| *of == kind && named == name && *it == version);
+                    let content = known.map_or_else(String::new, |((_, _, content), _)| content.clone());
+                    if sub.wants(name) {
+                        sub.sent.insert(name.clone(), content.clone());
+                        sub.held.insert(name.clone(), content);
+                    }
+                }
+                sub.claims |= !initial.is_empty();
+            }
+        }
+        let place = sub.unanswered.iter().position(|(sent, _)| sent.nonce == request.nonce).filter(|_| !is_first);
+        if let Some(place) = place {
+            let (sent, _) = sub.unanswered.drain(..=place).next_back().unwrap();
+            match &request.refuses {
+                None => self.accept(kind, &sent, truth),
+                Some(named) => self.refuse(&sent, named, before, truth),
+            }
+        }
+        expected
+    }
+
+    fn accept(&mut self, kind: Kind, response: &Response, truth: &mut Truth) {
+        let variant = self.variant;
+        let sub = self.subs.get_mut(&kind).unwrap();
+        if variant == Variant::World && kind.is_full_state() {
+            sub.held.clear();
+        }
+        for resource in &response.resources {
+            truth.accept((kind, resource.name.clone(), resource.content.clone()));
+            if !response.crossed {
+                sub.again.remove(&resource.name);
+            }
+            if sub.wants(&resource.name) {
+                sub.held.insert(resource.name.clone(), resource.content.clone());
+                let mentions = |later: &Response| {
+                    later.removed.contains(&resource.name) || later.resources.iter().any(|it| it.name == resource.name)
+                };
+                if !sub.unanswered.iter().any(|(later, _)| mentions(later)) {
+                    sub.sent.insert(resource.name.clone(), resource.content.clone());
+                }
+            }
+        }
+        for name in &response.removed {
+            if !response.crossed {
+                sub.again.remove(name);
+            }
+            sub.held.remove(name);
+        }
+        sub.version.clone_from(&response.version);
+    }
+
+    fn refuse(&mut self, response: &Response, named: &[String], target: Contents, truth: &mut Truth) {
+        let kind = response.kind;
+        let sub = self.subs.get_mut(&kind).unwrap();
+        for resource in &response.resources {
+            let item = (kind, resource.name.clone(), resource.content.clone());
+            if named.contains(&resource.name) && !truth.accepted.contains(&item) {
+                truth.blamed.insert(item.clone());
+            }
+            truth.doubted.insert(item);
+            sub.again.insert(resource.name.clone());
+            if sub.sent.get(&resource.name) == Some(&resource.content) {
+                sub.sent.remove(&resource.name);
+            }
+        }
+        sub.again.extend(response.removed.iter().cloned());
+        sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
+        // To blame are those that the message names, else those that are new to the node, else all.
+        let is_new = |it: &Resource| !truth.accepted.contains(&(kind, it.name.clone(), it.content.clone()));
+        let pick = |meant: &dyn Fn(&Resource) -> bool| {
+            let meant = response.resources.iter().filter(|it| meant(it));
+            meant.map(|it| (it.name.clone(), it.content.clone())).collect::<BTreeSet<_>>()
+        };
+        let candidates = [pick(&|it| named.contains(&it.name)), pick(&is_new), pick(&|_| true)];
+        let items = candidates.into_iter().find(|items| !items.is_empty()).unwrap_or_default();
+        // Without words it may as well have been what was only kept beside what is in force.
+        let beyond = response.resources.iter().any(|it| !target.contains_key(&it.name));
+        let kept = beyond && self.variant == Variant::World;
+        let items = if kept && named.is_empty() { BTreeSet::new() } else { items };
+        sub.refused.push((target, items));
+    }
+
+    /// Something else is in force. Deletions of some types are not told; but a client may have dropped the resource with
+    /// the one that used it, so that it may come again unchanged.
+    pub(crate) fn on_change(&mut self, truth: &Truth, now: u64) {
+        for (kind, sub) in &mut self.subs {
+            let target = sub.target(*kind, truth);
+            let is_beyond = !sub.sent.keys().all(|name| target.contains_key(name));
+            sub.beyond_since = is_beyond.then(|| sub.beyond_since.unwrap_or(now));
+            if self.variant == Variant::World
+                && !kind.is_full_state()
+                && !sub.sent.keys().all(|it| target.contains_key(it))
+            {
+                sub.sent.retain(|name, _| target.contains_key(name));
+                sub.last_set = sub.last_set.take().map(|_| String::new());
+            }
+        }
+    }
+
+    /// The server sends these at once, because of a request, a change, or the time.
+    pub(crate) fn on_responses(
+        &mut self,
+        expected: &Expected,
+        responses: &[Response],
+        truth: &mut Truth,
+        now: u64,
+    ) -> Result<(), String> {
+        if !responses.is_sorted_by_key(|response| response.kind) {
+            return Err("types are not in the order in which they need each other".to_owned());
+        }
+        if expected.is_stale && responses.iter().any(|response| Some(response.kind) == expected.kind) {
+            return Err("a stale request was answered".to_owned());
+        }
+        let mut changed = BTreeSet::new();
+        for response in responses {
+            self.check(response, expected, &changed, truth, now).map_err(|wrong| format!("{wrong} in {response:?}"))?;
+            if response.kind == Kind::Cluster {
+                let sub = &self.subs[&Kind::Cluster];
+                let is_new = |it: &&Resource| sub.sent.get(&it.name) != Some(&it.content);
+                changed.extend(response.resources.iter().filter(is_new).map(|it| it.name.clone()));
+            }
+            self.note(response, now);
+        }
+        self.on_change(truth, now);
+        self.check_warming(&changed, responses, truth)?;
+        if expected.is_stale { Ok(()) } else { self.check_answers(expected, responses, truth) }
+    }
+
+    /// What a response may have.
+    fn check(
+        &mut self,
+        response: &Response,
+        expected: &Expected,
+        changed: &BTreeSet<String>,
+        truth: &mut Truth,
+        now: u64,
+    ) -> Result<(), String> {
+        let (kind, variant) = (response.kind, self.variant);
+        if !self.nonces.insert(response.nonce.clone()) || response.nonce.is_empty() {
+            return Err("the nonce is not new".to_owned());
+        }
+        let users_wait = [Kind::Listener, Kind::Routes]
+            .iter()
+            .any(|user| self.subs.get(user).is_some_and(|sub| !sub.unanswered.is_empty()));
+        let Some(sub) = self.subs.get(&kind) else { return Err("nobody asked for this type".to_owned()) };
+        let asked = |name: &str| expected.kind == Some(kind) && expected.asked.contains(name);
+        let target = sub.target(kind, truth);
+        for resource in &response.resources {
+            truth.check_version(kind, resource)?;
+            let Resource { name, content, .. } = resource;
+            let item = |content: &String| (kind, name.clone(), content.clone());
+            if !sub.wants(name) {
+                return Err(format!("`{name}` is not subscribed to"));
+            }
+            let had = [&sub.sent, &sub.held].iter().any(|had| had.get(name) == Some(content));
+            let is_right = match target.get(name) {
+                // What is in force, or what there is instead of what the node refused.
+                Some(current) if truth.doubted.contains(&item(current)) => {
+                    current == content || had || truth.accepted.contains(&item(content))
+                }
+                Some(current) => current == content,
+                // Kept until nobody uses it any more.
+                None => variant == Variant::World && kind.is_full_state() && had,
+            };
+            if !is_right {
+                return Err(format!("`{name}` is not what is in force"));
+            }
+            let elsewhere = truth.blamed.contains(&item(content));
+            let here = sub.refused.iter().any(|(_, items)| items.contains(&(name.clone(), content.clone())));
+            let known = sub.sent.get(name) == Some(content);
+            if elsewhere && !here && !known && sub.last_set.is_some() {
+                return Err(format!("`{name}` was refused on another stream"));
+            }
+            let is_refused = |(refused, items): &(Contents, BTreeSet<(String, String)>)| {
+                *refused == target && items.contains(&(name.clone(), content.clone()))
+            };
+            if sub.refused.iter().any(is_refused) && !asked(name) && truth.doubted.contains(&item(content)) {
+                return Err(format!("`{name}` was refused, and nothing changed since"));
+            }
+            let warms = kind == Kind::Endpoints && changed.contains(name);
+            if variant == Variant::Delta && known && !asked(name) && !sub.again.contains(name) && !warms {
+                return Err(format!("`{name}` did not change"));
+            }
+        }
+        let is_withheld =
+            |name: &String, content: &String| truth.doubted.contains(&(kind, name.clone(), content.clone()));
+        let has = |name: &String| response.resources.iter().any(|it| it.name == *name);
+        if variant == Variant::World && kind.is_full_state() {
+            let missing = target.iter().find(|(name, content)| !has(name) && !is_withheld(name, content));
+            if let Some((name, _)) = missing {
+                return Err(format!("`{name}` is missing from the complete state"));
+            }
+        }
+        let warms = kind == Kind::Endpoints && !changed.is_empty();
+        let same = sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
+        if variant == Variant::World && same && expected.asked.is_empty() && !expected.is_first && !warms {
+            return Err("nothing changed".to_owned());
+        }
+        let mut gone: Vec<_> = response.removed.iter().collect();
+        for name in &response.removed {
+            if target.contains_key(name) {
+                return Err(format!("`{name}` is in force, and told as removed"));
+            }
+            if !asked(name) && !sub.sent.contains_key(name) && !sub.again.contains(name) {
+                return Err(format!("the client never had `{name}`"));
+            }
+        }
+        if variant == Variant::World && kind.is_full_state() {
+            gone.extend(sub.sent.keys().filter(|name| !has(name) && !target.contains_key(*name)));
+        }
+        gone.retain(|name| sub.sent.contains_key(*name) && !asked(name));
+        let is_early = sub.beyond_since.is_none_or(|since| now < since + PATIENCE);
+        if kind == Kind::Cluster && users_wait && is_early && !gone.is_empty() {
+            return Err(format!("{gone:?} may be in use: routes or listeners are not answered yet"));
+        }
+        let set: Contents = response.resources.iter().map(|it| (it.name.clone(), it.content.clone())).collect();
+        if variant == Variant::World {
+            let known = truth.sets.entry((kind, response.version.clone())).or_insert_with(|| set.clone());
+            if *known != set {
+                return Err("a version stands for two sets".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, response: &Response, now: u64) {
+        let variant = self.variant;
+        let Some(sub) = self.subs.get_mut(&response.kind) else { return };
+        if variant == Variant::World {
+            sub.sent.clear();
+            sub.again.clear();
+        }
+        sub.sent.extend(response.resources.iter().map(|it| (it.name.clone(), it.content.clone())));
+        response.removed.iter().for_each(|name| drop(sub.sent.remove(name)));
+        sub.latest = Some(response.nonce.clone());
+        sub.last_set = Some(response.version.clone());
+        sub.unanswered.push((response.clone(), now));
+    }
+
+    /// A changed cluster warms until its endpoints come: they must follow it, changed or not.
+    fn check_warming(&self, changed: &BTreeSet<String>, responses: &[Response], truth: &Truth) -> Result<(), String> {
+        let Some(sub) = self.subs.get(&Kind::Endpoints) else { return Ok(()) };
+        let sent = responses.iter().find(|response| response.kind == Kind::Endpoints);
+        for name in changed.iter().filter(|name| sub.wants(name)) {
+            let Some(content) = truth.content(Kind::Endpoints, name) else { continue };
+            let refused = !sub.refused.is_empty() || !sub.again.is_empty();
+            let doubted = truth.doubted.iter().any(|(kind, ..)| *kind == Kind::Endpoints);
+            let comes = sent.is_some_and(|response| response.resources.iter().any(|it| it.name == *name));
+            if !comes && !refused && !doubted && sub.sent.get(name) == Some(content) {
+                return Err(format!("the endpoints of the changed cluster `{name}` do not follow it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a request must bring.
+    fn check_answers(&mut self, expected: &Expected, responses: &[Response], truth: &Truth) -> Result<(), String> {
+        let Some((kind, sub)) = expected.kind.and_then(|kind| Some((kind, self.subs.get_mut(&kind)?))) else {
+            return Ok(());
+        };
+        let response = responses.iter().find(|response| response.kind == kind);
+        let target = sub.target(kind, truth);
+        let has = |name: &String| response.is_some_and(|it| it.resources.iter().any(|it| it.name == *name));
+        let is_removed = |name: &String| response.is_some_and(|it| it.removed.contains(name));
+        for name in &expected.asked {
+            let answered = match target.get(name) {
+                Some(content) => has(name) || truth.doubted.contains(&(kind, name.clone(), content.clone())),
+                None => self.variant == Variant::World || is_removed(name),
+            };
+            if !has(name) && !is_removed(name) {
+                // Withheld: it may come once the refusal is got past.
+                sub.again.insert(name.clone());
+                sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
+            }
+            if !answered && !(expected.is_first && sub.claims && self.variant == Variant::World) {
+                return Err(format!("`{name}` was asked for, and is not in {response:?}"));
+            }
+        }
+        if expected.is_first && !sub.claims {
+            // Who comes with nothing gets something.
+            if !target.is_empty() && response.is_none_or(|response| response.resources.is_empty()) {
+                return Err("a client that has nothing got nothing".to_owned());
+            }
+            let greeted = response.is_some() || sub.wildcard == Wildcard::No;
+            if !greeted && kind.is_full_state() {
+                return Err("a wildcard that stands for nothing was not answered".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
