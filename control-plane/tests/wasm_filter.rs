@@ -70,6 +70,27 @@ fn request(more: &[(&str, &str)]) -> HeaderMap {
 }
 
 #[test]
+fn removes_trailers_that_are_named_like_headers_that_steps_edit() {
+    for last in [false, true] {
+        // Without steps for the response, the stream is forgotten by the time that its trailers come.
+        let policy = if last { POLICY.split("  response:").next().unwrap() } else { POLICY };
+        let mut vm = filter().start(Setup::default()).unwrap();
+        let root = vm.configure(&plan(policy)).unwrap();
+        let trailers = [("x-guarded-by", "me"), ("x-sum", "1"), ("x-api-key", "another"), ("x-guarded-by", "again")];
+        let stream = vm.open(root, route("users")).unwrap();
+        assert_eq!(vm.request_headers(stream, request(&[("x-api-key", "the-key")]), false).unwrap(), Flow::Continue);
+        assert_eq!(vm.request_body(stream, b"hello", false).unwrap(), Flow::Continue);
+        assert_eq!(vm.request_trailers(stream, HeaderMap::from(trailers)).unwrap(), Flow::Continue);
+        assert_eq!(*vm.close(stream).unwrap().request().trailers(), HeaderMap::from([("x-sum", "1")]), "{last}");
+
+        let stream = vm.open(root, route("open")).unwrap();
+        assert_eq!(vm.request_headers(stream, request(&[]), false).unwrap(), Flow::Continue);
+        assert_eq!(vm.request_trailers(stream, HeaderMap::from(trailers)).unwrap(), Flow::Continue);
+        assert_eq!(vm.close(stream).unwrap().request().trailers().len(), 4, "no step edits anything there");
+    }
+}
+
+#[test]
 fn refuses_a_corrupt_plan_with_the_filters_own_line() {
     let mut vm = filter().start(Setup::default()).unwrap();
     for (bytes, line) in [

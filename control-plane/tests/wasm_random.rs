@@ -246,7 +246,7 @@ fn exchange(dice: &mut Dice, number: usize) -> Exchange {
         let value = match property {
             _ if dice.one_in(3) => continue,
             _ if dice.one_in(10) => dice.noise(),
-            Property::SourcePort | Property::DestinationPort | Property::RequestSize => integer(dice),
+            Property::SourcePort | Property::DestinationPort => integer(dice),
             Property::Mtls => vec![dice.below(2) as u8],
             Property::PeerUriSan => dice.pick(&[&b"spiffe://mesh/web"[..], b"spiffe://", b"", b"\xff"]).to_vec(),
             _ => dice.pick(&VALUES).to_vec(),

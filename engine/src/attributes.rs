@@ -6,7 +6,7 @@ use crate::{
     budget::{Exhausted, steps},
     cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Value},
     event::{Headers, Needs, Phase, Property},
-    policy::Context,
+    policy::{Context, request_size::number},
     selector::{self, spiffe},
     text::{host::host, ip, split_path},
 };
@@ -40,7 +40,9 @@ fn needs_of(attribute: Attribute) -> Needs {
         Attribute::ResponseCode | Attribute::ResponseHeaders => Needs::RESPONSE_HEADERS,
         Attribute::RequestTime => Needs::NOW,
         Attribute::RequestBody => Needs::BODY,
+        Attribute::RequestSize => Needs::REQUEST_HEADERS.union(Needs::HAS_BODY),
         Attribute::JwtClaims => Needs::CLAIMS,
+        Attribute::XdsRouteName => Needs::ROUTE,
         other => property_of(other).map_or(Needs::NONE, Needs::of),
     }
 }
@@ -48,7 +50,6 @@ fn needs_of(attribute: Attribute) -> Needs {
 fn property_of(attribute: Attribute) -> Option<Property> {
     Some(match attribute {
         Attribute::RequestProtocol => Property::RequestProtocol,
-        Attribute::RequestSize => Property::RequestSize,
         Attribute::SourceAddress => Property::SourceAddress,
         Attribute::SourcePort => Property::SourcePort,
         Attribute::SourceService | Attribute::SourcePrincipal | Attribute::ConnectionUriSanPeerCertificate => {
@@ -69,6 +70,7 @@ fn property_of(attribute: Attribute) -> Option<Property> {
 impl Attributes for Context<'_> {
     fn attribute(&self, attribute: Attribute) -> Result<Value, AttributeError> {
         match attribute {
+            Attribute::RequestSize => self.request_size(),
             Attribute::RequestMethod => self.pseudo_header(":method"),
             Attribute::RequestPath => self.pseudo_header(":path"),
             Attribute::RequestUrlPath => text(split_path(self.path()?).0),
@@ -164,6 +166,17 @@ impl Context<'_> {
         text(edits.sent(&self.inputs.request_headers, "x-request-id").first().ok_or(AttributeError::Absent)?)
     }
 
+    /// What the request says of its body, or what is known of it: not what came so far, which is no size.
+    fn request_size(&self) -> Result<Value, AttributeError> {
+        self.budget.spend(cost_of_lookup(&self.inputs.request_headers))?;
+        let size = match self.inputs.request_headers.values("content-length").next() {
+            Some(length) => number(length).and_then(|length| i64::try_from(length).ok()),
+            None if !self.inputs.body.is_empty() => i64::try_from(self.inputs.body.len()).ok(),
+            None => (!self.inputs.has_body).then_some(0),
+        };
+        size.map(Value::Int).ok_or(AttributeError::Unavailable)
+    }
+
     fn response_code(&self) -> Result<Value, AttributeError> {
         let status = self.inputs.response_headers.values(":status").next().ok_or(AttributeError::Absent)?;
         let status = str::from_utf8(status).map_err(|_| AttributeError::NotUtf8)?;
@@ -202,7 +215,7 @@ impl Context<'_> {
         let property = property_of(attribute).ok_or(AttributeError::Absent)?;
         let bytes = self.inputs.property(property).ok_or(AttributeError::Absent)?;
         match property {
-            Property::RequestSize | Property::SourcePort | Property::DestinationPort => {
+            Property::SourcePort | Property::DestinationPort => {
                 let bytes = bytes.try_into().map_err(|_| AttributeError::Unavailable)?;
                 Ok(Value::Int(i64::from_le_bytes(bytes)))
             }

@@ -151,6 +151,11 @@ impl Chain {
         Ok(())
     }
 
+    /// Whether its steps read which route a request takes, so that they may decide otherwise on another.
+    pub(crate) fn depends_on_route(&self) -> bool {
+        self.request.steps.iter().chain(&self.response.steps).any(|step| step.needs.depend_on_route())
+    }
+
     pub(crate) fn steps(&self, phase: Phase) -> &Steps {
         match phase {
             Phase::Request => &self.request,
@@ -218,7 +223,7 @@ impl Steps {
         let unsupported: Vec<_> = wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?;
         let plain = unsupported.is_empty() && steps.iter().all(|step| step.policy.agents().is_none());
         let certain = |step: &&Step| plain && step.source.is_none() && !step.needs.has(Needs::BODY);
-        let first = steps.first().filter(certain).map_or(Needs::NONE, |step| step.needs.without(Needs::CLAIMS));
+        let first = steps.first().filter(certain).map_or(Needs::NONE, |step| step.needs.without(Needs::OWN));
         let first = if first.is_empty() { first } else { first.union(cheap) };
         Ok(Self { steps, unsupported, cheap, first, plain, promised: Vec::new() })
     }

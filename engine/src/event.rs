@@ -119,8 +119,6 @@ impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Headers {
 pub enum Property {
     /// `request.protocol`.
     RequestProtocol,
-    /// `request.size`, an integer.
-    RequestSize,
     /// `source.address`: as Envoy writes it, an address with its port.
     SourceAddress,
     /// `source.port`, an integer.
@@ -148,9 +146,8 @@ pub enum Property {
 
 impl Property {
     /// Every property.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::RequestProtocol,
-        Self::RequestSize,
         Self::SourceAddress,
         Self::SourcePort,
         Self::DestinationAddress,
@@ -168,7 +165,6 @@ impl Property {
     pub const fn path(self) -> [&'static str; 2] {
         match self {
             Self::RequestProtocol => ["request", "protocol"],
-            Self::RequestSize => ["request", "size"],
             Self::SourceAddress => ["source", "address"],
             Self::SourcePort => ["source", "port"],
             Self::DestinationAddress => ["destination", "address"],
@@ -209,6 +205,10 @@ impl Needs {
 
     /// What the caller's token says. No host is asked for it: a step of the chain finds it out.
     pub(crate) const CLAIMS: Self = Self(1 << 6);
+    /// The name of the route. No host is asked for it: every run has it.
+    pub(crate) const ROUTE: Self = Self(1 << 7);
+    /// What no host is asked for.
+    pub(crate) const OWN: Self = Self::CLAIMS.union(Self::ROUTE);
 
     /// A property.
     pub const fn of(property: Property) -> Self {
@@ -251,7 +251,13 @@ impl Needs {
     /// What of these a host can tell only while it has the request.
     #[must_use]
     pub(crate) const fn of_request(self) -> Self {
-        Self(self.0 & (Self::REQUEST_HEADERS.0 | Self::BODY.0))
+        Self(self.0 & (Self::REQUEST_HEADERS.0 | Self::BODY.0 | Self::HAS_BODY.0))
+    }
+
+    /// Whether something that depends on the route is among them: its name, its cluster or its virtual host.
+    pub(crate) const fn depend_on_route(self) -> bool {
+        let dependent = Self::of(Property::ClusterName).union(Self::of(Property::VirtualHostName)).union(Self::ROUTE);
+        self.0 & dependent.0 != 0
     }
 
     /// What of these costs a host next to nothing, so that it is asked for with the rest and not in a turn of its own.

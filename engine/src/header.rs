@@ -107,6 +107,12 @@ impl Value {
         is_value(&text).then_some(Self(text))
     }
 
+    /// What a header says about a caller: neither empty nor with white space around it. That is no part of a value on the
+    /// wire (RFC 9110, section 5.5), so that the upstream would read another value than a condition did.
+    pub(crate) fn of_caller(text: &str) -> Option<Self> {
+        Self::new(text).filter(|_| !text.is_empty() && text.trim().len() == text.len())
+    }
+
     /// One that a policy knows by itself.
     pub(crate) fn built_in(text: &'static str) -> Self {
         debug_assert!(is_value(text), "no value: {text:?}");
@@ -179,6 +185,16 @@ mod tests {
         }
         for text in ["", "a b\tc", "é", "\u{85}\u{2028}"] {
             assert!(Value::new(text).is_some(), "for {text:?}");
+        }
+    }
+
+    #[test]
+    fn says_nothing_about_a_caller_that_an_upstream_reads_otherwise() {
+        for text in ["", " ", " a", "a ", "\ta", "a\t", "\u{a0}a", "a\n"] {
+            assert_eq!(Value::of_caller(text), None, "for {text:?}");
+        }
+        for text in ["a", "a b", "é"] {
+            assert!(Value::of_caller(text).is_some(), "for {text:?}");
         }
     }
 }

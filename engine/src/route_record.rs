@@ -19,7 +19,8 @@ pub fn record(plan: &Plan, route: &[u8]) -> Vec<u8> {
 
 /// Whether the chain that ran is the chain of the route that Envoy takes now. Without a record no chain ran.
 ///
-/// A plan may have been updated in between, so that equal routes agree whatever their plans say of them.
+/// Two routes with one chain agree, unless its steps read which of them it is. A plan may have been updated in between, so
+/// that equal routes agree whatever their plans say of them.
 pub fn agrees(plan: &Plan, route: &[u8], record: Option<&[u8]>) -> bool {
     let due = plan.chain_of(route);
     let Some(record) = record else { return due.is_none() };
@@ -32,13 +33,20 @@ pub fn agrees(plan: &Plan, route: &[u8], record: Option<&[u8]>) -> bool {
     }
     match due {
         None => chain.is_empty(),
-        Some(due) => chain == due.to_string().as_bytes() && label == plan.label().as_bytes(),
+        Some(due) => {
+            let same = chain == due.to_string().as_bytes() && label == plan.label().as_bytes();
+            same && plan.chain(due).is_some_and(|chain| !chain.depends_on_route())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use postern_proto::plan::v1::{self as wire, FORMAT};
+    use postern_proto::plan::v1::{
+        self as wire, FORMAT,
+        expression::{Attribute, Node, node},
+        step::Policy,
+    };
     use prost::Message as _;
 
     use super::*;
@@ -69,6 +77,33 @@ mod tests {
     fn another_route_with_the_same_chain_agrees() {
         check(Some("a"), "b", true);
         check(Some("open"), "also-open", true);
+    }
+
+    #[test]
+    fn another_route_with_a_chain_that_reads_the_route_does_not_agree() {
+        let reads = |attribute: Attribute, wanted: bool| {
+            let node = Node { kind: Some(node::Kind::HasAttribute(attribute.into())), column: 1 };
+            let policy = Some(Policy::Headers(wire::Headers::default()));
+            let steps = vec![wire::Step { when: 1, policy, ..Default::default() }];
+            let plan = wire::Plan {
+                format: FORMAT,
+                strings: vec!["a".to_owned(), "b".to_owned()],
+                routes: [0, 1].map(|name| wire::Route { name, chain: 0 }).to_vec(),
+                expressions: vec![wire::Expression { nodes: vec![node] }],
+                chains: vec![wire::Chain {
+                    request: Some(wire::Steps { steps, ..Default::default() }),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            };
+            let plan = Plan::load(&plan.encode_to_vec()).unwrap();
+            assert_eq!(agrees(&plan, b"b", Some(&record(&plan, b"a"))), wanted, "{attribute:?}");
+            assert!(agrees(&plan, b"a", Some(&record(&plan, b"a"))), "{attribute:?}");
+        };
+        reads(Attribute::XdsRouteName, false);
+        reads(Attribute::XdsClusterName, false);
+        reads(Attribute::XdsVirtualHostName, false);
+        reads(Attribute::RequestMethod, true);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{memory, pairs};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Map {
     RequestHeaders = 0,
+    RequestTrailers = 1,
     ResponseHeaders = 2,
 }
 

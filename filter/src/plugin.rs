@@ -7,7 +7,7 @@ use postern_proto::configuration;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    host::{self, HostError},
+    host::{self, HostError, Map},
     shared, sightings,
     stream::{Action, Duty, Stream},
 };
@@ -164,8 +164,32 @@ pub(crate) fn on_request_body(stream: u32, size: usize, end_of_stream: bool) -> 
 }
 
 /// A request's trailers are there, and so all of its body.
-pub(crate) fn on_request_trailers(stream: u32) -> Action {
-    with_stream(stream, |stream| stream.on_request_body(0, true))
+pub(crate) fn on_request_trailers(id: u32) -> Action {
+    match strip_trailers() {
+        Ok(()) => with_stream(id, |stream| stream.on_request_body(0, true)),
+        Err(error) => {
+            act(id, take(id).unwrap_or_else(|| Stream::new(None, 0, Duty::Gateway)), |stream| stream.fail_by(error))
+        }
+    }
+}
+
+/// Removes what a caller says behind the body under the name of a header that a step edits: some upstreams take trailers
+/// for headers. Few requests have trailers, and most streams are forgotten by now, so that the chain is looked up again,
+/// in every plan that the stream may have begun under.
+fn strip_trailers() -> Result<(), HostError> {
+    let route = host::property("xds\0route_name")?.unwrap_or_default();
+    let edited = PLUGIN.with_borrow(|plugin| {
+        let plans = plugin.roots.iter().filter_map(|root| root.plan.as_ref());
+        let edited = plans.filter_map(|plan| Some(plan.edited_request_headers(plan.chain_of(&route)?)));
+        edited.filter(|edited| !edited.is_empty()).collect::<Vec<_>>()
+    });
+    if edited.is_empty() {
+        return Ok(());
+    }
+    let trailers = host::headers(Map::RequestTrailers)?;
+    let names = trailers.iter().filter_map(|(name, _)| str::from_utf8(name).ok());
+    let mut edited = names.filter(|name| edited.iter().any(|edited| edited.may_edit(name)));
+    edited.try_for_each(|name| host::remove_header(Map::RequestTrailers, name))
 }
 
 /// A response's headers are there.

@@ -49,6 +49,8 @@ pub(crate) struct Stream {
     progress: Progress,
     /// How much of the body may pass, and how much has.
     counted: Option<Box<Counted>>,
+    /// How much of the body came while the request waited: Envoy shows it to us no more when it goes on.
+    buffered: usize,
 }
 
 /// A body that is counted as it passes.
@@ -115,7 +117,7 @@ enum Body {
 
 impl Stream {
     pub(crate) fn new(plan: Option<Arc<Plan>>, root: u32, duty: Duty) -> Self {
-        Self { plan, root, duty, progress: Progress::Unguarded, counted: None }
+        Self { plan, root, duty, progress: Progress::Unguarded, counted: None, buffered: 0 }
     }
 
     #[inline]
@@ -130,6 +132,7 @@ impl Stream {
         let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
             Progress::Waiting(run) => run,
             Progress::Delayed(mut delayed) => {
+                self.buffered = self.buffered.max(size);
                 if end_of_stream {
                     delayed.body = Body::Here;
                 }
@@ -146,6 +149,7 @@ impl Stream {
                 return self.conclude(counted);
             }
         };
+        self.buffered = self.buffered.max(size);
         if size > run.body_limit() {
             run.answer(Answer::BodyTooLarge);
         } else if !end_of_stream {
@@ -154,6 +158,11 @@ impl Stream {
         }
         let decided = self.go_on(run, Map::RequestHeaders, Body::Here);
         self.conclude(decided)
+    }
+
+    /// What comes next cannot be dealt with, so that the request ends here.
+    pub(crate) fn fail_by(&mut self, error: HostError) -> Action {
+        self.fail(&error.into())
     }
 
     /// Whether nothing is left to do for it, whatever comes.
@@ -416,6 +425,9 @@ impl Stream {
         if is_request && !run.is_last() {
             let route = run.route().to_owned();
             self.progress = Progress::Admitted(Box::new(Admitted { route, outlook: run.take_outlook() }));
+        }
+        if is_request && self.buffered > 0 {
+            return self.count(self.buffered);
         }
         Ok(Action::Continue)
     }

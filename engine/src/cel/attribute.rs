@@ -66,7 +66,8 @@ attributes! {
     RequestScheme = "request.scheme": String,
     /// The headers by lower-case name; values of one name are joined by `,`.
     RequestHeaders = "request.headers": Map,
-    /// The size of the body in bytes.
+    /// The size of the body in bytes, as `content-length` says; 0 without a body. Not available for a body that does not
+    /// say how large it is (chunks, most of gRPC) unless an earlier step has read it: `requestSize` limits such a body.
     RequestSize = "request.size": Int,
     /// When the first byte came.
     RequestTime = "request.time": Timestamp,

@@ -219,7 +219,7 @@ impl Verifier {
     fn header_values(&self, claims: &Object<'_>) -> Result<Vec<Option<header::Value>>, Trouble> {
         let value = |path: &ClaimPath| match path.find_in(claims) {
             None => Ok(None),
-            Some(value) => header::Value::new(header_text(value)).map(Some).ok_or(Refused("claim_unfit")),
+            Some(value) => header::Value::of_caller(&header_text(value)).map(Some).ok_or(Refused("claim_unfit")),
         };
         self.headers.iter().map(value).collect()
     }

@@ -145,6 +145,11 @@ impl HmacAuth {
         })
     }
 
+    /// Only a signature that is good is compared with the body.
+    pub(crate) fn may_want_body(&self) -> bool {
+        self.require_digest
+    }
+
     pub(crate) fn needs() -> Needs {
         Needs::REQUEST_HEADERS.union(Needs::NOW)
     }

@@ -35,7 +35,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "contentTypes",
                 Kind::List { item: &Kind::Text, at_least: 1 },
-                "The media types that are taken for JSON; `*` stands for any characters.",
+                "The media types that are taken for JSON; `*` stands for any characters. A `charset` other than UTF-8 is refused, \
+                 and so is a `Content-Type` that could be read as several.",
             )
             .or("[application/json, application/*+json]"),
             Field::optional("allowEmpty", Kind::Boolean, "Whether a request without a body is admitted.").or("false"),
@@ -140,8 +141,7 @@ impl JsonSchema {
     /// Whether there is one media type, and one that counts as JSON.
     fn is_json(&self, headers: &[&[u8]]) -> bool {
         let [header] = headers else { return false };
-        let media_type = header.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let media_type = media_type.to_ascii_lowercase();
+        let Some(media_type) = media_type(header) else { return false };
         self.content_types.iter().any(|pattern| match pattern.split_once('*') {
             None => media_type == pattern.as_bytes(),
             Some((start, end)) => {
@@ -164,4 +164,75 @@ impl JsonSchema {
 
 fn deny(status: u16, reason: &'static str, detail: &str) -> Flow {
     Flow::Deny(Denial { reason, response: Response::problem(status, detail) })
+}
+
+/// The type that a `Content-Type` names (RFC 9110, section 8.3.1), in lower case. `None` if it is not of that form, or if
+/// a reader that goes by it takes the body for other text than the one that is checked.
+fn media_type(header: &[u8]) -> Option<Vec<u8>> {
+    let is_token = |text: &[u8]| {
+        let in_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        !text.is_empty() && text.iter().all(in_token)
+    };
+    let header = header.to_ascii_lowercase();
+    let mut parts = header.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let media_type = parts.next()?;
+    let mut names = media_type.split(|byte| *byte == b'/');
+    let (first, second) = (names.next()?, names.next()?);
+    let fits = |part: &[u8]| {
+        let Some(equals) = part.iter().position(|byte| *byte == b'=') else { return part.is_empty() };
+        let (name, value) = (part.get(..equals).unwrap_or_default(), part.get(equals..).unwrap_or_default());
+        let value = value.get(1..).unwrap_or_default();
+        let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+        let text = quoted.unwrap_or(value);
+        let plain = quoted.is_some_and(|text| !text.iter().any(|byte| b"\"\\,".contains(byte)));
+        // `charset*` and `charset*0` are RFC 2231's; nobody needs them.
+        let charset = !name.starts_with(b"charset") || name == b"charset" && CHARSETS.contains(&text);
+        is_token(name) && (plain || is_token(text)) && charset
+    };
+    (is_token(first) && is_token(second) && names.next().is_none() && parts.all(fits)).then(|| media_type.to_vec())
+}
+
+/// What a body that is checked can be written in: names of UTF-8, and of what is the same in it.
+const CHARSETS: [&[u8]; 3] = [b"utf-8", b"utf8", b"us-ascii"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(header: &str, expect: Option<&str>) {
+        assert_eq!(media_type(header.as_bytes()).as_deref(), expect.map(str::as_bytes), "for `{header}`");
+    }
+
+    #[test]
+    fn reads_one_media_type() {
+        check("application/json", Some("application/json"));
+        check("Application/Vnd.a+JSON ; Charset=UTF-8;", Some("application/vnd.a+json"));
+        check("application/json;charset=\"utf-8\";v=1", Some("application/json"));
+        check("application/ld+json; profile=\"http://www.w3.org/ns/json-ld#compacted\"", Some("application/ld+json"));
+    }
+
+    #[test]
+    fn refuses_what_others_may_read_otherwise() {
+        for header in [
+            "",
+            "json",
+            "application/",
+            "/json",
+            "a/b/json",
+            "application/x-www-form-urlencoded, a+json",
+            "application/json, text/plain",
+            "application/json; a=b, text/plain",
+            "application/json; a=\"b, text/plain\"",
+            "application/json; a",
+            "application/json; a=\"b\\\"\"",
+            "application/json; charset=utf-7",
+            "application/json; charset=utf-8; charset=utf-16",
+            "application/json; charset*=utf-16''x",
+            "application/json; charset =utf-16",
+            "application /json",
+            "application/json charset=utf-7",
+        ] {
+            check(header, None);
+        }
+    }
 }

@@ -73,7 +73,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "claimsToHeaders",
                 Kind::Map { key: &Kind::Text, value: &Kind::EditedHeader(HeaderUse::Set) },
-                "From claims to the headers that the upstream finds them in. What the caller sends there is removed.",
+                "From claims to the headers that the upstream finds them in. What the caller sends there is removed. A claim that \
+                 is empty, or has white space around it or control characters in it, is refused.",
             ),
             Field::optional(
                 "consumer",

@@ -376,6 +376,15 @@ impl Policy {
         }
     }
 
+    /// Whether it may want the body once it runs, though it does not always need it.
+    pub(crate) fn may_want_body(&self) -> bool {
+        match self {
+            Self::Agent(_) => true,
+            Self::HmacAuth(policy) => policy.may_want_body(),
+            _ => false,
+        }
+    }
+
     /// Which headers of a message in this phase it may edit.
     pub(crate) fn edits(&self) -> HeaderEdits {
         match self {

@@ -140,7 +140,8 @@ fn exceeds(most: Option<u64>, size: usize) -> bool {
     most.is_some_and(|most| u64::try_from(size).is_ok_and(|size| size > most))
 }
 
-fn number(value: &[u8]) -> Option<u64> {
+/// What `content-length` says (RFC 9110, section 8.6).
+pub(crate) fn number(value: &[u8]) -> Option<u64> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
 }

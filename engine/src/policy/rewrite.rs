@@ -29,7 +29,9 @@ const LONGEST_HOST: usize = 253;
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
     name: "rewrite",
     about: "Gives the upstream another path or host; the query stays. A path that does not match is refused, unless \
-            `unmatched` is `pass`, and so is one of more than 8 KiB, in any case. Conditions and later steps still see what the caller asked for. Postern's own routes carry it out; routes \
+            `unmatched` is `pass`, and so is one of more than 8 KiB, in any case. So is a path that an upstream could read \
+            as another one: a rewrite makes no `.` or `..` segment, no `//`, and no `;`, `\\`, `%2F` or `%5C` that neither \
+            the path had nor the step's own text has (`path_unsafe`). Conditions and later steps still see what the caller asked for. Postern's own routes carry it out; routes \
             of your own need `path_rewrite: \"%FILTER_STATE(wasm.postern_path:PLAIN)%\"` and, for the host, \
             `host_rewrite` with a `%COALESCE(…)%` of `FILTER_STATE` `wasm.postern_host:PLAIN` and `REQ` `:authority`.",
     phases: &[Phase::Request],
@@ -57,6 +59,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
         Ending { status: "500", reason: "path_invalid", when: "the path cannot be read, or would be none (a failure)" },
         Ending { status: "404", reason: "path_unmatched", when: "the path does not match, and `unmatched` is `deny`" },
         Ending { status: "414", reason: "path_too_long", when: "the path has more than 8 KiB" },
+        Ending { status: "400", reason: "path_unsafe", when: "the new path would have `..`, `//`, `;` or the like" },
         Ending { status: "400", reason: "host_invalid", when: "the host would not be a host name" },
     ],
     example: "\
@@ -185,6 +188,9 @@ impl Rewrite {
         };
         match new {
             Some(new) if !is_path(&new) => return Flow::Fail(failure("path_invalid")),
+            Some(new) if oddities(&new) & !oddities(&path) & !self.path.written() != 0 => {
+                return refuse(400, "path_unsafe", "the request's path cannot be served");
+            }
             Some(new) => context.edits.set_path(&new),
             None => {}
         }
@@ -215,6 +221,18 @@ fn refuse(status: u16, reason: &'static str, detail: &str) -> Flow {
 }
 
 impl Path {
+    /// The oddities that the user's own text brings. Dots and slashes of it may meet those of a caller, so that they do
+    /// not count.
+    fn written(&self) -> u8 {
+        let text = |part: &Part| if let Part::Text(text) = part { oddities(text) } else { 0 };
+        let found = match self {
+            Self::Stays => 0,
+            Self::Prefix { to, .. } => oddities(to),
+            Self::Template { to, .. } | Self::Regex { to, .. } => to.iter().map(text).fold(0, |all, some| all | some),
+        };
+        found & !(DOTS | EMPTY)
+    }
+
     /// The new path, if there is one, and what was captured; `None` if the path does not match.
     fn apply<'a>(&self, path: &'a str, budget: &Budget) -> Result<Option<Applied<'a>>, Exhausted> {
         Ok(match self {
@@ -283,6 +301,46 @@ fn is_path(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(|byte| !byte.is_ascii_control() && !b" ?#".contains(&byte))
 }
 
+/// A segment of one or two dots, also where they are escaped or have parameters.
+const DOTS: u8 = 1;
+/// Two slashes in a row.
+const EMPTY: u8 = 2;
+/// `;`, or `%3B`.
+const PARAMETERS: u8 = 4;
+/// `\`.
+const BACKSLASH: u8 = 8;
+/// `%2F` or `%5C`.
+const ESCAPED: u8 = 16;
+
+/// What a path has that upstreams do not read alike, as bits: such a path may be another one for them.
+fn oddities(path: &str) -> u8 {
+    let (mut rest, mut found, mut before) = (path.as_bytes(), 0, 0);
+    // Of the segment so far, if it has nothing else.
+    let mut dots = None;
+    loop {
+        let (byte, oddity, behind) = match rest {
+            [b'%', b'2', b'e' | b'E', behind @ ..] => (b'.', 0, behind),
+            [b'%', b'2', b'f' | b'F', behind @ ..] | [b'%', b'5', b'c' | b'C', behind @ ..] => (b'\\', ESCAPED, behind),
+            [b'%', b'3', b'b' | b'B', behind @ ..] | [b';', behind @ ..] => (b';', PARAMETERS, behind),
+            [b'\\', behind @ ..] => (b'\\', BACKSLASH, behind),
+            [b'/', behind @ ..] => (b'/', if before == b'/' { EMPTY } else { 0 }, behind),
+            [byte, behind @ ..] => (*byte, 0, behind),
+            [] => (0, 0, rest),
+        };
+        found |= oddity;
+        if matches!(byte, b'/' | b'\\' | b';' | 0) && matches!(dots, Some(1 | 2)) {
+            found |= DOTS;
+        }
+        dots = match byte {
+            0 => return found,
+            b'/' | b'\\' => Some(0_u8),
+            b'.' => dots.map(|dots| dots.saturating_add(1)),
+            _ => None,
+        };
+        (rest, before) = (behind, byte);
+    }
+}
+
 /// Labels apart by dots, none of them empty: neither a port nor an address in brackets (RFC 1123, section 2.1, and `_`).
 fn is_host_name(host: &str) -> bool {
     let in_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -298,6 +356,21 @@ mod tests {
         let segment = |text: &&str| (*text != "*").then(|| Arc::from(*text));
         let segments: Vec<_> = segments.iter().map(segment).collect();
         assert_eq!(captured(&segments, rest, path).as_deref(), expect, "{path}");
+    }
+
+    #[test]
+    fn sees_what_upstreams_do_not_read_alike() {
+        let check = |expect: u8, paths: &[&str]| {
+            paths.iter().for_each(|path| assert_eq!(oddities(path), expect, "{path}"));
+        };
+        check(0, &["/", "/a/b.c/", "/a..", "/..a", "/...", "/a/.b", "/%2", "/%41", "/a.%2e", "/@1"]);
+        check(DOTS, &["/..", "/.", "/a/../b", "/a/./b", "/%2e%2E", "/.%2e/b", "/a/%2e"]);
+        check(DOTS | PARAMETERS, &["/..;x", "/a/.;/b", "/%2e.%3bx/a"]);
+        check(DOTS | ESCAPED, &["/a/..%2fb", "/a%5C../b"]);
+        check(DOTS | BACKSLASH, &[r"/a/..\b", r"/a\.."]);
+        check(EMPTY, &["//", "//a", "/a//b", "/a//"]);
+        check(PARAMETERS, &["/a;b", "/a%3Bb", "/a%3b", "/;"]);
+        check(ESCAPED, &["/a%2Fb", "/a%5cb"]);
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Run {
             phase,
             health: health.clone(),
             at: 0,
-            given: Needs::CLAIMS,
+            given: Needs::OWN,
             inputs: Inputs::default(),
             budget: Budget::new(plan.steps()),
             edits: Edits::default(),
@@ -171,7 +171,7 @@ impl Run {
     pub fn may_want_body(&self) -> bool {
         let left = |chain: &Chain| {
             let mut steps = chain.steps(self.phase).steps.iter().skip(self.at);
-            steps.any(|step| step.needs.has(Needs::BODY)) || chain.keep.has(Needs::BODY)
+            steps.any(|step| step.needs.has(Needs::BODY) || step.policy.may_want_body()) || chain.keep.has(Needs::BODY)
         };
         self.plan.chain(self.chain).is_some_and(left)
     }

@@ -255,6 +255,8 @@ def write():
     case("denies a body without a digest", method="POST", body=text, want=deny("digest_missing"))
     case("admits an empty body without a digest", method="POST", body="")
     case("admits the digest of nothing", headers=[["content-digest", digest(b"")]], components=covered)
+    case("admits a body that comes during a delay", method="POST", body=text, headers=[["content-digest", digest(text.encode())]], components=covered,
+         chain={"request": [{"policy": "faultInjection", "params": {"delay": {"duration": "20ms"}}}, {"policy": "hmacAuth", "params": {"requireDate": False}}]})
     case("looks at no body if it is told so", {"requireDigest": False}, method="POST", body=text)
     case("denies a body that is too large once its signature is known to be good", method="POST", body=text, headers=[["content-digest", digest(text.encode())]], components=covered,
          chain={"maxBodySize": 5, "request": [{"policy": "hmacAuth", "params": {"requireDate": False}}]}, want={"verdict": "deny", "status": 413, "step": "hmacAuth", "reason": "body_too_large"})

@@ -326,9 +326,14 @@ def cases():
     unsupported = deny("content_type_unsupported", 415, problem("Unsupported Media Type", 415, "the body must be JSON, and `Content-Type` must say so"))
     good = '{"name":"Ada"}'
     for note, content_type in [("refuses a body of another type", "text/plain"), ("refuses a body without a type", None), ("refuses a type that only starts like JSON", "application/jsonp"),
-                               ("refuses a type in a parameter", "text/plain; a=application/json")]:
+                               ("refuses a type in a parameter", "text/plain; a=application/json"),
+                               ("refuses two types in one", "application/x-www-form-urlencoded, a+json"), ("refuses two types that both match", "application/json, application/a+json"),
+                               ("refuses a second type behind a parameter", "application/json; a=b, text/plain"),
+                               ("refuses another charset", "application/json; charset=utf-7"), ("refuses a second charset", "application/json; charset=utf-8; charset=utf-16"),
+                               ("refuses a type of three parts", "application/a/b+json")]:
         yield {"note": note, "chain": chain(PERSON), "request": request(good, content_type), "want": unsupported}
     for note, content_type in [("takes parameters of the type", "application/json; charset=utf-8"), ("takes a type in any case", "Application/JSON"),
+                               ("takes a charset that is part of UTF-8", 'application/json;charset="US-ASCII"'),
                                ("takes a type that is built on JSON", "application/merge-patch+json")]:
         yield {"note": note, "chain": chain(PERSON), "request": request(good, content_type), "want": ALLOW}
     own = chain(PERSON, contentTypes=["application/vnd.example.v1+json", "Text/*"])
