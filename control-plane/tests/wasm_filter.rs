@@ -5,8 +5,9 @@
 use std::{env, fs, sync::OnceLock, time::Instant};
 
 use postern::{
-    model::File,
+    model::{File, read},
     pipeline::compile,
+    route_match::marked_names,
     snapshot::FilterCode,
     wasm::{
         CallError, Filter, Flow, HeaderMap, HostError, Limits, LogLevel, Properties, Refused, Setup, SharedData,
