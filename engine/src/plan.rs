@@ -37,6 +37,8 @@ pub struct Plan {
     default_chain: Option<usize>,
     /// All routes that there are; `None` if there may be any.
     declared: Option<Declared>,
+    /// The routes by their names without marks, where `routes` has these.
+    unmarked: Option<FxHashMap<RouteName, Guarded>>,
     /// The request headers that routes match on, where somebody lists them.
     matched_headers: Option<Vec<Arc<str>>>,
     /// Whether nobody reads accounts.
@@ -101,6 +103,7 @@ impl Plan {
         Ok(Self {
             label: wire.label.into(),
             routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
+            unmarked: None,
             declared: wire.declared_routes.map(|declared| Declared::load(&declared, &strings)).transpose()?,
             matched_headers: wire
                 .matched_headers
@@ -130,7 +133,7 @@ impl Plan {
         let known = |marked: &Arc<str>| self.routes.get(plain(marked).as_bytes());
         let route = |marked: &Arc<str>| Some((RouteName(Arc::clone(marked)), known(marked)?.again()));
         let routes = declared.guarded.iter().filter_map(route).collect();
-        Self { routes, declared: Some(declared), ..self }
+        Self { routes, declared: Some(declared), unmarked: Some(self.routes), ..self }
     }
 
     /// What the control plane calls this plan: equal for equal plans, whatever else is in their revisions.
@@ -238,6 +241,15 @@ impl Plan {
             // One that is no text is none that anybody knows by name.
             None if self.is_foreign(name) => None,
             None => self.default_chain.map(|chain| (self.shown(name).into(), chain)),
+        }
+    }
+
+    /// The name and chain of a route whose request was admitted, by what [`Self::route`] called it.
+    pub(crate) fn admitted_route(&self, name: &str) -> Option<(Arc<str>, usize)> {
+        let routes = self.unmarked.as_ref().unwrap_or(&self.routes);
+        match routes.get(name.as_bytes()) {
+            Some(route) => Some((Arc::clone(&route.name), route.chain)),
+            None => self.default_chain.map(|chain| (name.into(), chain)),
         }
     }
 

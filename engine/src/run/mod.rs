@@ -93,7 +93,7 @@ impl Run {
 
     /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
     pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
-        let (route, chain) = plan.route(route.as_bytes())?;
+        let (route, chain) = plan.admitted_route(route)?;
         let idle = plan.chain(chain).is_some_and(Chain::ends_with_request);
         if idle && outlook.facts.leaves_response() {
             return None;
@@ -119,9 +119,7 @@ impl Run {
         outlook: Outlook,
         decided: Option<Decision>,
     ) -> Option<Self> {
-        plan.route(route.as_bytes())
-            .and_then(|(_, chain)| plan.chain(chain))
-            .filter(|chain| !chain.audits.is_empty())?;
+        plan.admitted_route(route).and_then(|(_, chain)| plan.chain(chain)).filter(|chain| !chain.audits.is_empty())?;
         let mut run = Self::response(plan, route, health, outlook)?;
         run.edits = Edits::default();
         let decided = decided.unwrap_or_else(|| run.decide(Verdict::Continue(Edits::default()), None));
