@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
-use std::{env, fs, sync::OnceLock, time::Instant};
+use std::{collections::BTreeSet, env, fs, sync::OnceLock, time::Instant};
 
 use postern::{
     model::{File, read},
@@ -302,7 +302,9 @@ fn gives_an_account_to_whoever_may_log_it() {
         let mut vm = filter().start(Setup::default()).unwrap();
         let root = vm.configure(&plan(text)).unwrap();
         let gateways = read(&[File { name: "p.yaml".into(), bytes: text.into() }]).unwrap().gateways;
-        let marked = gateways.first().map_or("users".to_owned(), |gateway| marked_names(&gateway.spec).remove(0));
+        let marked = gateways
+            .first()
+            .map_or("users".to_owned(), |gateway| marked_names(&gateway.spec, &BTreeSet::new()).remove(0));
         for (headers, flow) in [(&[("x-api-key", "the-key")][..], Flow::Continue), (&[], Flow::Answered)] {
             let stream = vm.open(root, route(&marked)).unwrap();
             assert_eq!(vm.request_headers(stream, request(headers), true).unwrap(), flow);

@@ -80,7 +80,7 @@ fn name(route: &str) -> &str {
     route.split_once("name: ").unwrap().1.split(',').next().unwrap()
 }
 
-fn resources(port: u16, upstream: u16, http: &str, guarded: &[&str], open: &[&str]) -> String {
+pub fn resources(port: u16, upstream: u16, http: &str, guarded: &[&str], open: &[&str]) -> String {
     const GUARD: &str = "\n  request: [{ policy: apiKeyAuth, params: { header: x-api-key } }]";
     let mut text = format!(
         "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{ name: edge }}\nspec:\n  listeners: [{{ name: http, port: {port} \

@@ -176,8 +176,9 @@ impl Lowering {
             return None;
         }
         let mut declared = DeclaredRoutes::default();
+        let guarded = route_match::guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
         for gateway in &scope.gateways {
-            for (route, marked) in gateway.spec.routes.iter().zip(route_match::marked_names(&gateway.spec)) {
+            for (route, marked) in gateway.spec.routes.iter().zip(route_match::marked_names(&gateway.spec, &guarded)) {
                 let marked = self.string(&marked);
                 let is_guarded = attachment.routes.contains_key(route.name.as_str());
                 if is_guarded { declared.guarded.push(marked) } else { declared.open.push(marked) }

@@ -4,23 +4,30 @@
 //! A node gets its plan and its routes by two resources, one a moment after the other. Names alone do not tell that a
 //! route means the same in both: `site` may have been for everything and be for `/docs` now, while what it was for
 //! before has another route and its own guard. So a route's name in Envoy ends in a mark, a digest of all that decides
-//! which requests take it and what they reach: its hosts, conditions and services, and the hosts and conditions of the
-//! routes before it that could take them first.
+//! which requests take it and what guards them there: its hosts and conditions, its services as far as policies are for
+//! them, and the hosts and conditions of the routes before it that could take them first.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::model::{Gateway, PathMatch, Route};
+use crate::model::{Gateway, PathMatch, Route, RoutePolicy, TargetRef};
 
 /// What stands between a route's name and its mark. No name has it.
 pub const MARK: char = '#';
 
-/// The names that the routes of a gateway have in Envoy, in their order.
-pub fn marked_names(gateway: &Gateway) -> Vec<String> {
+/// The services that policies are for.
+pub fn guarded_services<'p>(policies: impl IntoIterator<Item = &'p RoutePolicy>) -> BTreeSet<&'p str> {
+    let targets = policies.into_iter().flat_map(|policy| &policy.to).map(|entry| &entry.target_ref);
+    targets.filter_map(TargetRef::service).collect()
+}
+
+/// The names that the routes of a gateway have in Envoy, in their order. `guarded` are the services that policies are for.
+pub fn marked_names(gateway: &Gateway, guarded: &BTreeSet<&str>) -> Vec<String> {
     let mut before = Before::default();
-    gateway.routes.iter().map(|route| format!("{}{MARK}{:016x}", route.name, before.mark(route))).collect()
+    let name = |route: &Route| format!("{}{MARK}{:016x}", route.name, before.mark(route, guarded));
+    gateway.routes.iter().map(name).collect()
 }
 
 /// The routes so far. Two that start with different segments never take the same request, so that they are told apart by
@@ -37,9 +44,10 @@ struct Before {
 
 impl Before {
     /// The mark of the next route.
-    fn mark(&mut self, route: &Route) -> u64 {
+    fn mark(&mut self, route: &Route, guarded: &BTreeSet<&str>) -> u64 {
         let own = digest(&(&route.hosts, &route.matching));
-        let services: Vec<_> = route.backends.iter().map(|backend| backend.service.as_str()).collect();
+        let services = route.backends.iter().map(|backend| backend.service.as_str());
+        let services: Vec<_> = services.filter(|service| guarded.contains(service)).collect();
         let mark = match first_segment(&route.matching.path) {
             None => {
                 let mark = digest(&(own, services, self.all));
@@ -87,7 +95,7 @@ mod tests {
         let marks = |routes: &str| -> HashMap<String, String> {
             let gateway = gateway(routes);
             let names = gateway.routes.iter().map(|route| route.name.clone());
-            names.zip(marked_names(&gateway)).collect()
+            names.zip(marked_names(&gateway, &BTreeSet::from(["t"]))).collect()
         };
         let (before, after) = (marks(before), marks(after));
         let differs = |name: &&String| after.get(*name).is_some_and(|mark| *mark != before[*name]);
@@ -115,6 +123,8 @@ mod tests {
             SITE.replace("service: s", &services)
         };
         check(&[&weighted(1)], &[&weighted(9)], &[]);
+        // Nor does another service, if no policy is for either.
+        check(&[SITE], &[&SITE.replace("service: s", "service: u")], &[]);
         check(&[DOCS, SITE], &[DOCS, &SITE.replace("service: s", "service: s, public: {reason: x}")], &[]);
         // What is put before the one for everything takes requests from it, and from no other.
         check(&[DOCS, SITE], &[USERS, DOCS, SITE], &["site"]);

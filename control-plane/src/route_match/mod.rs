@@ -13,7 +13,7 @@ mod values;
 
 pub use conditions::PatternError;
 pub use headers::{headers_of_route, matched_headers};
-pub use marks::{MARK, marked_names};
+pub use marks::{MARK, guarded_services, marked_names};
 
 use self::{conditions::Conditions, host::HostMatch};
 use crate::model::{Backend, Gateway, PathParameters, Underscores};

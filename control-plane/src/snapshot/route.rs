@@ -74,7 +74,9 @@ pub(super) fn route_configuration(
     attachment: &Attachment<'_>,
 ) -> Resource {
     let said = |(route, name)| (route, Said { name, ..Said::of(route, scope, attachment) });
-    let routes: Vec<_> = gateway.spec.routes.iter().zip(route_match::marked_names(&gateway.spec)).map(said).collect();
+    let guarded = route_match::guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
+    let names = route_match::marked_names(&gateway.spec, &guarded);
+    let routes: Vec<_> = gateway.spec.routes.iter().zip(names).map(said).collect();
     let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
     // There is always one for all other hosts, so that what is no host is refused whatever the routes are.
     let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();

@@ -7,9 +7,11 @@ use std::{
 
 use super::{Mismatch, Suite, Test, TestError, outcome::Outcome};
 use crate::{
+    attach::Scope,
     model,
+    node::NodeIdentity,
     pipeline::compile,
-    route_match::marked_names,
+    route_match::{guarded_services, marked_names},
     snapshot::FilterCode,
     source,
     wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm},
@@ -26,10 +28,12 @@ pub fn run<'a>(
 ) -> Result<Vec<(&'a Test, Vec<Mismatch>)>, TestError> {
     let files = source::read(&suite.resources)?;
     let snapshot = compile(&files, code)?;
-    let gateways = model::read(&files).map(|bundle| bundle.gateways).unwrap_or_default();
-    let names = gateways.iter().flat_map(|gateway| {
+    let bundle = model::read(&files).unwrap_or_default();
+    let scope = Scope::of(&bundle, &NodeIdentity::default());
+    let guarded = guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
+    let names = scope.gateways.iter().flat_map(|gateway| {
         let names = gateway.spec.routes.iter().map(|route| route.name.clone());
-        names.zip(marked_names(&gateway.spec)).collect::<Vec<_>>()
+        names.zip(marked_names(&gateway.spec, &guarded)).collect::<Vec<_>>()
     });
     let names = names.collect();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
