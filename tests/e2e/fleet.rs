@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use postern_tests::{Client, Envoy, Site, Upstream};
+use postern_tests::{Client, Envoy, Site, Upstream, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -54,8 +54,12 @@ impl Stage {
         self.site.replace("policies.yaml", from, to).unwrap();
     }
 
+    /// Whether requests come to be decided so. An Envoy acknowledges a filter before all of its workers have it.
     pub fn answers(&self, value: &str) -> bool {
-        let answer = Client::new(self.site.listener()).send(&users_with(KEY)).unwrap();
-        answer.header("x-content-type-options") == Some(value)
+        let decides = || {
+            let answer = Client::new(self.site.listener()).send(&users_with(KEY))?;
+            Ok(answer.header("x-content-type-options") == Some(value))
+        };
+        wait::until_true(value, decides).is_ok()
     }
 }

@@ -69,9 +69,13 @@ impl Shop {
         self.edited.directory().to_str().unwrap()
     }
 
+    /// Whether requests come to be decided so. An Envoy acknowledges a filter before all of its workers have it.
     pub fn answers(&self, value: &str) -> bool {
-        let answer = Client::new(self.served.listener()).send(&users_with(KEY)).unwrap();
-        answer.header("x-content-type-options") == Some(value)
+        let decides = || {
+            let answer = Client::new(self.served.listener()).send(&users_with(KEY))?;
+            Ok(answer.header("x-content-type-options") == Some(value))
+        };
+        wait::until_true(value, decides).is_ok()
     }
 }
 

@@ -22,7 +22,8 @@ fn serves_the_stored_revision_after_a_restart_even_if_the_directory_is_broken() 
     control_plane.kill();
     stage.change("policy: apiKeyAuth", "policy: apiKeyAuht");
     control_plane.kill_and_restart().unwrap();
-    let status = control_plane.wait_for_status("both nodes again", completed(2)).unwrap();
+    let refused = |status: &Value| completed(2)(status) && status["refusedChange"][0].is_string();
+    let status = control_plane.wait_for_status("both nodes again, and the refusal", refused).unwrap();
     assert_eq!(status["revision"], before["revision"]);
     assert!(status["refusedChange"][0].as_str().unwrap().contains("did you mean `apiKeyAuth`"), "{status}");
     wait::until_true("requests to be decided", || Ok(Client::new(stage.site.listener()).send(&users())?.status == 401))
