@@ -4,10 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::{
-    filters,
-    policies::{route_name, route_path},
-};
+use super::{filters, policies::route_path};
 
 /// The cluster of the server that a filter may ask.
 pub(super) const SERVER: &str = "server";
@@ -20,7 +17,8 @@ pub(super) struct Bootstrap {
     pub(super) upstream: SocketAddr,
     pub(super) server: Option<SocketAddr>,
     pub(super) filters: Vec<Value>,
-    pub(super) routes: usize,
+    /// The names of the routes.
+    pub(super) routes: Vec<String>,
 }
 
 impl Bootstrap {
@@ -61,14 +59,14 @@ impl Bootstrap {
     /// Envoy tries routes one after the other. The one that requests take is the first, so that a case with many
     /// routes shows what the filter makes of them, and not what Envoy does.
     fn virtual_host(&self) -> Value {
-        let route = |index| {
+        let route = |(index, name): (usize, &String)| {
             json!({
-                "name": route_name(index),
+                "name": name,
                 "match": { "path": route_path(index) },
                 "route": { "cluster": UPSTREAM },
             })
         };
-        let routes: Vec<_> = (0..self.routes).map(route).collect();
+        let routes: Vec<_> = self.routes.iter().enumerate().map(route).collect();
         json!({ "name": "bench", "domains": ["*"], "routes": routes })
     }
 }

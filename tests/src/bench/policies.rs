@@ -2,6 +2,7 @@
 //! share: the key, its consumer and the headers.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
@@ -9,7 +10,12 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use postern::{model::File, pipeline, snapshot::FilterCode};
+use postern::{
+    model::{self, File},
+    pipeline,
+    route_match::marked_names,
+    snapshot::FilterCode,
+};
 use sha2::{Digest, Sha256};
 
 use super::tokens::{AUDIENCE, ISSUER, ROLE, key_set};
@@ -116,9 +122,17 @@ const NO_LOG: &str = "---\napiVersion: postern/v1\nkind: AccessLog\nmetadata: { 
 /// A route that no request takes.
 const ELSEWHERE: &str = "elsewhere";
 
-/// The name of a route, in Envoy and in plans.
+/// The name of a route in plans.
 pub(super) fn route_name(index: usize) -> String {
     format!("route-{index}")
+}
+
+/// The names of so many routes in Envoy.
+pub(super) fn envoy_names(routes: usize) -> Result<Vec<String>> {
+    let files = [File { name: "bench.yaml".to_owned(), bytes: gateway(routes)?.into_bytes() }];
+    let bundle = model::read(&files).map_err(|errors| anyhow!("{errors}"))?;
+    let gateway = bundle.gateways.first().context("no gateway")?;
+    Ok(marked_names(&gateway.spec, &BTreeSet::new()).into_iter().take(routes).collect())
 }
 
 /// The path of a route.

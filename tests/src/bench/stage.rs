@@ -11,7 +11,7 @@ use super::{
     cpu,
     load::Load,
     places::Places,
-    policies::{KEY, KEY_HEADER, route_path},
+    policies::{KEY, KEY_HEADER, envoy_names, route_path},
     server, upstream,
 };
 use crate::{Client, Request, control_plane::from_environment, process::Process, site::free_port, wait};
@@ -34,7 +34,8 @@ impl Stage {
         let server =
             case.subject.server().map(|(protocol, policies)| server::Running::start(protocol, policies)).transpose()?;
         let address = server.as_ref().map(server::Running::address);
-        let bootstrap = Bootstrap { admin, listener, upstream, server: address, filters, routes: case.routes };
+        let bootstrap =
+            Bootstrap { admin, listener, upstream, server: address, filters, routes: envoy_names(case.routes)? };
         let path = directory.path().join("bootstrap.json");
         fs::write(&path, bootstrap.json().to_string())?;
         let envoy = places.start_envoy(|| launch(&path))?;
