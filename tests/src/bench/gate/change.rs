@@ -21,14 +21,11 @@ use postern::{
 use tokio::runtime::Runtime;
 
 use super::{
-    measure::{LIMIT, LOOK},
+    measure::{FILTER, LIMIT, LOOK},
     resources,
     stub::Stub,
 };
 use crate::{Envoy, site::free_port};
-
-/// What the listeners of Gateways subscribe to.
-const FILTER: &str = "postern-gateway";
 
 /// Where the time of one change went.
 #[derive(Debug, Clone, Copy)]

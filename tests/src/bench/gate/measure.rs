@@ -1,6 +1,7 @@
 //! One case: a control plane in this process, a real Envoy on it, and changes, one after the other.
 
 use std::{
+    collections::BTreeSet,
     fs,
     net::SocketAddr,
     sync::Arc,
@@ -24,6 +25,8 @@ use tokio::runtime::Runtime;
 use super::resources;
 use crate::{Envoy, control_plane::from_environment, site::free_port};
 
+/// What the listeners of Gateways subscribe to.
+pub(super) const FILTER: &str = "postern-gateway";
 /// Far beyond what an Envoy takes: reaching it is a failure, not a measurement.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// How often the fleet is looked at.
@@ -93,7 +96,8 @@ impl Case {
         let snapshot = compile_bundle(&bundle, &KeySets::default(), &self.code)?;
         let compile = begin.elapsed() - read;
         let plan = snapshot.plan().clone();
-        let version = snapshot.select(ResourceType::ExtensionConfig, &Selection::Everything).version;
+        let wanted = Selection::Named(BTreeSet::from([FILTER.to_owned()]));
+        let version = snapshot.select(ResourceType::ExtensionConfig, &wanted).version;
         let published = Instant::now();
         self.hub.publish(snapshot);
         self.wait_for_ack(&version)?;
