@@ -33,7 +33,7 @@ use crate::{
     rollout::Strategy,
     snapshot::{FilterCode, Snapshot},
     source::Watch,
-    store::{Database, Parent, Store, StoreError},
+    store::{Memory, Parent, Store, StoreError},
     xds::{Limits, service::XdsServer},
 };
 
@@ -90,7 +90,7 @@ pub struct Followed<'a> {
 impl Hub {
     /// A hub that has nothing to serve yet, and keeps its revisions in memory.
     pub fn new(code: FilterCode) -> Self {
-        Self::with_releases(code, Releases::new(Arc::new(Database::in_memory()), Strategy::AllAtOnce, KEPT))
+        Self::with_releases(code, Releases::new(Arc::new(Memory::default()), Strategy::AllAtOnce, KEPT))
     }
 
     /// The same for revisions that are kept elsewhere, and spread in another way.

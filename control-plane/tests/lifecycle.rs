@@ -23,7 +23,7 @@ use postern::{
     revision::revision,
     rollout::{State, Strategy},
     snapshot::{FilterCode, ResourceType, Selection, Snapshot},
-    store::{Database, Parent, Store},
+    store::{Memory, Parent, Store},
     wasm::{Filter, Limits},
 };
 
@@ -95,7 +95,7 @@ fn proposal(value: &str) -> Proposal {
 
 impl World {
     fn new() -> Self {
-        Self::on(Arc::new(Database::in_memory()), 20)
+        Self::on(Arc::new(Memory::default()), 20)
     }
 
     fn on(store: Arc<dyn Store>, keep: usize) -> Self {
@@ -303,7 +303,7 @@ fn policy_update_lifecycle_overtaken_by_another_update() {
 
 #[test]
 fn policy_update_lifecycle_garbage_collects_old_revisions() {
-    let mut world = World::on(Arc::new(Database::in_memory()), 3);
+    let mut world = World::on(Arc::new(Memory::default()), 3);
     world.join("edge-1");
     for value in ["a", "b", "c", "d", "e"] {
         world.apply(value).unwrap();
@@ -389,7 +389,7 @@ fn scaling_down() {
 
 #[test]
 fn bootstrap_from_the_store() {
-    let store: Arc<dyn Store> = Arc::new(Database::in_memory());
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
     world.join("edge-1");
     world.apply("one").unwrap();
@@ -411,7 +411,7 @@ fn bootstrap_from_the_store() {
 
 #[test]
 fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
-    let store: Arc<dyn Store> = Arc::new(Database::in_memory());
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
     world.apply("one").unwrap();
     // A policy that an older version took, and this one does not know.
@@ -424,7 +424,7 @@ fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
         author: "alice".to_owned(),
         message: String::new(),
         at: UNIX_EPOCH,
-        documents: postern::store::split(&files),
+        documents: postern::store::split(&files).into(),
     };
     store.append(draft, Parent::Latest).unwrap();
 
@@ -481,7 +481,7 @@ fn settings_say_how_many_revisions_are_kept() {
 
 #[test]
 fn remembers_which_revisions_brought_a_plan_to_which_nodes() {
-    let store: Arc<dyn Store> = Arc::new(Database::in_memory());
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
     let label = |world: &World| world.snapshot("a").plan().label().to_owned();
     let shown = |world: &World, label: &str| -> Vec<String> {

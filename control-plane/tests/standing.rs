@@ -17,7 +17,7 @@ use postern::{
     rollout::{Pick, State, Step, Strategy},
     serve::Hub,
     snapshot::FilterCode,
-    store::{Database, Parent},
+    store::{Memory, Parent},
     xds::session::Event,
 };
 
@@ -29,7 +29,7 @@ struct World {
 
 impl World {
     fn new(strategy: Strategy) -> Self {
-        let releases = Releases::new(Arc::new(Database::in_memory()), strategy, 20);
+        let releases = Releases::new(Arc::new(Memory::default()), strategy, 20);
         Self { hub: Hub::with_releases(FilterCode::new(b"code".to_vec(), None), releases), nodes: Vec::new() }
     }
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use postern::store::{Database, Document, Draft, NodeRecord, Parent, Revision, Store, StoreError};
+use postern::store::{Database, Document, Draft, Memory, NodeRecord, Parent, Revision, Store, StoreError};
 
 fn document(file: &str, text: &str) -> Document {
     Document { file: file.to_owned(), line: 1, text: text.as_bytes().to_vec() }
@@ -23,8 +23,12 @@ fn draft(text: &str) -> Draft {
         author: "alice".to_owned(),
         message: format!("says {text}"),
         at: UNIX_EPOCH + Duration::from_millis(1234),
-        documents: vec![document("a.yaml", text), document("b.yaml", "the same")],
+        documents: documents(text).into(),
     }
+}
+
+fn documents(text: &str) -> Vec<Document> {
+    vec![document("a.yaml", text), document("b.yaml", "the same")]
 }
 
 fn numbers(store: &dyn Store) -> Vec<u64> {
@@ -35,7 +39,7 @@ fn numbers(store: &dyn Store) -> Vec<u64> {
 fn on_both(check: impl Fn(&dyn Store)) {
     let state = tempfile::tempdir().unwrap();
     check(&Database::open(state.path()).unwrap());
-    check(&Database::in_memory());
+    check(&Memory::default());
 }
 
 #[test]
@@ -53,13 +57,15 @@ fn keeps_revisions_with_their_documents() {
             documents: 2,
         };
         assert_eq!(first, expect);
-        let second = store.append(draft("two"), Parent::Latest).unwrap();
+        // Whether documents were made ready before makes no difference.
+        let prepared = Draft { documents: store.prepare(documents("two")).unwrap(), ..draft("two") };
+        let second = store.append(prepared, Parent::Latest).unwrap();
         assert_eq!((second.number, second.parent), (2, Some(1)));
         assert_eq!(store.latest().unwrap(), Some(second.clone()));
         assert_eq!(store.revisions().unwrap(), [second, first.clone()]);
         assert_eq!(store.revision(1).unwrap(), Some(first));
-        assert_eq!(store.documents(1).unwrap(), Some(draft("one").documents));
-        assert_eq!(store.documents(2).unwrap(), Some(draft("two").documents));
+        assert_eq!(store.documents(1).unwrap(), Some(documents("one")));
+        assert_eq!(store.documents(2).unwrap(), Some(documents("two")));
         assert_eq!(store.revision(3).unwrap(), None);
     });
 }
@@ -108,7 +114,7 @@ fn keeps_the_last_revisions_and_the_pinned_ones() {
         }
         assert_eq!(store.collect(3, &BTreeSet::from([2])).unwrap(), [1, 3, 4, 5, 6, 7]);
         assert_eq!(numbers(store), [10, 9, 8, 2]);
-        assert_eq!(store.documents(2).unwrap(), Some(draft("2").documents), "what is shared stays");
+        assert_eq!(store.documents(2).unwrap(), Some(documents("2")), "what is shared stays");
         assert_eq!(store.documents(3).unwrap(), None);
         assert_eq!(store.collect(3, &BTreeSet::new()).unwrap(), [2]);
         assert_eq!(store.collect(0, &BTreeSet::new()).unwrap(), [8, 9], "the latest always stays");
@@ -121,7 +127,7 @@ fn gives_space_back() {
     let state = tempfile::tempdir().unwrap();
     let store = Database::open(state.path()).unwrap();
     let large = |number: usize| Draft {
-        documents: vec![document("a.yaml", &format!("{number}{}", "x".repeat(100_000)))],
+        documents: vec![document("a.yaml", &format!("{number}{}", "x".repeat(100_000)))].into(),
         ..draft("large")
     };
     for number in 0..100 {
@@ -227,7 +233,7 @@ fn gives_nothing_away_without_its_key() {
     fs::rename(&key, elsewhere.path().join("key")).unwrap();
     fs::write(elsewhere.path().join("key"), kept).unwrap();
     let store = Database::open_with(state.path(), &elsewhere.path().join("key")).unwrap();
-    assert_eq!(store.documents(5).unwrap(), Some(draft("5").documents));
+    assert_eq!(store.documents(5).unwrap(), Some(documents("5")));
 }
 
 fn positions(bytes: &[u8], text: &[u8]) -> Vec<usize> {
@@ -253,9 +259,9 @@ fn never_gives_out_what_was_not_written_whatever_byte_is_damaged() {
         bytes[*place] ^= 0x55;
         fs::write(&path, &bytes).unwrap();
         match Database::open(state.path()).and_then(|store| Ok((store.latest()?, store.documents(5)?))) {
-            Ok((latest, documents)) => {
+            Ok((latest, found)) => {
                 let latest = latest.unwrap();
-                assert_eq!((latest.number, documents), (5, Some(draft("5").documents)), "byte {place}");
+                assert_eq!((latest.number, found), (5, Some(documents("5"))), "byte {place}");
                 harmless += 1;
             }
             Err(error) => {

@@ -18,7 +18,7 @@ use postern::{
     serve::{Hub, Sockets, serve},
     snapshot::FilterCode,
     source,
-    store::{Database, Parent},
+    store::{Memory, Parent},
     wasm::{Filter, Limits},
 };
 use postern_tests::{
@@ -46,7 +46,7 @@ impl InProcess {
         let runtime = Runtime::new().unwrap();
         let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
         let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());
-        let releases = Releases::new(Arc::new(Database::in_memory()), strategy, KEPT);
+        let releases = Releases::new(Arc::new(Memory::default()), strategy, KEPT);
         let hub = Arc::new(Hub::with_releases(code.gated(gate), releases));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();

@@ -50,7 +50,12 @@ fn serves_what_has_become_invalid_in_the_store_as_a_500_and_everything_else_as_b
             document.text = text.replace("policy: apiKeyAuth", "policy: apiKeyOfOld").into_bytes();
         }
         let (author, message, at) = ("test".to_owned(), String::new(), std::time::SystemTime::now());
-        store.append(Draft { digest: "old".to_owned(), author, message, at, documents }, Parent::Latest).unwrap();
+        store
+            .append(
+                Draft { digest: "old".to_owned(), author, message, at, documents: documents.into() },
+                Parent::Latest,
+            )
+            .unwrap();
     }
     stage.change("policy: apiKeyAuth", "policy: apiKeyOfOld");
     control_plane.kill_and_restart().unwrap();

@@ -29,19 +29,23 @@ pub const KEPT: usize = 20;
 
 /// The content of a revision, which follows from its number; `padding` bytes of it are its own.
 pub fn draft(number: u64, padding: usize) -> Draft {
+    Draft {
+        digest: format!("digest-{number}"),
+        author: "writer".to_owned(),
+        message: format!("number {number}"),
+        at: UNIX_EPOCH + Duration::from_millis(number),
+        documents: documents(number, padding).into(),
+    }
+}
+
+fn documents(number: u64, padding: usize) -> Vec<Document> {
     let document = |index: u64| {
         let size = if index == 0 { padding } else { usize::try_from(index * 700).unwrap_or_default() };
         // The first one changes with every revision, the others now and then: documents are shared, and collected.
         let text = format!("revision: {}\n{}", number >> index, "x".repeat(size));
         Document { file: format!("file-{index}.yaml"), line: 1, text: text.into_bytes() }
     };
-    Draft {
-        digest: format!("digest-{number}"),
-        author: "writer".to_owned(),
-        message: format!("number {number}"),
-        at: UNIX_EPOCH + Duration::from_millis(number),
-        documents: (0..8).map(document).collect(),
-    }
+    (0..8).map(document).collect()
 }
 
 /// Every revision that is kept is whole, none is missing between them, and the last that was acknowledged is there.
@@ -54,7 +58,8 @@ pub fn check(store: &dyn Store, acknowledged: u64, padding: usize) -> Result<u64
     for (revision, number) in revisions.iter().zip((1..=latest).rev()) {
         let draft = draft(number, padding);
         let parent = (number > 1).then(|| number - 1);
-        let Draft { digest, author, message, documents, .. } = draft;
+        let Draft { digest, author, message, .. } = draft;
+        let documents = documents(number, padding);
         let expect = Revision { number, digest, author, message, at: number, parent, documents: documents.len() };
         ensure!(*revision == expect, "{revision:?} should be {expect:?}");
         ensure!(store.documents(number)? == Some(documents), "revision {number} is only half there");

@@ -49,7 +49,7 @@ use crate::{
     rollout::{Strategy, Tolerance},
     schema,
     serve::{Followed, Hub, ServeError, Sockets, follow, serve_with},
-    store::Database,
+    store::{Database, Memory, Store},
     terminal,
     validate::Validate,
     xds::Limits,
@@ -243,15 +243,15 @@ impl Serve {
         self.start_logging()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
-        let store = match (&self.state, &self.state_key) {
-            (None, _) => Database::in_memory(),
-            (Some(state), None) => Database::open(state)?,
-            (Some(state), Some(key)) => Database::open_with(state, key)?,
+        let store: Arc<dyn Store> = match (&self.state, &self.state_key) {
+            (None, _) => Arc::new(Memory::default()),
+            (Some(state), None) => Arc::new(Database::open(state)?),
+            (Some(state), Some(key)) => Arc::new(Database::open_with(state, key)?),
         };
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
         let terms = Terms { strategy, tolerance: self.max_refused };
-        let hub = Arc::new(Hub::with_releases(code, Releases::new(Arc::new(store), terms, self.keep)));
+        let hub = Arc::new(Hub::with_releases(code, Releases::new(store, terms, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");

@@ -15,13 +15,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use redb::{ReadableDatabase as _, ReadableTable as _, backends::InMemoryBackend};
+use redb::{ReadableDatabase as _, ReadableTable as _};
 
 use super::{
-    Document, Draft, NodeRecord, Parent, Revision, Store, StoreError,
+    Document, Draft, NodeRecord, Parent, Prepared, Revision, Store, StoreError,
     seal::{NAME, Seal},
     transaction::{
         CONTENTS, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode, lay_out,
+        name,
     },
 };
 use crate::secret_file;
@@ -34,31 +35,12 @@ const KEY: &str = "store.key";
 /// How many bytes of the file are kept in memory: some revisions' worth of names. The database's own default is a gigabyte.
 const CACHE: usize = 16 << 20;
 
-/// A store in one file, or in memory.
+/// A store in one file.
 #[derive(Debug)]
 pub struct Database {
-    place: Place,
+    path: PathBuf,
     seal: Seal,
     open: Mutex<Option<redb::Database>>,
-}
-
-#[derive(Debug)]
-enum Place {
-    File(PathBuf),
-    Memory,
-}
-
-impl Place {
-    fn open(&self, seal: &Seal) -> Result<redb::Database, Trouble> {
-        match self {
-            Self::File(path) => open_file(path, false),
-            Self::Memory => {
-                let database = builder().create_with_backend(InMemoryBackend::new())?;
-                lay_out(&database, seal)?;
-                Ok(database)
-            }
-        }
-    }
 }
 
 impl Database {
@@ -74,7 +56,7 @@ impl Database {
         secret_file::make_folder(state).map_err(failed)?;
         let new = !path.try_exists().map_err(failed)?;
         let seal = seal(key, new)?;
-        let store = Self { place: Place::File(path.clone()), seal, open: Mutex::default() };
+        let store = Self { path: path.clone(), seal, open: Mutex::default() };
         if new {
             store.create(&path)?;
         }
@@ -84,11 +66,6 @@ impl Database {
             store.documents(latest.number)?;
         }
         Ok(store)
-    }
-
-    /// A store that ends with the process. Nobody else reads what is in memory: any key will do.
-    pub fn in_memory() -> Self {
-        Self { place: Place::Memory, seal: Seal::new(&Default::default()), open: Mutex::default() }
     }
 
     /// Makes the file under another name first: whatever stands under the right one was a whole store once, and an
@@ -113,7 +90,7 @@ impl Database {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let database = match open.take() {
             Some(database) => database,
-            None => guarded(|| self.place.open(&self.seal)).map_err(|trouble| self.explain(trouble))?,
+            None => guarded(|| open_file(&self.path, false)).map_err(|trouble| self.explain(trouble))?,
         };
         let result = guarded(|| act(&database));
         match result {
@@ -124,10 +101,7 @@ impl Database {
     }
 
     fn explain(&self, trouble: Trouble) -> StoreError {
-        let path = match &self.place {
-            Place::File(path) => path.clone(),
-            Place::Memory => PathBuf::from("memory"),
-        };
+        let path = self.path.clone();
         match trouble {
             Trouble::Refused(error) => error,
             Trouble::Unreadable(reason) => StoreError::Damaged { path, reason },
@@ -169,7 +143,16 @@ fn close(database: redb::Database) {
 }
 
 impl Store for Database {
+    fn prepare(&self, documents: Vec<Document>) -> Result<Prepared, StoreError> {
+        let named = name(&self.seal, &documents).map_err(|trouble| self.explain(trouble))?;
+        Ok(Prepared { documents, named })
+    }
+
     fn append(&self, draft: Draft, parent: Parent) -> Result<Revision, StoreError> {
+        let draft = match draft.documents.named.len() == draft.documents.documents.len() {
+            true => draft,
+            false => Draft { documents: self.prepare(draft.documents.documents)?, ..draft },
+        };
         self.with(|database| append(database, &self.seal, &draft, parent))
     }
 

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
+use super::seal::NAME;
 use crate::model::File;
 
 /// One document of a file.
@@ -23,6 +24,34 @@ impl fmt::Debug for Document {
     /// Without the content: it can hold credentials.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{} ({} bytes)", self.file, self.line, self.text.len())
+    }
+}
+
+/// Documents on their way into a store, perhaps [made ready](super::Store::prepare) by it.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub(super) documents: Vec<Document>,
+    /// The same as the store that prepared them keeps them; empty if none did.
+    pub(super) named: Vec<Named>,
+}
+
+impl From<Vec<Document>> for Prepared {
+    fn from(documents: Vec<Document>) -> Self {
+        Self { documents, named: Vec::new() }
+    }
+}
+
+/// A document as it is kept, before it is sealed.
+#[derive(Clone)]
+pub(super) struct Named {
+    pub(super) name: [u8; NAME],
+    pub(super) bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Named {
+    /// Without the content: it can hold credentials.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({} bytes)", hex::encode(self.name), self.bytes.len())
     }
 }
 
@@ -87,11 +116,10 @@ mod text {
     }
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        let form = match std::str::from_utf8(bytes) {
-            Ok(text) => Form::Text(text.to_owned()),
-            Err(_) => Form::Bytes { hex: hex::encode(bytes) },
-        };
-        form.serialize(serializer)
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text.serialize(serializer),
+            Err(_) => Form::Bytes { hex: hex::encode(bytes) }.serialize(serializer),
+        }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {

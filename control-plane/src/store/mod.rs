@@ -1,9 +1,9 @@
 //! What outlives the process: revisions with their resources, where each is on its way, and who ran what.
 //!
-//! [`Store`] is what the rest of the control plane knows of it. [`Database`] is the one implementation: an embedded
-//! database in one file, or in memory where nothing has to last. The rules of all implementations:
+//! [`Store`] is what the rest of the control plane knows of it. [`Database`] is an embedded database in one file,
+//! and [`Memory`] serves where nothing has to last. The rules of all implementations:
 //!
-//! - What [`Store::append`] returned is on the disk, whole. What it did not return is there whole or not at all.
+//! - What [`Store::append`] returned is kept, whole: on the disk, if there is one. What it did not return is there whole or not at all.
 //! - Revisions have consecutive numbers and never change.
 //! - Documents, which can hold credentials, are not readable where they lie without a key.
 //! - Two writers cannot both follow the same revision: the second is told ([`StoreError::Conflict`]).
@@ -11,6 +11,7 @@
 mod database;
 mod document;
 mod error;
+mod memory;
 mod seal;
 mod transaction;
 
@@ -25,8 +26,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     database::Database,
-    document::{Document, assemble, split},
+    document::{Document, Prepared, assemble, split},
     error::StoreError,
+    memory::Memory,
 };
 
 /// A numbered, immutable set of resources.
@@ -62,7 +64,7 @@ pub struct Draft {
     /// When.
     pub at: SystemTime,
     /// All of its documents.
-    pub documents: Vec<Document>,
+    pub documents: Prepared,
 }
 
 /// Which revision a writer believes to follow.
@@ -76,6 +78,11 @@ pub enum Parent {
 
 /// Where everything that outlives the process is.
 pub trait Store: fmt::Debug + Send + Sync {
+    /// Makes documents ready to be appended. It writes nothing, and may take its time: it can run beside other work.
+    fn prepare(&self, documents: Vec<Document>) -> Result<Prepared, StoreError> {
+        Ok(documents.into())
+    }
+
     /// Adds a revision, durably, before it returns.
     fn append(&self, draft: Draft, parent: Parent) -> Result<Revision, StoreError>;
 

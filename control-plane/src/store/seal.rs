@@ -48,8 +48,9 @@ impl Seal {
     }
 
     /// What a document is called: the same whenever it is the same.
-    pub(super) fn name(&self, document: &[u8]) -> Tag {
-        hmac::sign(&self.naming, document)
+    pub(super) fn name(&self, document: &[u8]) -> [u8; NAME] {
+        // A tag of HMAC-SHA-256 has this very size.
+        hmac::sign(&self.naming, document).as_ref().try_into().unwrap_or_default()
     }
 
     /// `None` never happens: the key has the size that it must have.

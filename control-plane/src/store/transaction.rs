@@ -9,7 +9,9 @@ use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Draft, Parent, Revision, StoreError, milliseconds,
+    Document, Draft, Parent, Revision, StoreError,
+    document::Named,
+    milliseconds,
     seal::{NAME, Seal},
 };
 
@@ -87,15 +89,12 @@ pub(super) fn append(
     }
     let number = latest.unwrap_or_default().saturating_add(1);
     let mut documents = writing.open_table(DOCUMENTS)?;
-    let mut names = Vec::with_capacity(draft.documents.len().saturating_mul(NAME));
+    let mut names = Vec::with_capacity(draft.documents.named.len().saturating_mul(NAME));
     let no_randomness = || Trouble::Database(redb::Error::Io(io::Error::other("the system has no randomness")));
-    for document in &draft.documents {
-        let bytes = encode(document)?;
-        let name = seal.name(&bytes);
-        let name = name.as_ref();
-        if documents.get(name)?.is_none() {
-            let sealed = seal.close(name, &bytes).ok_or_else(no_randomness)?;
-            documents.insert(name, sealed.as_slice())?;
+    for Named { name, bytes } in &draft.documents.named {
+        if documents.get(name.as_slice())?.is_none() {
+            let sealed = seal.close(name, bytes).ok_or_else(no_randomness)?;
+            documents.insert(name.as_slice(), sealed.as_slice())?;
         }
         names.extend_from_slice(name);
     }
@@ -107,12 +106,21 @@ pub(super) fn append(
         message: draft.message.clone(),
         at: milliseconds(draft.at),
         parent: latest,
-        documents: draft.documents.len(),
+        documents: draft.documents.named.len(),
     };
     revisions.insert(number, encode(&revision)?.as_slice())?;
     drop((revisions, documents));
     writing.commit()?;
     Ok(revision)
+}
+
+/// Encodes documents and names them.
+pub(super) fn name(seal: &Seal, documents: &[Document]) -> Result<Vec<Named>, Trouble> {
+    let name = |document: &Document| {
+        let bytes = encode(document)?;
+        Ok(Named { name: seal.name(&bytes), bytes })
+    };
+    documents.iter().map(name).collect()
 }
 
 pub(super) fn collect(database: &redb::Database, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, Trouble> {
