@@ -215,8 +215,6 @@ impl Hub {
     /// now on.
     fn put_in_force(&self, releases: &Releases) {
         let Some(publication) = releases.publication() else { return };
-        self.note_warnings(releases);
-        self.key_sources().want_all(releases.bundles(), self.uptime());
         let revision = publication.revision().clone();
         self.publications.send_if_modified(|current| {
             let is_news = !current.as_ref().is_some_and(|current| publication.serves_the_same_as(current));
@@ -224,6 +222,8 @@ impl Hub {
             *current = Some(Arc::new(publication));
             is_news
         });
+        self.note_warnings(releases);
+        self.key_sources().want_all(releases.bundles(), self.uptime());
         let report = releases.report();
         if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
             tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");

@@ -1,14 +1,17 @@
 //! The line that a policy takes, from files to a snapshot, in one place. Each step is a module of its own.
 
+use std::{panic::resume_unwind, thread};
+
 use crate::{
     attach::{Attachment, Scope, attach},
-    gate,
+    digest::Digest,
+    gate::{self, EncodedPlan},
     keys::KeySets,
-    lower::{Strictness, lower},
+    lower::{Lowered, Strictness, lower},
     model::{self, Bundle, Diagnostic, Diagnostics, File},
     node::NodeIdentity,
     revision::group_revision,
-    snapshot::{FilterCode, Snapshot, check_raw},
+    snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
     source::SourceError,
 };
 
@@ -35,26 +38,55 @@ pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileErr
 /// The same from the model on, with the published key sets that are known.
 pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
     let scope = Scope::of(bundle, &NodeIdentity::default());
-    compile_scope(&scope, key_sets, code, Strictness::Strict).map(|(snapshot, _)| snapshot)
+    let revision = group_revision(&scope, key_sets, code.digest());
+    let compiled = compile_scope(&scope, revision, key_sets, code, &Kept::default(), Strictness::Strict);
+    compiled.map(|(snapshot, _)| snapshot)
 }
 
-/// The same for what concerns one group of nodes. If it is not strict, it also says what is served as a refusal.
+/// Like [`compile_bundle`], for what concerns one group of nodes. Unless it is strict, it also returns what is served as a
+/// refusal. `kept` has what was made for earlier revisions; `revision` is what the snapshot is called.
 pub fn compile_scope(
+    scope: &Scope<'_>,
+    revision: Digest,
+    key_sets: &KeySets,
+    code: &FilterCode,
+    kept: &Kept,
+    strictness: Strictness,
+) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
+    let attachment = &attach(scope);
+    // Neither needs the other, and both look at every route.
+    let (projection, admitted) = thread::scope(|threads| {
+        let projecting = threads.spawn(|| Projection::of(scope, attachment, kept));
+        let admitted = lower_and_admit(scope, key_sets, code, attachment, strictness);
+        (projecting.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
+    });
+    let (plan, problems) = admitted?;
+    let snapshot = projection.with_plan(scope, attachment, plan, code, revision);
+    check_raw(scope, &snapshot)?;
+    Ok((snapshot, problems))
+}
+
+fn lower_and_admit(
     scope: &Scope<'_>,
     key_sets: &KeySets,
     code: &FilterCode,
+    attachment: &Attachment<'_>,
     strictness: Strictness,
-) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
-    let attachment = attach(scope);
-    let (plan, errors) = lower(scope, key_sets, &attachment, strictness)?;
-    let plan = code.gate().admit(&plan).map_err(|refusal| match gate::blame(&refusal, &plan, scope, &attachment) {
+) -> Result<(PlanOf, Vec<Diagnostic>), CompileError> {
+    let Lowered { plan, reads_source_tags, problems } = lower(scope, key_sets, attachment, strictness)?;
+    let encoded = EncodedPlan::new(&plan);
+    let (filters, admitted) = thread::scope(|threads| {
+        let making = threads.spawn(|| Filters::new(&encoded, code));
+        let admitted = code.gate().admit_encoded(encoded.clone());
+        (making.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
+    });
+    let admitted = admitted.map_err(|refusal| match gate::blame(&refusal, &plan, scope, attachment) {
         Some(diagnostics) => CompileError::Diagnostics(diagnostics),
         None => CompileError::Gate(refusal),
     })?;
-    let revision = group_revision(scope, key_sets, code.digest());
-    let snapshot = Snapshot::build(scope, &attachment, plan, code, revision);
-    check_raw(scope, &snapshot)?;
-    Ok((snapshot, errors))
+    // A large one takes milliseconds to drop. Nobody waits for the thread.
+    drop(thread::spawn(move || drop(plan)));
+    Ok((PlanOf { plan: admitted, filters, reads_source_tags }, problems))
 }
 
 /// A snapshot in which every request is refused: for what cannot be served in any other way.

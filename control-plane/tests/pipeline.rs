@@ -13,12 +13,16 @@ use envoy_types::pb::{
     google::protobuf::value::Kind,
 };
 use postern::{
-    model::File,
+    keys::KeySets,
+    model::{self, File},
+    node::NodeIdentity,
     pipeline::compile,
-    snapshot::{FilterCode, ResourceType, Selection, Snapshot},
+    publication::Publication,
+    snapshot::{FilterCode, Resource, ResourceType, Selection, Snapshot},
 };
 use postern_proto::plan::v1::Plan;
 use prost::Message;
+use std::sync::Arc;
 
 fn file(name: &str, text: &str) -> File {
     File { name: name.into(), bytes: text.into() }
@@ -174,4 +178,77 @@ fn makes_a_cluster_of_an_agent() {
 fn gives_the_same_names_of_two_meshes_different_revisions() {
     let other = GATEWAY.replace("metadata: { ", "metadata: { mesh: other, ");
     assert_ne!(compiled(&[file("a.yaml", GATEWAY)]).revision(), compiled(&[file("a.yaml", &other)]).revision());
+}
+
+/// The route configuration of a publication that follows another.
+fn routes_of(publication: &Publication) -> Arc<Resource> {
+    let set = publication
+        .snapshot_for(&NodeIdentity::default())
+        .select(ResourceType::RouteConfiguration, &Selection::Everything);
+    Arc::clone(&set.resources[0])
+}
+
+fn published(more: &str, previous: Option<&Publication>) -> Publication {
+    let bundle = model::read(&[file("a.yaml", &format!("{GATEWAY}{more}"))]).unwrap();
+    let code = FilterCode::new(b"code".to_vec(), None);
+    Publication::admit(bundle, KeySets::default(), &code, &[], previous).unwrap()
+}
+
+#[test]
+fn makes_routes_anew_only_if_a_change_concerns_them() {
+    const REWRITE: &str = "
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: rewrite }
+spec:
+  targetRef: { kind: HTTPRoute, name: api }
+  request: [{ policy: rewrite, params: { prefix: { from: /v1, to: / } } }]
+";
+    const TIMEOUT: &str = "
+---
+apiVersion: postern/v1
+kind: Timeout
+metadata: { name: slow }
+spec:
+  targetRef: { kind: Mesh }
+  to: [{ targetRef: { kind: Mesh }, http: { requestTimeout: 3s } }]
+";
+    const FOR_SERVICE: &str = "
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: of-service }
+spec:
+  targetRef: { kind: Mesh }
+  to: [{ targetRef: { kind: Service, name: s }, request: [{ policy: headers, params: { set: { x-a: b } } }] }]
+";
+    let first = published(&policy("p", "api", "one"), None);
+    let second = published(&policy("p", "api", "two"), Some(&first));
+    assert_ne!(first.revision(), second.revision());
+    assert!(Arc::ptr_eq(&routes_of(&first), &routes_of(&second)), "a header that is set concerns no route");
+    for change in [REWRITE, TIMEOUT, FOR_SERVICE] {
+        let changed = published(change, Some(&first));
+        let alone = published(change, None);
+        assert_ne!(routes_of(&first).version, routes_of(&changed).version, "{change}");
+        assert_eq!(routes_of(&alone).body, routes_of(&changed).body, "{change}");
+    }
+}
+
+#[test]
+fn gives_listeners_the_tags_of_sources_only_where_a_step_reads_them() {
+    let reads = |step: &str| {
+        let text = format!(
+            "{GATEWAY}---\napiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {{ name: p }}\nspec:\n  \
+             targetRef: {{ kind: HTTPRoute, name: api }}\n  request: [{step}]\n"
+        );
+        let listeners = compiled(&[file("a.yaml", &text)]).select(ResourceType::Listener, &Selection::Everything);
+        let name: &[u8] = b"postern.peer_uri_sans";
+        listeners.resources[0].body.value.windows(name.len()).any(|bytes| bytes == name)
+    };
+    assert!(reads("{ policy: headers, when: \"source.tags['zone'] == 'a'\" }"));
+    assert!(reads("{ policy: rateLimit, params: { requests: 1, per: 1s, key: \"source.tags['zone']\" } }"));
+    // The word alone does not count.
+    assert!(!reads("{ policy: headers, params: { set: { x-tags: tags } } }"));
+    assert!(!reads("{ policy: headers, when: request.path == '/tags' }"));
 }

@@ -6,9 +6,10 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
+    fmt,
 };
 
-use postern_engine::{event::Phase, policy};
+use postern_engine::event::Phase;
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -36,27 +37,11 @@ pub struct Attachment<'a> {
 }
 
 impl Attachment<'_> {
-    /// Whether a chain may ask for the tags of a source.
-    pub fn read_source_tags(&self) -> bool {
+    /// Whether a permission or a step selects its sources by tags.
+    pub fn selects_by_tags(&self) -> bool {
         let permissions = self.chains.iter().flat_map(|chain| &chain.permissions).map(|rule| &rule.source);
-        let steps = || self.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response));
-        let mut sources = permissions.chain(steps().filter_map(|step| step.source.as_ref()));
-        // What an expression reads is known when it is compiled; that its text has the name is enough to be safe.
-        let named = |text: &str| text.contains("tags");
-        let mentions = |step: &EffectiveStep<'_>| {
-            step.step.when.as_deref().is_some_and(named) || has_text(&step.step.params, &named)
-        };
-        sources.any(|source| !source.tags.is_empty()) || steps().any(mentions)
-    }
-}
-
-/// Whether a text in some JSON, or a name, is of this kind.
-fn has_text(json: &Json, is: &impl Fn(&str) -> bool) -> bool {
-    match json {
-        Json::String(text) => is(text),
-        Json::Array(items) => items.iter().any(|item| has_text(item, is)),
-        Json::Object(fields) => fields.iter().any(|(name, value)| is(name) || has_text(value, is)),
-        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+        let steps = self.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response));
+        permissions.chain(steps.filter_map(|step| step.source.as_ref())).any(|source| !source.tags.is_empty())
     }
 }
 
@@ -113,21 +98,62 @@ pub struct EffectiveStep<'a> {
 pub struct Part<'a> {
     /// The resource that it stands in.
     pub policy: &'a Resource<RoutePolicy>,
-    /// Where: `spec.from[0].request[1]`.
-    pub field: String,
     /// The step.
     pub step: &'a Step,
     /// The sources that it is for.
     pub source: Option<Source>,
+    entry: Entry,
+    phase: Phase,
+    /// Its place in the chain.
+    index: usize,
+}
+
+/// Where in a policy a chain stands.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// In the policy itself, for all traffic.
+    All,
+    From(usize),
+    To(usize),
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::From(index) => write!(formatter, "from[{index}]"),
+            Self::To(index) => write!(formatter, "to[{index}]"),
+        }
+    }
+}
+
+impl Part<'_> {
+    /// Where it stands in its resource: `spec.from[0].request[1]`.
+    pub fn field(&self) -> String {
+        let phase = match self.phase {
+            Phase::Request => "request",
+            Phase::Response => "response",
+        };
+        match self.entry {
+            Entry::All => format!("spec.{phase}[{}]", self.index),
+            entry => format!("spec.{entry}.{phase}[{}]", self.index),
+        }
+    }
+
     /// What buckets and the like are called that belong to it: the resource, and the entry in it.
-    pub owner: String,
+    fn owner(&self) -> Cow<'_, str> {
+        match self.entry {
+            Entry::All => Cow::Borrowed(&self.policy.name),
+            entry => Cow::Owned(format!("{}.{entry}", self.policy.name)),
+        }
+    }
 }
 
 impl<'a> EffectiveStep<'a> {
     /// An error at a field of the step such as `params.key`, in the resource that it comes from.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Option<Diagnostic> {
         let part = self.part_of(field)?;
-        let field = if field.is_empty() { part.field.clone() } else { format!("{}.{field}", part.field) };
+        let field = if field.is_empty() { part.field() } else { format!("{}.{field}", part.field()) };
         Some(part.policy.diagnose(&field, message))
     }
 
@@ -139,7 +165,7 @@ impl<'a> EffectiveStep<'a> {
 
     /// A name that is the same in every revision while the same users' steps make it up.
     pub fn id(&self) -> String {
-        let owners: Vec<_> = self.parts.iter().map(|part| part.owner.as_str()).collect();
+        let owners: Vec<_> = self.parts.iter().map(Part::owner).collect();
         format!("{}/{}", owners.join("+"), self.step.name)
     }
 }
@@ -257,18 +283,22 @@ fn steps<'a>(
     shadow: bool,
     errors: &mut Vec<Diagnostic>,
 ) -> Vec<EffectiveStep<'a>> {
-    let mut parts: HashMap<&str, Vec<Part<'a>>> = HashMap::new();
-    for part in concern.iter().flat_map(|concern| parts_of(concern, phase)) {
-        parts.entry(&part.step.name).or_default().push(part);
-    }
-    let mut found = Vec::new();
-    for name in order(concern, phase) {
-        let Some(parts) = parts.remove(name) else { continue };
+    let named = by_name(concern, phase);
+    let mut found = Vec::with_capacity(named.len());
+    for (name, parts) in named {
+        // Most steps are for all traffic.
+        if parts.iter().all(|part| part.source.is_none()) {
+            match effective(parts, None, false, shadow) {
+                Ok(step) => found.push(step),
+                Err(error) => errors.push(error),
+            }
+            continue;
+        }
         let sources = parts.iter().map(|part| part.source.as_ref()).enumerate();
         let Some(candidates) = candidates(sources) else {
             let message =
                 format!("step {} has more than {} overlapping entries for its sources", quote(name), candidates::MOST);
-            errors.extend(parts.first().map(|part| part.policy.diagnose(&part.field, message)));
+            errors.extend(parts.first().map(|part| part.policy.diagnose(&part.field(), message)));
             continue;
         };
         for (index, candidate) in candidates.into_iter().enumerate() {
@@ -280,6 +310,26 @@ fn steps<'a>(
         }
     }
     found
+}
+
+/// The parts of all steps by name, in the order in which the steps run; those of one step, the first to be heard first.
+fn by_name<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<(&'a str, Vec<Part<'a>>)> {
+    let mut named: Vec<_> = order(concern, phase).into_iter().map(|name| (name, Vec::new())).collect();
+    // Parts come in runs that have the order of the steps, so that the next is nearly always where the last one led.
+    let mut next = 0;
+    for part in concern.iter().flat_map(|concern| parts_of(concern, phase)) {
+        let (before, after) = named.split_at_mut(next);
+        let place = |list: &[(&str, Vec<Part<'_>>)]| list.iter().position(|(name, _)| *name == part.step.name);
+        let Some(found) = place(after).map(|place| place.saturating_add(next)).or_else(|| place(before)) else {
+            continue;
+        };
+        next = found.saturating_add(1);
+        if let Some((_, parts)) = named.get_mut(found) {
+            parts.reserve_exact(1);
+            parts.push(part);
+        }
+    }
+    named
 }
 
 /// The names of all steps, in the order in which they run.
@@ -303,28 +353,20 @@ fn order<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<&'a str> {
 /// The steps of one policy, the first to be heard first: by source, by destination, for all traffic.
 fn parts_of<'a>(concern: &Concern<'a>, phase: Phase) -> Vec<Part<'a>> {
     let policy = concern.policy;
-    let name = match phase {
-        Phase::Request => "request",
-        Phase::Response => "response",
-    };
     let mut parts = Vec::new();
-    let mut add = |chains: &'a Chains, entry: &str, source: Option<Source>| {
-        for (index, step) in chains.of(phase).iter().enumerate() {
-            let field = format!("spec.{entry}{name}[{index}]");
-            let owner =
-                format!("{}{}{}", policy.name, if entry.is_empty() { "" } else { "." }, entry.trim_end_matches('.'));
-            parts.push(Part { policy, field, step, source: source.clone(), owner });
-        }
+    let mut add = |chains: &'a Chains, entry: Entry, source: Option<Source>| {
+        let steps = chains.of(phase).iter().enumerate();
+        parts.extend(steps.map(|(index, step)| Part { policy, step, source: source.clone(), entry, phase, index }));
     };
     for (index, entry) in policy.spec.from.iter().enumerate() {
-        add(&entry.chains, &format!("from[{index}]."), Some(Source::of(&entry.target_ref, policy.mesh())));
+        add(&entry.chains, Entry::From(index), Some(Source::of(&entry.target_ref, policy.mesh())));
     }
     for index in &concern.to {
         if let Some(entry) = policy.spec.to.get(*index) {
-            add(&entry.chains, &format!("to[{index}]."), None);
+            add(&entry.chains, Entry::To(*index), None);
         }
     }
-    add(&policy.spec.chains, "", None);
+    add(&policy.spec.chains, Entry::All, None);
     parts
 }
 
@@ -365,9 +407,7 @@ fn effective<'a>(
 
 /// Refuses a step that still lacks a parameter when all its parts are together.
 fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
-    let schema = policy::schema(&step.step.policy);
-    let missing = schema.and_then(|schema| missing(&schema.params, &step.step.params));
-    match missing {
+    match step.step.missing() {
         None => Ok(step),
         Some(missing) => {
             let others = step.parts.len() > 1;
@@ -375,19 +415,6 @@ fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
             Err(step.diagnose("params", format!("{missing}{context}")).unwrap_or_default())
         }
     }
-}
-
-/// What is missing at the top of an object that fits its schema otherwise.
-fn missing(schema: &postern_engine::schema::Object, params: &Json) -> Option<String> {
-    let has = |name: &str| params.get(name).is_some();
-    if let Some(field) = schema.fields.iter().find(|field| field.required && !has(field.name)) {
-        return Some(format!("missing required field {}", quote(field.name)));
-    }
-    let one_of = schema.exactly_one_of;
-    (!one_of.is_empty() && !one_of.iter().any(|name| has(name))).then(|| {
-        let names: Vec<_> = one_of.iter().map(|name| quote(name)).collect();
-        format!("missing one of {}", names.join(", "))
-    })
 }
 
 /// Whether a step is enforced, as far as its own resource says. A chain that is in shadow whole needs no more.
@@ -398,7 +425,8 @@ fn mode(part: &Part<'_>, shadow: bool) -> Option<Mode> {
 
 /// A step as an object with the fields that its user set.
 fn written(part: &Part<'_>, shadow: bool) -> Map<String, Json> {
-    let step = Step { mode: mode(part, shadow), ..part.step.clone() };
+    let mut step = part.step.clone();
+    step.mode = mode(part, shadow);
     match serde_json::to_value(&step) {
         Ok(Json::Object(mut fields)) => {
             fields.retain(|_, value| !value.is_null());

@@ -125,14 +125,14 @@ impl<'a> Routes<'a> {
 /// Those that concern the node, by priority: overrides first, among them the least specific, then the most specific; of
 /// one level, the last by name.
 fn attached<'a, T: Targeted>(resources: &'a [Resource<T>], routes: &Routes<'_>) -> Vec<&'a Resource<T>> {
-    let mut found: Vec<_> = resources.iter().filter(|resource| routes.concern(resource)).collect();
-    found.sort_by_cached_key(|resource| {
+    // They stand in the order of their names.
+    let mut found: Vec<_> = resources.iter().rev().filter(|resource| routes.concern(resource)).collect();
+    found.sort_by_key(|resource| {
         let level = resource.spec.target_ref().level();
-        let rank = match resource.spec.overrides() {
+        match resource.spec.overrides() {
             true => (0, Some(level), None),
             false => (1, None, Some(Reverse(level))),
-        };
-        (rank, Reverse(resource.name.clone()))
+        }
     });
     found
 }

@@ -18,7 +18,7 @@ use crate::{
     catalogue::hide_field,
     gate::Refusal,
     keys::KeySets,
-    lower::{PERMISSION_STEP, Strictness, lower},
+    lower::{Lowered, PERMISSION_STEP, Strictness, lower},
     model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, push_field, push_item, suggestion},
     node::NodeIdentity,
     pipeline::CompileError,
@@ -228,7 +228,7 @@ pub fn explain_with(
     let decision = match request {
         None => None,
         Some(request) => {
-            let (plan, _) = lower(&scope, keys, &attachment, Strictness::Strict)?;
+            let Lowered { plan, .. } = lower(&scope, keys, &attachment, Strictness::Strict)?;
             let plan = Plan::load(&plan.encode_to_vec())
                 .map_err(|error| CompileError::Gate(Refusal::Declined(error.to_string())))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
@@ -280,7 +280,7 @@ pub(crate) fn steps(chain: Option<&Attached<'_>>, phase: Phase) -> Vec<StepLine>
         policy: step.step.policy.clone(),
         source: step.source.as_ref().map(ToString::to_string),
         alternative: step.alternative,
-        origins: step.parts.iter().map(|part| origin(part.policy, &part.field)).collect(),
+        origins: step.parts.iter().map(|part| origin(part.policy, &part.field())).collect(),
         fields: fields(step),
         withheld: step.withheld.iter().filter_map(|withheld| withheld_line(step, withheld)).collect(),
     };
@@ -306,7 +306,7 @@ fn fields(step: &EffectiveStep<'_>) -> Vec<FieldLine> {
         let inherited = provided.is_some_and(|provided| provided.by > 0);
         let over = provided.into_iter().flat_map(|provided| &provided.over).filter_map(|part| step.parts.get(*part));
         Some(FieldLine {
-            origin: origin(part.policy, &format!("{}.{field}", part.field)),
+            origin: origin(part.policy, &format!("{}.{field}", part.field())),
             over: over.map(|part| over_line(part, &field)).collect(),
             inherited: inherited && Inheritable::ALL.iter().any(|own| own.field() == field),
             field,
@@ -322,7 +322,7 @@ fn over_line(part: &Part<'_>, field: &str) -> OverLine {
         flatten(push_field(String::new(), &name), value, &mut leaves);
     }
     let value = leaves.into_iter().find(|(name, _)| name == field).map(|(_, value)| value);
-    OverLine { value: value.unwrap_or_default(), origin: origin(part.policy, &format!("{}.{field}", part.field)) }
+    OverLine { value: value.unwrap_or_default(), origin: origin(part.policy, &format!("{}.{field}", part.field())) }
 }
 
 fn timeouts(effective: &attach::EffectiveTimeouts<'_>) -> Vec<FieldLine> {

@@ -12,7 +12,7 @@
 mod blame;
 mod modules;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, ops::Deref, sync::Arc, time::Instant};
 
 use postern_engine::Plan;
 use postern_proto::{
@@ -32,22 +32,21 @@ use crate::{
 /// What the filter writes in front of its reason.
 const REFUSED: &str = "plan refused: ";
 
-/// An encoded plan that a gate has let through, under the label that its content gives it. Only a gate makes one.
+/// An encoded plan, under the label that its content gives it.
 #[derive(Debug, Clone)]
-pub struct AdmittedPlan {
-    label: String,
+pub struct EncodedPlan {
+    label: Arc<str>,
     configuration: Arc<[u8]>,
-    gate: Gate,
 }
 
-impl AdmittedPlan {
+impl EncodedPlan {
     /// A plan, whose label is the digest of all else in it.
-    fn new(plan: &WirePlan, gate: Gate) -> Self {
+    pub fn new(plan: &WirePlan) -> Self {
         let mut encoded = plan.encode_to_vec();
         let label = Digest::of(&encoded).short().to_owned();
         // The encodings of two messages, one after the other, are that of both merged.
         encoded.extend(WirePlan { label: label.clone(), ..WirePlan::default() }.encode_to_vec());
-        Self { label, configuration: configuration::wrap(&encoded).into(), gate }
+        Self { label: label.into(), configuration: configuration::wrap(&encoded).into() }
     }
 
     /// What filter state, logs and records call the plan. Equal plans have equal labels.
@@ -65,12 +64,35 @@ impl AdmittedPlan {
     pub fn configuration(&self) -> &[u8] {
         &self.configuration
     }
+}
+
+/// An encoded plan that a gate has let through. Only a gate makes one.
+#[derive(Debug, Clone)]
+pub struct AdmittedPlan {
+    plan: EncodedPlan,
+    gate: Gate,
+}
+
+impl Deref for AdmittedPlan {
+    type Target = EncodedPlan;
+
+    fn deref(&self) -> &EncodedPlan {
+        &self.plan
+    }
+}
+
+impl AdmittedPlan {
+    /// The plan alone.
+    pub fn encoded(&self) -> &EncodedPlan {
+        &self.plan
+    }
 
     /// A plan that went past the gate, so that a test can see what an Envoy makes of it.
     #[cfg(feature = "test-hooks")]
     pub fn forced_past_the_gate(plan: &[u8]) -> Self {
-        let label = Digest::of(plan).short().to_owned();
-        Self { label, configuration: configuration::wrap(plan).into(), gate: Gate::of_engine() }
+        let label = Digest::of(plan).short().into();
+        let plan = EncodedPlan { label, configuration: configuration::wrap(plan).into() };
+        Self { plan, gate: Gate::of_engine() }
     }
 }
 
@@ -84,7 +106,7 @@ pub fn refusal() -> AdmittedPlan {
         default_chain: 1,
         ..WirePlan::default()
     };
-    AdmittedPlan::new(&plan, Gate::of_engine())
+    AdmittedPlan { plan: EncodedPlan::new(&plan), gate: Gate::of_engine() }
 }
 
 /// Loads plans as Envoys will. Cheap to clone.
@@ -125,12 +147,16 @@ impl Gate {
 
     /// Loads a plan as a filter would.
     pub fn admit(&self, plan: &WirePlan) -> Result<AdmittedPlan, Refusal> {
-        let admitted = AdmittedPlan::new(plan, self.clone());
-        self.load(&admitted)?;
-        Ok(admitted)
+        self.admit_encoded(EncodedPlan::new(plan))
     }
 
-    fn load(&self, plan: &AdmittedPlan) -> Result<(), Refusal> {
+    /// Like [`Self::admit`], for a plan that is encoded already.
+    pub fn admit_encoded(&self, plan: EncodedPlan) -> Result<AdmittedPlan, Refusal> {
+        self.load(&plan)?;
+        Ok(AdmittedPlan { plan, gate: self.clone() })
+    }
+
+    fn load(&self, plan: &EncodedPlan) -> Result<(), Refusal> {
         match &*self.0 {
             Loader::Engine => Plan::load(plan.bytes()).map(drop).map_err(|error| Refusal::Declined(error.to_string())),
             Loader::Filter { filter, limits, times } => {

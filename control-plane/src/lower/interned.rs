@@ -1,14 +1,16 @@
 //! Values by index, each there once.
 
-use std::{collections::HashMap, hash::Hash};
+use std::{borrow::Borrow, hash::Hash};
+
+use rustc_hash::FxHashMap;
 
 /// A list in which equal values share one place.
 #[derive(Debug)]
-pub(super) struct Interned<T>(HashMap<T, u32>);
+pub(super) struct Interned<T>(FxHashMap<T, u32>);
 
 impl<T> Default for Interned<T> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(FxHashMap::default())
     }
 }
 
@@ -17,6 +19,18 @@ impl<T: Hash + Eq> Interned<T> {
     pub(super) fn index(&mut self, value: T) -> u32 {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         *self.0.entry(value).or_insert(next)
+    }
+
+    /// Like [`Self::index`], without a copy of a value that is there already.
+    pub(super) fn index_of<Q>(&mut self, value: &Q) -> u32
+    where
+        T: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = T> + ?Sized,
+    {
+        match self.0.get(value) {
+            Some(index) => *index,
+            None => self.index(value.to_owned()),
+        }
     }
 
     /// The values in the order of their places.

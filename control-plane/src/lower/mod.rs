@@ -61,13 +61,24 @@ pub enum Strictness {
     Permissive,
 }
 
-/// The plan for what is attached, without a label, and what is wrong with chains that were not lowered.
+/// What lowering makes of what is attached.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The plan, without a label.
+    pub plan: Plan,
+    /// Whether a step may ask for the tags of a source.
+    pub reads_source_tags: bool,
+    /// What is wrong with chains that were not lowered.
+    pub problems: Vec<Diagnostic>,
+}
+
+/// Lowers what is attached.
 pub fn lower(
     scope: &Scope<'_>,
     key_sets: &KeySets,
     attachment: &Attachment<'_>,
     strictness: Strictness,
-) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
+) -> Result<Lowered, Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
     let mut lowering = Lowering { services, support: scope.support.clone(), ..Lowering::default() };
     if let Some(settings) = scope.settings {
@@ -90,14 +101,15 @@ pub fn lower(
     lowering.plan.silent = logs_nothing(scope);
     // Nodes that get no listeners from us have routes that are not known here.
     lowering.plan.count_routes = scope.gateways.is_empty();
-    let (mut plan, mut errors) = lowering.finish(strictness)?;
+    let reads_source_tags = lowering.reads_source_tags || attachment.selects_by_tags();
+    let (mut plan, mut problems) = lowering.finish(strictness)?;
     let mut found = route_edits::refuse(&mut plan, scope, attachment);
     found.extend(hops::counted_twice(scope, attachment));
     if strictness == Strictness::Strict {
         Diagnostics::reject(found.clone())?;
     }
-    errors.extend(found);
-    Ok((plan, errors))
+    problems.extend(found);
+    Ok(Lowered { plan, reads_source_tags, problems })
 }
 
 /// Whether no access log can show what was decided. Who brings listeners of their own may log there what we do not know of.
@@ -112,7 +124,7 @@ struct Lowering {
     expressions: Interned<Vec<u8>>,
     chains: Interned<Vec<u8>>,
     /// The expressions that are compiled already, by what they may know and what they must be.
-    compiled: HashMap<(Phase, bool, String), u32>,
+    compiled: HashMap<(Phase, bool), HashMap<String, u32>>,
     plan: Plan,
     /// The names of the plan's issuers, in its order.
     issuers: Vec<String>,
@@ -120,6 +132,8 @@ struct Lowering {
     services: BTreeMap<String, Protocol>,
     /// What the nodes understand.
     support: Support,
+    /// Whether an expression reads the tags of a source.
+    reads_source_tags: bool,
     errors: Vec<Diagnostic>,
 }
 
@@ -298,20 +312,20 @@ impl Lowering {
         condition: bool,
         compile: impl Fn(&str, Environment) -> Result<Expression, Vec<ExpressionError>>,
     ) -> u32 {
-        let key = (place.phase, condition, text.to_owned());
-        if let Some(index) = self.compiled.get(&key) {
+        let kind = (place.phase, condition);
+        if let Some(index) = self.compiled.get(&kind).and_then(|compiled| compiled.get(text)) {
             return *index;
         }
         let index = self.intern(place, field, compile(text, environment(place.phase)));
         if index > 0 {
-            self.compiled.insert(key, index);
+            self.compiled.entry(kind).or_default().insert(text.to_owned(), index);
         }
         index
     }
 
     fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Result<Expression, Vec<ExpressionError>>) -> u32 {
         match compiled {
-            Ok(compiled) if self.can_only_run_out(place, field, &compiled) => 0,
+            Ok(compiled) if self.never_fits(place, field, &compiled) => 0,
             Ok(compiled) => self.expressions.index(compiled.encode_to_vec()).saturating_add(1),
             Err(errors) => {
                 for error in errors {
@@ -327,10 +341,11 @@ impl Lowering {
         if self.plan.steps == 0 { STEPS } else { self.plan.steps }
     }
 
-    /// Whether an expression takes more steps than a request has, whatever the request is; that is an error at its field.
-    /// A body brings steps of its own, so what reads one may be able to afford it.
-    fn can_only_run_out(&mut self, place: &Place<'_>, field: &str, compiled: &Expression) -> bool {
+    /// Notes what an expression reads, and whether it takes more steps than a request has, whatever the request is; that
+    /// is an error at its field. A body brings steps of its own, so what reads one may be able to afford it.
+    fn never_fits(&mut self, place: &Place<'_>, field: &str, compiled: &Expression) -> bool {
         let Ok(expression) = cel::Expression::load(compiled) else { return false };
+        self.reads_source_tags |= expression.attributes().contains(&cel::Attribute::SourceTags);
         let (least, steps) = (expression.least_cost(), self.steps_of_request());
         let affordable = least <= steps || expression.attributes().contains(&cel::Attribute::RequestBody);
         if !affordable {
@@ -367,11 +382,14 @@ impl Lowering {
     }
 
     fn header_name(&mut self, name: &str) -> u32 {
-        self.strings.index(name.to_ascii_lowercase())
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return self.strings.index(name.to_ascii_lowercase());
+        }
+        self.string(name)
     }
 
     fn string(&mut self, text: &str) -> u32 {
-        self.strings.index(text.to_owned())
+        self.strings.index_of(text)
     }
 
     fn finish(self, strictness: Strictness) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {

@@ -84,12 +84,13 @@ fn diagnose(attachment: &Attachment<'_>, chain: Option<usize>, step: &str, messa
 mod tests {
     use crate::{
         attach::Scope,
+        digest::Digest,
         keys::KeySets,
         lower::Strictness,
         model::{self, File},
         node::NodeIdentity,
         pipeline::{compile_bundle, compile_scope},
-        snapshot::FilterCode,
+        snapshot::{FilterCode, Kept},
     };
 
     /// A gateway whose routes match on `x-preview` and on a cookie, and a policy of one step for a target.
@@ -143,7 +144,15 @@ mod tests {
         let bundle = bundle(A, "{policy: headers, params: {set: {x-preview: '1'}}}");
         let scope = Scope::of(&bundle, &NodeIdentity::default());
         let code = FilterCode::new(Vec::new(), None);
-        let (snapshot, problems) = compile_scope(&scope, &KeySets::default(), &code, Strictness::Permissive).unwrap();
+        let (snapshot, problems) = compile_scope(
+            &scope,
+            Digest::of(b""),
+            &KeySets::default(),
+            &code,
+            &Kept::default(),
+            Strictness::Permissive,
+        )
+        .unwrap();
         assert_eq!(problems.len(), 1);
         let plan = postern_engine::Plan::load(snapshot.plan().bytes()).unwrap();
         let chain = plan.chain_of("a").unwrap();

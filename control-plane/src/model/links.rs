@@ -2,10 +2,12 @@
 //! formed themselves; a RoutePolicy's route may be declared by no Gateway, because Envoy can have its own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     hash::Hash,
     net::SocketAddr,
 };
+
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::{
     Backend, Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
@@ -96,7 +98,7 @@ fn steps(policy: &RoutePolicy) -> impl Iterator<Item = &Step> {
 
 fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    resources.sort_by(|a, b| a.order().cmp(&b.order()));
+    resources.sort_by(Resource::order);
     resources.dedup_by(|second, first| {
         let same = second.key() == first.key();
         if same {
@@ -279,7 +281,7 @@ fn collisions<K: Ord + Hash>(
     claims: Vec<(K, impl Fn() -> Diagnostic)>,
     message: impl Fn(&K, &Diagnostic) -> String,
 ) -> Vec<Diagnostic> {
-    let mut seen = HashSet::with_capacity(claims.len());
+    let mut seen = FxHashSet::with_capacity_and_hasher(claims.len(), FxBuildHasher);
     if claims.iter().all(|(key, _)| seen.insert(key)) {
         return Vec::new();
     }

@@ -46,7 +46,7 @@ mod tree;
 pub mod unit;
 mod upstream_tls;
 
-use std::{collections::BTreeMap, fmt, ops::Deref, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use serde::Deserialize;
 
@@ -231,9 +231,10 @@ impl<T> Resource<T> {
         (&self.mesh, &self.name)
     }
 
-    /// What resources of one kind are sorted by: nothing in it depends on the order of files.
-    fn order(&self) -> impl Ord {
-        (self.key(), &*self.file, self.start())
+    /// How resources of one kind are sorted: nothing in it depends on the order of files.
+    fn order(&self, other: &Self) -> Ordering {
+        let place = || (&*self.file, self.start()).cmp(&(&*other.file, other.start()));
+        self.key().cmp(&other.key()).then_with(place)
     }
 }
 

@@ -7,13 +7,13 @@
 
 use std::{
     cell::OnceCell,
-    collections::HashMap,
     fmt, mem,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use memchr::memmem;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -27,6 +27,8 @@ use crate::digest::Digest;
 
 /// The SHA-256 of a document's text.
 type Text = [u8; 32];
+/// Documents by their text. A digest needs no better hash.
+type Documents = FxHashMap<Text, Known>;
 
 /// What was read of one document.
 #[derive(Clone)]
@@ -54,8 +56,8 @@ impl fmt::Debug for Reader {
 /// Documents of the last two readings: one that is refused does not make the next one slow.
 #[derive(Default)]
 struct Generations {
-    latest: HashMap<Text, Known>,
-    before: HashMap<Text, Known>,
+    latest: Documents,
+    before: Documents,
 }
 
 impl Generations {
@@ -68,7 +70,7 @@ impl Reader {
     /// Reads all files as one bundle, or says everything that is wrong with them.
     pub fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
         let mut reading = Reading::new(Attachments::of(files));
-        let mut pass = Pass { reader: self, used: HashMap::new(), beside: OnceCell::new() };
+        let mut pass = Pass { reader: self, used: self.room(), beside: OnceCell::new() };
         for file in files.iter().filter(|file| !is_attachment(file.name.as_ref())) {
             let name: Arc<str> = file.name.as_str().into();
             match pass.documents(&name, &file.bytes, &reading.attachments) {
@@ -82,6 +84,12 @@ impl Reader {
         reading.finish()
     }
 
+    /// Room for as many documents as there were the last time.
+    fn room(&self) -> Documents {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).latest.len();
+        Documents::with_capacity_and_hasher(known, FxBuildHasher)
+    }
+
     fn remembered(&self, text: &Text) -> Option<Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(text).cloned()
     }
@@ -91,7 +99,7 @@ impl Reader {
 struct Pass<'r> {
     reader: &'r Reader,
     /// What it came across.
-    used: HashMap<Text, Known>,
+    used: Documents,
     /// The digest of all files that documents may name.
     beside: OnceCell<Digest>,
 }

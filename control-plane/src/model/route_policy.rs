@@ -241,6 +241,9 @@ pub struct Step {
     pub inherit: Vec<Inheritable>,
     /// How its denials look, if not as the policy says.
     pub deny_with: Option<DenyWith>,
+    /// Whether it has every parameter that its policy requires.
+    #[serde(skip)]
+    complete: bool,
 }
 
 /// A field that decides whether a step is enforced. Merging takes it from the most specific step alone, unless that asks
@@ -303,8 +306,31 @@ struct Written {
 impl From<Written> for Step {
     fn from(Written { name, policy, params, when, on_failure, mode, inherit, deny_with }: Written) -> Self {
         let name = name.unwrap_or_else(|| policy.clone());
-        Self { name, policy, params: Json::Object(params), when, on_failure, mode, inherit, deny_with }
+        let params = Json::Object(params);
+        let complete = missing(&policy, &params).is_none();
+        Self { name, policy, params, when, on_failure, mode, inherit, deny_with, complete }
     }
+}
+
+impl Step {
+    /// What it lacks; `None` if it has every parameter that its policy requires.
+    pub fn missing(&self) -> Option<String> {
+        if self.complete { None } else { missing(&self.policy, &self.params) }
+    }
+}
+
+/// What is missing at the top of parameters that fit their schema otherwise.
+fn missing(policy: &str, params: &Json) -> Option<String> {
+    let schema = &policy::schema(policy)?.params;
+    let has = |name: &str| params.get(name).is_some();
+    if let Some(field) = schema.fields.iter().find(|field| field.required && !has(field.name)) {
+        return Some(format!("missing required field {}", quote(field.name)));
+    }
+    let one_of = schema.exactly_one_of;
+    (!one_of.is_empty() && !one_of.iter().any(|name| has(name))).then(|| {
+        let names: Vec<_> = one_of.iter().map(|name| quote(name)).collect();
+        format!("missing one of {}", names.join(", "))
+    })
 }
 
 impl Spec for RoutePolicy {
@@ -443,6 +469,7 @@ mod tests {
             mode: None,
             inherit: Vec::new(),
             deny_with: None,
+            complete: true,
         };
         let request = [
             step("apiKeyAuth", "apiKeyAuth", json!({"header": "X-Api-Key"})),

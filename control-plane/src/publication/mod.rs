@@ -9,7 +9,9 @@ mod policies;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    panic::resume_unwind,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 pub use self::policies::Audience;
@@ -27,7 +29,7 @@ use crate::{
     pipeline::{CompileError, compile_refusal, compile_scope},
     revision::{group_revision, revision},
     rollout::Rollout,
-    snapshot::{FilterCode, Snapshot},
+    snapshot::{FilterCode, Kept, Snapshot},
     support::{OLDEST, Support},
 };
 
@@ -71,6 +73,8 @@ struct Groups {
     compiled: Mutex<Compiled>,
     /// By their own revision, for the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
+    /// What is made for several revisions.
+    kept: Arc<Kept>,
     /// What clients of policy discovery are told.
     policies: PolicySets,
 }
@@ -132,9 +136,12 @@ impl Publication {
         nodes: &[NodeIdentity],
         previous: Option<&Self>,
     ) -> Result<Self, CompileError> {
-        let revision = revision(&bundle, &key_sets, code.digest());
         let groups = Groups::new(bundle, key_sets, code.clone(), previous);
-        groups.check(nodes)?;
+        let revision = thread::scope(|threads| {
+            let named = threads.spawn(|| revision(&groups.bundle, &groups.key_sets, code.digest()));
+            groups.check(nodes)?;
+            Ok::<_, CompileError>(named.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })?;
         Ok(Self { revision, content: Content::Grouped(Box::new(groups)) })
     }
 
@@ -224,11 +231,21 @@ impl Publication {
             }
         }
     }
+
+    /// What was made for this revision and may serve others.
+    fn kept(&self) -> Option<Arc<Kept>> {
+        match &self.content {
+            Content::Uniform(_) => None,
+            Content::Grouped(groups) => Some(Arc::clone(&groups.kept)),
+            Content::Split(split) => split.candidate.kept(),
+        }
+    }
 }
 
 impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
         let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
+        let kept = previous.and_then(Publication::kept).unwrap_or_default();
         let kinship = Kinship::of([&bundle]);
         Self {
             bundle,
@@ -237,6 +254,7 @@ impl Groups {
             kinship,
             compiled: Mutex::default(),
             known: Mutex::new(known),
+            kept,
             policies: PolicySets::default(),
         }
     }
@@ -308,7 +326,8 @@ impl Groups {
         if let Some(snapshot) = lock(&self.known).get(&revision) {
             return Ok(Arc::clone(snapshot));
         }
-        let (snapshot, problems) = compile_scope(&scope, &self.key_sets, &self.code, strictness)?;
+        let (snapshot, problems) =
+            compile_scope(&scope, revision.clone(), &self.key_sets, &self.code, &self.kept, strictness)?;
         for problem in &problems {
             tracing::error!(envoy = node.envoy, "served as a refusal: {problem}");
         }

@@ -16,17 +16,28 @@ pub struct Examined {
 
 /// Reviews and admits a bundle, or says everything that is wrong with it.
 pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, CompileError> {
-    // Neither needs the other, and both look at everything.
-    let (reviewed, admitted) = thread::scope(|scope| {
-        let reviewing = scope.spawn(|| review(bundle));
+    examine_beside(bundle, admission, || ()).0
+}
+
+/// Like [`examine`], with something else to find out about the bundle meanwhile.
+pub(super) fn examine_beside<T: Send>(
+    bundle: &Bundle,
+    admission: &dyn Admission,
+    beside: impl FnOnce() -> T + Send,
+) -> (Result<Examined, CompileError>, T) {
+    // None needs another, and all look at everything.
+    let (reviewed, found, admitted) = thread::scope(|scope| {
+        let reviewing = scope.spawn(|| (review(bundle), beside()));
         let admitted = admission.admit(bundle);
-        (reviewing.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
+        let (reviewed, found) = reviewing.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (reviewed, found, admitted)
     });
-    match (reviewed, admitted) {
+    let examined = match (reviewed, admitted) {
         (Ok(findings), Ok(publication)) => Ok(Examined { publication, findings: findings.into() }),
         (Ok(_), Err(error)) => Err(error),
         (Err(errors), Ok(_)) => Err(errors.into()),
         (Err(errors), Err(CompileError::Diagnostics(others))) => Err(CompileError::Diagnostics(errors.and(others))),
         (Err(errors), Err(_)) => Err(errors.into()),
-    }
+    };
+    (examined, found)
 }

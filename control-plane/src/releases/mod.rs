@@ -18,16 +18,17 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
+use self::{
+    examine::examine_beside,
+    plans::Plans,
+    terms::{Runners, runners_of},
+};
 pub use self::{
     examine::{Examined, examine},
     plans::PlanUse,
     proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
     terms::Terms,
     view::{Concerns, NodeStanding},
-};
-use self::{
-    plans::Plans,
-    terms::{Runners, runners_of},
 };
 use crate::{
     digest::Digest,
@@ -198,17 +199,26 @@ impl Releases {
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
         let bundle = admission.read(&proposal.files)?;
-        let Examined { publication, findings } = examine(&bundle, admission)?;
-        let digest = admission.digest(&bundle).to_string();
+        let (in_force, nodes) = (self.in_force().and_then(|number| self.bundle(number)), admission.nodes());
+        let store = Arc::clone(&self.store);
+        let beside = || {
+            let allowed = proposal.allow_unguarded;
+            let opens = if allowed { Ok(()) } else { refuse_to_open(in_force, &bundle, nodes) };
+            (opens, admission.digest(&bundle).to_string(), store.prepare(split(&proposal.files)))
+        };
+        let (examined, (opens, digest, documents)) = examine_beside(&bundle, admission, beside);
+        let Examined { publication, findings } = examined?;
         if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == digest)
             && self.live.contains_key(&latest.number)
             && !(proposal.again && self.rollout.as_ref().is_some_and(Rollout::is_back))
         {
             return Ok(Applied::Unchanged(latest));
         }
-        self.refuse_to_open(&bundle, proposal.allow_unguarded, admission.nodes())?;
+        opens?;
         let release = Release { bundle, publication: Arc::new(publication), findings };
-        self.release(proposal, digest, release, now).map(Applied::Revision)
+        let Proposal { author, message, parent, .. } = proposal;
+        let draft = Draft { digest, author, message, at: now, documents: documents? };
+        self.release(draft, parent, release, now).map(Applied::Revision)
     }
 
     /// Refuses a change that removes the last guard of a route, or everything, unless somebody said that it may.
@@ -216,18 +226,7 @@ impl Releases {
         if allowed {
             return Ok(());
         }
-        let in_force = self.in_force().and_then(|number| self.bundle(number));
-        if after.is_empty() {
-            let resources = in_force.map_or(0, Bundle::len);
-            let what = if resources == 0 {
-                "all that is to come".to_owned()
-            } else {
-                format!("all {resources} resources in force")
-            };
-            return Err(Opens::Everything(what));
-        }
-        let lost = in_force.map(|before| lost_guards(before, after, nodes)).unwrap_or_default();
-        if lost.is_empty() { Ok(()) } else { Err(Opens::Routes(lost)) }
+        refuse_to_open(self.in_force().and_then(|number| self.bundle(number)), after, nodes)
     }
 
     /// Stores and spreads what no gate has seen.
@@ -241,7 +240,9 @@ impl Releases {
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
         let release = Release { bundle, publication: Arc::new(publication), findings: Arc::default() };
-        let revision = self.release(proposal, digest, release, now)?;
+        let Proposal { files, author, message, parent, .. } = proposal;
+        let draft = Draft { digest, author, message, at: now, documents: split(&files).into() };
+        let revision = self.release(draft, parent, release, now)?;
         self.note();
         Ok(revision)
     }
@@ -249,13 +250,11 @@ impl Releases {
     /// The second half of [`Self::apply`]: stores what was admitted, and starts its rollout.
     fn release(
         &mut self,
-        proposal: Proposal,
-        digest: String,
+        draft: Draft,
+        parent: Parent,
         release: Release,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
-        let Proposal { files, author, message, parent, .. } = proposal;
-        let draft = Draft { digest, author, message, at: now, documents: split(&files) };
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
@@ -444,6 +443,20 @@ impl Releases {
             tracing::error!("the labels of plans were not kept: {error}");
         }
     }
+}
+
+fn refuse_to_open(in_force: Option<&Bundle>, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
+    if after.is_empty() {
+        let resources = in_force.map_or(0, Bundle::len);
+        let what = if resources == 0 {
+            "all that is to come".to_owned()
+        } else {
+            format!("all {resources} resources in force")
+        };
+        return Err(Opens::Everything(what));
+    }
+    let lost = in_force.map(|before| lost_guards(before, after, nodes)).unwrap_or_default();
+    if lost.is_empty() { Ok(()) } else { Err(Opens::Routes(lost)) }
 }
 
 /// How many revisions are kept, if the latest says so itself.

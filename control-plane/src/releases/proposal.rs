@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What proves resources: the way from a bundle to what nodes get, through the gate.
-pub trait Admission {
+pub trait Admission: Sync {
     /// What nodes would get, or why they must not.
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError>;
 

@@ -1,6 +1,6 @@
 //! What a change would leave open: routes that are guarded now and would not be afterwards.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use super::{
     exposure::{Exposed, Exposure},
@@ -44,11 +44,26 @@ fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str
     if !same {
         return None;
     }
-    let digests = |bundle: &'b Bundle| bundle.route_policies.iter().map(Resource::digest).collect::<HashSet<_>>();
-    let (was, is) = (digests(before), digests(after));
-    let gone = before.route_policies.iter().filter(|policy| !is.contains(policy.digest()));
-    let new = after.route_policies.iter().filter(|policy| !was.contains(policy.digest()));
-    gone.chain(new).map(|policy| policy.spec.target_ref.route()).collect()
+    // Both stand in the order of their names, and nearly all are in both.
+    let (mut was, mut is) = (before.route_policies.iter().peekable(), after.route_policies.iter().peekable());
+    let mut touched = BTreeSet::new();
+    loop {
+        let next = match (was.peek(), is.peek()) {
+            (None, None) => return Some(touched),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(one), Some(other)) => (one.mesh(), &one.name).cmp(&(other.mesh(), &other.name)),
+        };
+        let pair = [was.next_if(|_| next.is_le()), is.next_if(|_| next.is_ge())];
+        if let [Some(one), Some(other)] = pair
+            && one.digest() == other.digest()
+        {
+            continue;
+        }
+        for policy in pair.into_iter().flatten() {
+            touched.insert(policy.spec.target_ref.route()?);
+        }
+    }
 }
 
 /// Whether two lists say the same.

@@ -22,7 +22,7 @@ use postern_proto::configuration;
 use super::{FILTER_NAME, Resource, any};
 use crate::{
     digest::Digest,
-    gate::{AdmittedPlan, Gate},
+    gate::{AdmittedPlan, EncodedPlan, Gate},
 };
 
 /// The filter's code, how Envoys get at it, and the gate that its plans pass.
@@ -72,9 +72,28 @@ impl FilterCode {
     }
 }
 
+/// The filter with a plan, for every place in Envoy's filter chains.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    label: String,
+    resources: [Resource; Placement::ALL.len()],
+}
+
+impl Filters {
+    pub(crate) fn new(plan: &EncodedPlan, code: &FilterCode) -> Self {
+        let resources = Placement::ALL.map(|placement| extension_config(placement, plan, code));
+        Self { label: plan.label().to_owned(), resources }
+    }
+
+    /// What carries this very plan, which the gate has let through.
+    pub(super) fn with(self, plan: &AdmittedPlan, code: &FilterCode) -> [Resource; Placement::ALL.len()] {
+        if self.label == plan.label() { self.resources } else { Self::new(plan.encoded(), code).resources }
+    }
+}
+
 /// The filter with a plan, for one place in Envoy's filter chains. The same code under the same `vm_id` is not compiled
 /// again for a new plan, and is one VM a worker for all placements.
-pub(super) fn extension_config(placement: Placement, plan: &AdmittedPlan, code: &FilterCode) -> Resource {
+fn extension_config(placement: Placement, plan: &EncodedPlan, code: &FilterCode) -> Resource {
     let vm = VmConfig {
         vm_id: FILTER_NAME.to_owned(),
         runtime: "envoy.wasm.runtime.v8".to_owned(),

@@ -48,10 +48,10 @@ pub(super) fn listeners(gateway: &model::Resource<Gateway>, manager: &Manager<'_
 /// Whether a route of the gateway takes `x-request-id` from callers.
 pub(super) fn trusts_request_ids(gateway: &model::Resource<Gateway>, attachment: &Attachment<'_>) -> bool {
     let trusts = |step: &Step| {
-        let header = step.params.get("header").and_then(|header| header.as_str()).unwrap_or(REQUEST_ID);
+        let header = || step.params.get("header").and_then(|header| header.as_str()).unwrap_or(REQUEST_ID);
         step.policy == "requestId"
             && step.params.get("trustIncoming").is_some_and(|trust| trust.as_bool() == Some(true))
-            && header.eq_ignore_ascii_case(REQUEST_ID)
+            && header().eq_ignore_ascii_case(REQUEST_ID)
     };
     let chains = gateway.spec.routes.iter().filter_map(|route| attachment.routes.get(route.name.as_str()));
     let chains = chains.chain(&attachment.default).filter_map(|chain| attachment.chains.get(*chain));

@@ -8,6 +8,7 @@ mod cluster;
 mod edge;
 mod endpoint;
 mod filter;
+mod kept;
 mod listener;
 mod path;
 mod raw;
@@ -29,6 +30,8 @@ use postern_engine::Placement;
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
+pub(crate) use filter::Filters;
+pub use kept::Kept;
 pub(crate) use raw::check as check_raw;
 pub use resource_type::ResourceType;
 
@@ -132,6 +135,77 @@ impl Selection {
 /// Resources by type and name.
 type Resources = BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>;
 
+/// The plan of a group of nodes, and what brings it to them.
+#[derive(Debug)]
+pub(crate) struct PlanOf {
+    pub(crate) plan: AdmittedPlan,
+    pub(crate) filters: Filters,
+    /// Whether it may ask for the tags of a source.
+    pub(crate) reads_source_tags: bool,
+}
+
+/// What a group of nodes is served beside its plan and the listeners that run it.
+#[derive(Debug)]
+pub(crate) struct Projection(Resources);
+
+impl Projection {
+    /// Projects what concerns a group of nodes. What it has in common with one made before is taken from there.
+    pub(crate) fn of(scope: &Scope<'_>, attachment: &Attachment<'_>, kept: &Kept) -> Self {
+        let clusters = scope.services.iter().map(|service| {
+            let timeouts = attach::for_service(scope, &service.name);
+            cluster::cluster(service, &timeouts.conf)
+        });
+        let clusters: Vec<_> = clusters.collect();
+        let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
+            // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
+            Some(endpoint::endpoints(service)?.versioned_with(cluster))
+        });
+        let mut resources = Resources::new();
+        insert(&mut resources, ResourceType::Secret, secret::secrets(scope));
+        insert(&mut resources, ResourceType::Endpoints, endpoints);
+        let agents = scope.agents.iter().copied().map(agent::cluster);
+        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents));
+        let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment, kept));
+        let routes = routes.map(|resource| (resource.name.clone(), resource)).collect();
+        resources.insert(ResourceType::RouteConfiguration, routes);
+        Self(resources)
+    }
+
+    /// The snapshot, with a plan that the gate let through.
+    pub(crate) fn with_plan(
+        self,
+        scope: &Scope<'_>,
+        attachment: &Attachment<'_>,
+        plan: PlanOf,
+        code: &FilterCode,
+        revision: Digest,
+    ) -> Snapshot {
+        let PlanOf { plan, filters, reads_source_tags } = plan;
+        let Self(mut resources) = self;
+        let logs = access_log::access_logs(scope);
+        // A listener subscribes to the one that it needs.
+        insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
+        let listeners = scope.gateways.iter().flat_map(|gateway| {
+            let manager = listener::Manager {
+                gateway: &gateway.name,
+                http: &gateway.spec.http,
+                trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
+                reads_source_tags,
+                access_logs: &logs,
+            };
+            listener::listeners(gateway, &manager)
+        });
+        insert(&mut resources, ResourceType::Listener, listeners);
+        raw::add(&mut resources, scope);
+        Snapshot { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
+    }
+}
+
+fn insert(resources: &mut Resources, kind: ResourceType, list: impl IntoIterator<Item = Resource>) {
+    let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
+    resources.insert(kind, named);
+}
+
 /// All resources of every type. Immutable; streams share it.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -159,7 +233,7 @@ impl Snapshot {
         Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
     }
 
-    /// Projects what concerns a group of nodes, and its plan, into Envoy's resources.
+    /// Projects what concerns a group of nodes, and a plan that was made elsewhere, into Envoy's resources.
     pub fn build(
         scope: &Scope<'_>,
         attachment: &Attachment<'_>,
@@ -167,44 +241,10 @@ impl Snapshot {
         code: &FilterCode,
         revision: Digest,
     ) -> Self {
-        let clusters = scope.services.iter().map(|service| {
-            let timeouts = attach::for_service(scope, &service.name);
-            cluster::cluster(service, &timeouts.conf)
-        });
-        let clusters: Vec<_> = clusters.collect();
-        let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
-            // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
-            Some(endpoint::endpoints(service)?.versioned_with(cluster))
-        });
-        let logs = access_log::access_logs(scope);
-        let tags = attachment.read_source_tags();
-        let mut resources = Resources::new();
-        let mut insert = |kind, list: Vec<Resource>| {
-            let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
-            resources.insert(kind, named);
-        };
-        insert(ResourceType::Secret, secret::secrets(scope));
-        insert(ResourceType::Endpoints, endpoints.collect());
-        let agents = scope.agents.iter().copied().map(agent::cluster);
-        insert(ResourceType::Cluster, clusters.into_iter().chain(agents).collect());
-        // A listener subscribes to the one that it needs.
-        let filters = Placement::ALL.map(|placement| filter::extension_config(placement, &plan, code));
-        insert(ResourceType::ExtensionConfig, filters.into());
-        let listeners = scope.gateways.iter().flat_map(|gateway| {
-            let manager = listener::Manager {
-                gateway: &gateway.name,
-                http: &gateway.spec.http,
-                trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
-                reads_source_tags: tags,
-                access_logs: &logs,
-            };
-            listener::listeners(gateway, &manager)
-        });
-        insert(ResourceType::Listener, listeners.collect());
-        let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment));
-        insert(ResourceType::RouteConfiguration, routes.collect());
-        raw::add(&mut resources, scope);
-        Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
+        let projection = Projection::of(scope, attachment, &Kept::default());
+        let filters = Filters::new(plan.encoded(), code);
+        let plan = PlanOf { plan, filters, reads_source_tags: attachment.selects_by_tags() };
+        projection.with_plan(scope, attachment, plan, code, revision)
     }
 
     /// The same for Envoys that get what it refers to from a source of their own instead of an aggregated stream. Versions

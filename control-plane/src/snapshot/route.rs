@@ -1,6 +1,6 @@
 //! `Gateway` → Envoy's route configuration. Every Envoy route has the user's name for it: the filter finds the chain by it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use envoy_types::pb::{
     envoy::{
@@ -21,9 +21,10 @@ use envoy_types::pb::{
     google::protobuf::{UInt32Value, UInt64Value},
 };
 
-use super::{Resource, cluster::duration, edge, path::path_specifier, request_match, timeout};
+use super::{Kept, Resource, cluster::duration, edge, path::path_specifier, request_match, timeout};
 use crate::{
     attach::{self, Attachment, Scope},
+    digest::Digest,
     model::{self, Backend, Cause, EdgeHttp, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
     route_match,
     support::Feature,
@@ -41,7 +42,7 @@ const NEW_HOST: &str = concat!(
 );
 
 /// What is said of a route elsewhere than in its gateway.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Said {
     /// Its name in Envoy.
     name: String,
@@ -51,19 +52,32 @@ struct Said {
 }
 
 impl Said {
-    fn of(route: &model::Route, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Self {
+    fn of(route: &model::Route, name: String, rewrites: Rewrites, scope: &Scope<'_>) -> Self {
+        Self {
+            name,
+            // Where it is not understood, the chain refuses everything.
+            rewrites_path: rewrites.path && !scope.support.lacks(Feature::PathRewrite),
+            rewrites_host: rewrites.host && !scope.support.lacks(Feature::HostRewrite),
+            timeouts: attach::for_route(scope, route).conf,
+        }
+    }
+}
+
+/// What the chain of a route rewrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rewrites {
+    path: bool,
+    host: bool,
+}
+
+impl Rewrites {
+    fn of(route: &model::Route, attachment: &Attachment<'_>) -> Self {
         let chain = attachment.routes.get(route.name.as_str()).and_then(|chain| attachment.chains.get(*chain));
         let rewrites =
             || chain.into_iter().flat_map(|chain| &chain.request).filter(|step| step.step.policy == "rewrite");
         let has =
             |names: &[&str]| rewrites().any(|step| names.iter().any(|name| step.step.params.get(*name).is_some()));
-        Self {
-            // Where it is not understood, the chain refuses everything.
-            rewrites_path: has(&["prefix", "template", "regex"]) && !scope.support.lacks(Feature::PathRewrite),
-            rewrites_host: has(&["host"]) && !scope.support.lacks(Feature::HostRewrite),
-            timeouts: attach::for_route(scope, route).conf,
-            ..Self::default()
-        }
+        Self { path: has(&["prefix", "template", "regex"]), host: has(&["host"]) }
     }
 }
 
@@ -72,11 +86,44 @@ pub(super) fn route_configuration(
     gateway: &model::Resource<Gateway>,
     scope: &Scope<'_>,
     attachment: &Attachment<'_>,
-) -> Resource {
-    let said = |(route, name)| (route, Said { name, ..Said::of(route, scope, attachment) });
+    kept: &Kept,
+) -> Arc<Resource> {
+    let rewrites: Vec<_> = gateway.spec.routes.iter().map(|route| Rewrites::of(route, attachment)).collect();
     let guarded = route_match::guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
-    let names = route_match::marked_names(&gateway.spec, &guarded);
-    let routes: Vec<_> = gateway.spec.routes.iter().zip(names).map(said).collect();
+    let made_of = made_of(gateway, scope, &rewrites, &guarded);
+    kept.get_or_make(made_of, || made(gateway, scope, &rewrites, &guarded))
+}
+
+/// The digest of all that [`made`] looks at.
+fn made_of(
+    gateway: &model::Resource<Gateway>,
+    scope: &Scope<'_>,
+    rewrites: &[Rewrites],
+    guarded: &BTreeSet<&str>,
+) -> Digest {
+    let rewrites: Vec<u8> = rewrites.iter().map(|to| u8::from(to.path) | u8::from(to.host) << 1).collect();
+    let support = format!("{:?}", scope.support);
+    let guarded = Digest::of_parts(guarded.iter().map(|service| service.as_bytes()));
+    let timeouts = scope.timeouts.iter().map(|timeout| timeout.digest().as_str().as_bytes());
+    let timeouts = Digest::of_parts(timeouts);
+    Digest::of_parts(
+        [gateway.digest().as_str(), guarded.as_str(), timeouts.as_str(), &support]
+            .map(str::as_bytes)
+            .into_iter()
+            .chain([rewrites.as_slice()]),
+    )
+}
+
+fn made(
+    gateway: &model::Resource<Gateway>,
+    scope: &Scope<'_>,
+    rewrites: &[Rewrites],
+    guarded: &BTreeSet<&str>,
+) -> Resource {
+    let names = route_match::marked_names(&gateway.spec, guarded);
+    let routes = gateway.spec.routes.iter().zip(names).zip(rewrites);
+    let routes: Vec<_> =
+        routes.map(|((route, name), rewrites)| (route, Said::of(route, name, *rewrites, scope))).collect();
     let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
     // There is always one for all other hosts, so that what is no host is refused whatever the routes are.
     let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
