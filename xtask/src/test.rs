@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, run, say, seconds, step};
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::{envoy, fuzz, grpc};
+use crate::{envoy, fuzz, grpc, tidy};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -21,6 +21,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Builds everything, runs all tests, fuzzes every target for a moment and prints the counts as the last line on stdout.
 pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     let start = Instant::now();
+    let tidy = step("tidying", || tidy::check(paths))?;
     let setup = Setup::prepare(paths)?;
     let python = grpc::python(paths)?;
     let oldest = envoy::oldest(paths)?;
@@ -30,6 +31,7 @@ pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     command.env(grpc::VARIABLE, python).env(envoy::OLDEST_VARIABLE, oldest);
     command.arg("--no-fail-fast").arg("--").args(filters);
     let (mut tally, status) = step("running the tests", || watch(command))?;
+    tally.add("tidy", tidy);
     // Who asks for some tests by name does not ask for these.
     if filters.is_empty() {
         tally.add("fuzz targets", fuzz::shortly(paths)?);
