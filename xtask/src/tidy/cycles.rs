@@ -12,6 +12,9 @@ use super::resolve::resolve;
 /// Where one sibling uses another: files and lines.
 type Uses = BTreeMap<(String, String), Vec<(String, usize)>>;
 
+/// Where the known cycles are.
+const LIST: &str = "xtask/src/tidy/known.rs";
+
 /// How many places are shown for each edge of a cycle.
 const SHOWN: usize = 3;
 
@@ -34,10 +37,17 @@ pub(crate) fn check(of: &Crate, root: &str, known: &[Known], shown: &dyn Fn(&Pat
         for module in known.modules.iter().filter(|module| !knot.contains(**module)) {
             let message =
                 format!("module `{module}` of `{}` is in no cycle any more: take it off the list", known.level);
-            findings.push(Finding::new("xtask/src/tidy/known.rs", 0, message));
+            findings.push(Finding::new(LIST, 0, message));
         }
     }
     findings
+}
+
+/// What is known of crates that are there no more.
+pub(crate) fn check_roots(known: &[Known], is_there: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let roots: BTreeSet<_> = known.iter().map(|known| known.root).filter(|root| !is_there(root)).collect();
+    let message = |root| format!("`{root}` is not there any more: take its modules off the list");
+    roots.into_iter().map(|root| Finding::new(LIST, 0, message(root))).collect()
 }
 
 fn excused<'a>(known: &'a [Known], root: &str, level: &[String]) -> BTreeSet<&'a str> {
@@ -219,6 +229,8 @@ mod tests {
         assert!(check_crate(&ring, &known(&["a", "b", "c"])).is_empty());
         let findings = check_crate(&ring, &known(&["a", "b"]));
         assert!(findings.len() == 1 && !findings[0].contains("a uses b"), "{findings:?}");
+        assert!(check_roots(&known(&["a"]), |root| root == "src/lib.rs").is_empty());
+        assert_eq!(check_roots(&known(&["a"]), |_| false).len(), 1);
         let findings = check_crate(&with("fn c() {}"), &known(&["a"]));
         assert_eq!(
             findings,

@@ -87,5 +87,6 @@ fn check_modules(paths: &Paths, packages: &Packages, findings: &mut Vec<Finding>
         findings.extend(cycles::check(&found, &shown(root), known::KNOWN, &shown));
         reached.extend(found.files.iter().map(|file| relative(file)));
     }
+    findings.extend(cycles::check_roots(known::KNOWN, |root| reached.contains(Path::new(root))));
     Ok(reached)
 }
