@@ -3,6 +3,24 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use postern_proto::plan::v1 as wire;
+
+use crate::{load_error::LoadError, strings::Strings, verdict::Response};
+
+/// An external agent, as the plan knows it.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) name: Arc<str>,
+    pub(crate) fail_open: bool,
+    pub(crate) timeout_ms: u32,
+}
+
+impl Agent {
+    pub(crate) fn load(wire: &wire::Agent, strings: &Strings) -> Result<Self, LoadError> {
+        Ok(Self { name: strings.name(wire.name)?, fail_open: wire.fail_open, timeout_ms: wire.timeout_ms })
+    }
+}
+
 /// One question to an agent: consecutive steps of a chain that it evaluates in one go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
@@ -58,7 +76,7 @@ pub enum Instruction {
     /// Replace the body.
     SetBody(Vec<u8>),
     /// Answer the caller.
-    Respond(crate::Response),
+    Respond(Response),
 }
 
 /// Why there is no answer.

@@ -5,10 +5,10 @@ use std::{borrow::Cow, sync::Arc};
 use crate::{
     budget::{Exhausted, steps},
     cel::{Attribute, AttributeError, Attributes, Expression, Key, Map, Timestamp, Value},
+    context::Context,
     event::{Headers, Needs, Phase, Property},
-    policy::{Context, request_size::number},
     selector::{self, spiffe},
-    text::{host::host, ip, split_path},
+    text::{content_length, host::host, ip, split_path},
 };
 
 /// What an entry of a map that is made costs.
@@ -170,7 +170,7 @@ impl Context<'_> {
     fn request_size(&self) -> Result<Value, AttributeError> {
         self.budget.spend(cost_of_lookup(&self.inputs.request_headers))?;
         let size = match self.inputs.request_headers.values("content-length").next() {
-            Some(length) => number(length).and_then(|length| i64::try_from(length).ok()),
+            Some(length) => content_length(length).and_then(|length| i64::try_from(length).ok()),
             None if !self.inputs.body.is_empty() => i64::try_from(self.inputs.body.len()).ok(),
             None => (!self.inputs.has_body).then_some(0),
         };

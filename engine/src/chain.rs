@@ -5,14 +5,16 @@ use std::sync::Arc;
 use postern_proto::plan::v1::{self as wire, api_key_auth, jwt_validation, step::Policy as Wire};
 
 use crate::{
+    agent::Agent,
     attributes, budget,
     cel::Expression,
     deny_with::DenyWith,
     event::{Needs, Phase},
     header::Name,
     jwt::Issuer,
-    plan::{Agent, LoadError},
-    policy::{Policy, audit_log::AuditLog},
+    load_error::LoadError,
+    on_failure::OnFailure,
+    policy::{Following, Policy, audit_log::AuditLog},
     selector::Selector,
     strings::Strings,
 };
@@ -66,37 +68,6 @@ pub(crate) struct Step {
     pub(crate) alternatives: usize,
     /// Whether it is one of those.
     pub(crate) is_alternative: bool,
-}
-
-/// What becomes of the chain when a step fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum OnFailure {
-    /// As the agent says; without one, the request is denied.
-    #[default]
-    Unspecified,
-    Deny,
-    Continue,
-    SkipRemaining,
-}
-
-impl OnFailure {
-    /// What it comes to for an agent: without a word of the step's own, the agent's `failOpen` decides.
-    pub(crate) fn for_agent(self, agent: Option<&Agent>) -> Self {
-        match self {
-            Self::Unspecified if agent.is_some_and(|agent| agent.fail_open) => Self::Continue,
-            Self::Unspecified => Self::Deny,
-            said => said,
-        }
-    }
-
-    /// Of two, the one that lets less pass: after `Continue` the steps that follow still decide.
-    pub(crate) const fn stricter(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Unspecified | Self::Deny, _) | (_, Self::Unspecified | Self::Deny) => Self::Deny,
-            (Self::Continue, _) | (_, Self::Continue) => Self::Continue,
-            (Self::SkipRemaining, Self::SkipRemaining) => Self::SkipRemaining,
-        }
-    }
 }
 
 /// What else of a plan steps refer to.
@@ -256,6 +227,18 @@ impl Step {
         for_all && denies && !self.shadow
     }
 
+    /// What an agent that is asked for an earlier step must know of it.
+    pub(crate) fn as_following(&self) -> Following<'_> {
+        Following {
+            policy: self.policy.as_agent(),
+            is_conditional: self.when.is_some(),
+            shadow: self.shadow,
+            on_failure: self.on_failure,
+            source: self.source.as_ref(),
+            alternatives: self.alternatives,
+        }
+    }
+
     /// Whether a condition, another expression or an agent may look at the headers of the request.
     fn reads_headers(&self) -> bool {
         let when = self.when.as_ref().map_or(Needs::NONE, |when| attributes::needs(when));
@@ -301,7 +284,7 @@ impl Step {
         Ok(Self {
             name: Arc::clone(name),
             when,
-            on_failure: on_failure(wire.on_failure)?,
+            on_failure: OnFailure::load(wire.on_failure)?,
             shadow: wire.shadow,
             deny_with: wire.deny_with.as_ref().map(|wire| DenyWith::load(wire, strings)).transpose()?,
             policy,
@@ -310,15 +293,5 @@ impl Step {
             alternatives: 0,
             is_alternative: wire.alternative,
         })
-    }
-}
-
-fn on_failure(wire: i32) -> Result<OnFailure, LoadError> {
-    match wire::OnFailure::try_from(wire) {
-        Ok(wire::OnFailure::Unspecified) => Ok(OnFailure::Unspecified),
-        Ok(wire::OnFailure::Deny) => Ok(OnFailure::Deny),
-        Ok(wire::OnFailure::Continue) => Ok(OnFailure::Continue),
-        Ok(wire::OnFailure::SkipRemaining) => Ok(OnFailure::SkipRemaining),
-        Err(_) => Err(LoadError::OnFailure(wire)),
     }
 }

@@ -7,12 +7,8 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 use siphasher::sip128::SipHasher24;
 
-use crate::{budget::Budget, password::Password, plan::LoadError, replays::KeyReplays, strings::Strings};
-
-/// The most rounds that a password may cost: every wrong one holds up a worker for that long.
-pub const MOST_ITERATIONS: u32 = 10_000;
-/// The longest salt of a password.
-pub const LONGEST_SALT: usize = 64;
+pub use crate::password::{LONGEST_SALT, MOST_ITERATIONS};
+use crate::{budget::Budget, load_error::LoadError, password::Password, replays::KeyReplays, strings::Strings};
 
 /// The callers that credentials belong to. Looking one up costs the same for ten as for ten thousand.
 #[derive(Debug, Default)]

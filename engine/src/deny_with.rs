@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postern_proto::plan::v1 as wire;
 
 use crate::{
-    plan::LoadError,
+    load_error::LoadError,
     strings::Strings,
     verdict::{HeaderPair, Response},
 };

@@ -7,9 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     event::Headers,
     header::{Name, Removable, Value},
-    policy::request_size,
     rare::Rare,
-    verdict::{Decision, Verdict},
 };
 
 /// What is to become of one header.
@@ -47,21 +45,6 @@ pub struct Allowance {
     /// The step that says so.
     pub(crate) step: Arc<str>,
     pub(crate) consumer: Option<Arc<str>>,
-}
-
-impl Allowance {
-    /// What becomes of a request whose body turns out to be larger.
-    pub fn exceeded(&self) -> Decision {
-        let denial = request_size::body_too_large();
-        Decision {
-            verdict: Verdict::Deny(denial.response),
-            step: Some(Arc::clone(&self.step)),
-            reason: Some(denial.reason),
-            consumer: self.consumer.clone(),
-            notes: Vec::new(),
-            records: Vec::new(),
-        }
-    }
 }
 
 /// At most one [`Edit`] a header: a later one wins over, or adds to, an earlier one. And at most one body.

@@ -1,7 +1,10 @@
 //! The engine: loads a plan and evaluates policy chains. Values in, values out: no I/O, no clock.
 //!
-//! The modules stand in the order in which a request passes through them: [`event`] (what a host says) → [`plan`]
-//! (route → chain) → [`chain`] → [`run`] (a chain under way) → [`policy`] (steps) → [`verdict`].
+//! A request passes through [`event`] (what a host says) → [`plan`] (route → chain) → [`chain`] → [`run`] (a chain under
+//! way) → [`policy`] (steps) → [`verdict`].
+//!
+//! Dependencies point one way: `context` (what a step sees) ← [`attributes`] ← [`policy`] ← [`chain`] ← [`plan`] ←
+//! [`run`]. What a step looks up in its plan is in `directory`, so that policies know neither plans nor chains.
 //!
 //! Waiting is a value. A [`Run`] goes as far as it can and then either is done or asks for something: headers, a
 //! property, the body, an agent's answer, some time. Whoever drives it answers, now or later. What answers at once, like a
@@ -17,7 +20,9 @@ pub mod budget;
 pub mod cel;
 pub mod chain;
 pub mod consumers;
+mod context;
 mod deny_with;
+mod directory;
 pub mod edited;
 pub mod edits;
 pub mod event;
@@ -26,7 +31,9 @@ pub mod host;
 pub mod json;
 pub mod json_schema;
 pub mod jwt;
+mod load_error;
 pub mod message_signature;
+mod on_failure;
 mod password;
 pub mod placement;
 pub mod plan;
@@ -53,8 +60,9 @@ pub use ask::{Answer, Ask, Turn};
 pub use edited::EditedHeaders;
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use host::Host;
+pub use load_error::LoadError;
 pub use placement::Placement;
-pub use plan::{LoadError, Plan};
+pub use plan::Plan;
 pub use record::{Collector, GrpcRecord, Record};
 pub use run::Run;
 pub use verdict::{Decision, Response, Verdict};

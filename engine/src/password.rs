@@ -14,12 +14,15 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     budget::{self, Budget},
-    consumers::{LONGEST_SALT, MOST_ITERATIONS},
-    plan::LoadError,
+    load_error::LoadError,
 };
 
 type Hash = [u8; 32];
 
+/// The most rounds that a password may cost: every wrong one holds up a worker for that long.
+pub const MOST_ITERATIONS: u32 = 10_000;
+/// The longest salt of a password.
+pub const LONGEST_SALT: usize = 64;
 /// What a round costs: about 1 µs in Envoy.
 const STEPS_A_ROUND: u64 = budget::STEPS_A_MICROSECOND;
 

@@ -14,11 +14,14 @@ use postern_proto::plan::v1::{self as wire, FORMAT};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    budget, cel,
+    agent::Agent,
+    budget,
     chain::Chain,
     consumers::Consumers,
+    directory::Directory,
     edited::EditedHeaders,
     jwt::Issuer,
+    load_error::LoadError,
     placement::Placement,
     replays::Replays,
     strings::{Strings, find},
@@ -28,7 +31,7 @@ use crate::{
 /// All that a filter needs to decide requests.
 #[derive(Debug)]
 pub struct Plan {
-    label: Arc<str>,
+    directory: Directory,
     /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
     /// will do, here and for [`Consumers`].
     routes: FxHashMap<RouteName, Guarded>,
@@ -49,11 +52,7 @@ pub struct Plan {
     has_first_used: AtomicBool,
     /// Routes that were used for the first time, until the host takes them.
     first_used: Mutex<Vec<Arc<str>>>,
-    consumers: Consumers,
-    replays: Replays,
-    agents: Vec<Agent>,
     policy_not_supported: Response,
-    agent_unavailable: Response,
     /// What a request may cost.
     steps: u64,
 }
@@ -66,14 +65,6 @@ struct Guarded {
     chain: usize,
     /// Whether a message has come on it, or nobody wants to know.
     used: AtomicBool,
-}
-
-/// An external agent, as the plan knows it.
-#[derive(Debug)]
-pub(crate) struct Agent {
-    pub(crate) name: Arc<str>,
-    pub(crate) fail_open: bool,
-    pub(crate) timeout_ms: u32,
 }
 
 impl Plan {
@@ -101,7 +92,13 @@ impl Plan {
         };
         let request_steps = chains.iter().flat_map(|chain| &chain.request.steps);
         Ok(Self {
-            label: wire.label.into(),
+            directory: Directory {
+                label: wire.label.into(),
+                consumers: Consumers::load(&wire.consumers, &strings)?,
+                replays: Replays::new(request_steps.filter_map(|step| step.policy.replays())),
+                agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
+                agents,
+            },
             routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
             unmarked: None,
             declared: wire.declared_routes.map(|declared| Declared::load(&declared, &strings)).transpose()?,
@@ -114,13 +111,9 @@ impl Plan {
             has_first_used: AtomicBool::new(false),
             first_used: Mutex::default(),
             default_chain: load_default_chain(wire.default_chain, &chains)?,
-            consumers: Consumers::load(&wire.consumers, &strings)?,
             policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
-            agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
             steps,
-            replays: Replays::new(request_steps.filter_map(|step| step.policy.replays())),
             chains,
-            agents,
         })
     }
 
@@ -138,7 +131,7 @@ impl Plan {
 
     /// What the control plane calls this plan: equal for equal plans, whatever else is in their revisions.
     pub fn label(&self) -> &str {
-        &self.label
+        &self.directory.label
     }
 
     /// Whether somebody reads the accounts of decisions.
@@ -217,7 +210,7 @@ impl Plan {
 
     /// The names of the agents that chains call, in the order of their places.
     pub fn agent_names(&self) -> impl Iterator<Item = &str> {
-        self.agents.iter().map(|agent| &*agent.name)
+        self.directory.agents.iter().map(|agent| &*agent.name)
     }
 
     /// The names of the shared values that a host should create before the first request: for these, even the very
@@ -295,30 +288,12 @@ impl Plan {
         self.steps
     }
 
-    pub(crate) fn consumers(&self) -> &Consumers {
-        &self.consumers
-    }
-
-    pub(crate) fn replays(&self) -> &Replays {
-        &self.replays
-    }
-
-    pub(crate) fn agent(&self, index: usize) -> Option<&Agent> {
-        self.agents.get(index)
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     pub(crate) fn policy_not_supported(&self) -> &Response {
         &self.policy_not_supported
-    }
-
-    pub(crate) fn agent_unavailable(&self) -> &Response {
-        &self.agent_unavailable
-    }
-}
-
-impl Agent {
-    fn load(wire: &wire::Agent, strings: &Strings) -> Result<Self, LoadError> {
-        Ok(Self { name: strings.name(wire.name)?, fail_open: wire.fail_open, timeout_ms: wire.timeout_ms })
     }
 }
 
@@ -412,120 +387,4 @@ fn policy_not_supported() -> Response {
 fn agent_unavailable() -> Response {
     error_answer(503, "Policy service temporarily unavailable", "AGENT_UNAVAILABLE", "temporary")
         .with_header("retry-after", "30")
-}
-
-/// Why a plan was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The bytes are no plan.
-    #[error("the plan cannot be decoded: {0}")]
-    Decode(prost::DecodeError),
-    /// The plan was written for another engine.
-    #[error("plan format {0} is not supported, this engine loads format {FORMAT}")]
-    Format(u32),
-    /// A step's policy came later than this engine.
-    #[error("a policy that this engine does not know")]
-    UnknownPolicy,
-    /// A policy stands in a chain where it cannot run.
-    #[error("the policy cannot run in this phase")]
-    Phase,
-    /// A failure mode came later than this engine.
-    #[error("failure mode {0} does not exist")]
-    OnFailure(i32),
-    /// A status that cannot end a request.
-    #[error("status {0} is not between 200 and 599")]
-    Status(u32),
-    /// A policy lacks what it cannot be without.
-    #[error("`{0}` is missing")]
-    Missing(&'static str),
-    /// A number that is out of its range.
-    #[error("`{what}` must be between {least} and {most}, but is {value}")]
-    Range {
-        /// What it is.
-        what: &'static str,
-        /// The least that it may be.
-        least: u64,
-        /// The most that it may be.
-        most: u64,
-        /// What it is instead.
-        value: u64,
-    },
-    /// An expression that cannot be evaluated.
-    #[error(transparent)]
-    Expression(#[from] cel::LoadError),
-    /// A step that fails whatever a request says.
-    #[error("it takes {least} steps or more, and a request has {steps}: it can only ever fail")]
-    TooCostly {
-        /// What it takes at the least, with what the steps before it take.
-        least: u64,
-        /// What a request has.
-        steps: u64,
-    },
-    /// An index points nowhere.
-    #[error("{what} {index} does not exist, there are {size}")]
-    Index {
-        /// What is indexed.
-        what: &'static str,
-        /// The index.
-        index: u32,
-        /// How many there are.
-        size: usize,
-    },
-    /// Two of what there must be one of.
-    #[error("{what} `{name}` is there twice")]
-    Repeated {
-        /// What it is.
-        what: &'static str,
-        /// Which it is.
-        name: Arc<str>,
-    },
-    /// A string that cannot be what it is used for.
-    #[error("`{}` is not a valid {what}", text.escape_debug())]
-    Unfit {
-        /// What it is used for.
-        what: &'static str,
-        /// The string.
-        text: Arc<str>,
-    },
-    /// A header that no step may edit.
-    #[error("header `{}` cannot be edited: {why}", name.escape_debug())]
-    Header {
-        /// The header.
-        name: Arc<str>,
-        /// Why.
-        why: &'static str,
-    },
-    /// A digest that is not SHA-256.
-    #[error("an API key's digest has {size} bytes instead of 32")]
-    Digest {
-        /// Its size.
-        size: usize,
-    },
-    /// A key that signatures cannot be checked with.
-    #[error("the key cannot be used: {0}")]
-    Key(&'static str),
-    /// A record would have to wait for a body.
-    #[error("an audit log cannot read the body")]
-    AuditedBody,
-    /// A network that is not 5 or 17 bytes of address and prefix length, or that has bits set past its prefix.
-    #[error("{size} bytes that are no network")]
-    Network {
-        /// How many bytes.
-        size: usize,
-    },
-    /// Where in the plan the error is.
-    #[error("{place}: {error}")]
-    Within {
-        /// The place.
-        place: String,
-        /// What is wrong there.
-        error: Box<LoadError>,
-    },
-}
-
-impl LoadError {
-    /// The same error with the place that it stands in.
-    pub(crate) fn within(self, place: impl Into<String>) -> Self {
-        Self::Within { place: place.into(), error: Box::new(self) }
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     cel::{Attribute, AttributeError, Attributes, Key, Map, Value},
-    policy::Context,
+    context::Context,
     text::query,
 };
 

@@ -7,7 +7,7 @@ use postern_proto::plan::v1 as wire;
 
 use crate::{
     event::{Inputs, Needs, Property},
-    plan::LoadError,
+    load_error::LoadError,
     strings::Strings,
     text::query::decode_part,
 };

@@ -7,7 +7,7 @@ use postern_proto::plan::v1 as wire;
 use crate::{
     cel::Expression,
     header::{self, Name, RemovableName},
-    plan::LoadError,
+    load_error::LoadError,
     verdict::{HeaderPair, Response},
 };
 

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::{
-    edits::Edits,
+    edits::{Allowance, Edits},
     header::{self, HeaderUse},
     record::Record,
     text::json,
@@ -140,6 +140,29 @@ impl fmt::Display for Note {
 pub(crate) struct Denial {
     pub(crate) reason: &'static str,
     pub(crate) response: Response,
+}
+
+impl Denial {
+    /// A body that is larger than it may be.
+    pub(crate) fn body_too_large() -> Self {
+        let response = Response::problem(413, "the request body is larger than this route takes");
+        Self { reason: "body_too_large", response }
+    }
+}
+
+impl Allowance {
+    /// What becomes of a request whose body turns out to be larger.
+    pub fn exceeded(&self) -> Decision {
+        let denial = Denial::body_too_large();
+        Decision {
+            verdict: Verdict::Deny(denial.response),
+            step: Some(Arc::clone(&self.step)),
+            reason: Some(denial.reason),
+            consumer: self.consumer.clone(),
+            notes: Vec::new(),
+            records: Vec::new(),
+        }
+    }
 }
 
 /// A header's name, in lower case, and its value.

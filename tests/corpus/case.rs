@@ -13,8 +13,6 @@ use postern_tests::site::repository;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::outcome::Outcome;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Runner {
@@ -171,7 +169,7 @@ impl Default for UpstreamSpec {
 pub struct Want {
     /// `allow`, `deny`, `respond`, or nothing for a route without a chain.
     verdict: Option<String>,
-    status: Option<u16>,
+    pub status: Option<u16>,
     step: Option<String>,
     reason: Option<String>,
     consumer: Option<String>,
@@ -181,7 +179,7 @@ pub struct Want {
     pub headers: BTreeMap<String, Option<String>>,
     /// Headers of the request as the upstream got it.
     pub upstream: BTreeMap<String, Option<String>>,
-    body: Option<String>,
+    pub body: Option<String>,
     /// What auditLog writes to Envoy's log, without what is another on every run; see `Outcome::recorded`.
     pub records: Option<Vec<Value>>,
     /// What it posts, each with where `to`.
@@ -271,18 +269,11 @@ impl Case {
         assert!(single.is_some() == self.sequence.is_empty(), "`{}` needs `want` or `sequence`", self.note);
         single.into_iter().chain(self.sequence.clone()).collect()
     }
-
-    /// Everything about the outcomes that is not as wanted.
-    pub fn complaints(&self, outcomes: &[Outcome]) -> Vec<String> {
-        let exchanges = self.exchanges();
-        assert_eq!(exchanges.len(), outcomes.len());
-        exchanges.iter().zip(outcomes).flat_map(|(exchange, outcome)| exchange.want.complaints(outcome)).collect()
-    }
 }
 
 impl Want {
     /// The account's pairs, as they stand before route and plan.
-    fn account(&self) -> String {
+    pub fn account(&self) -> String {
         let pair = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}={value}"));
         let pairs = [
             pair("verdict", &self.verdict),
@@ -293,44 +284,8 @@ impl Want {
         pairs.into_iter().flatten().chain(self.notes.clone()).collect::<Vec<_>>().join(" ")
     }
 
-    fn complaints(&self, outcome: &Outcome) -> Vec<String> {
-        let mut complaints = Vec::new();
-        let mut compare = |what: &str, got: String, want: String| {
-            if got != want {
-                complaints.push(format!("{what} is `{got}` instead of `{want}`"));
-            }
-        };
-        compare("the account", outcome.account.clone(), self.account());
-        if let Some(status) = self.status {
-            compare("the status", outcome.status.to_string(), status.to_string());
-        }
-        if let Some(body) = &self.body {
-            compare("the body", outcome.body.clone(), body.clone());
-        }
-        for (name, value) in &self.headers {
-            compare(name, joined(outcome.headers.get(name)), value.clone().unwrap_or("(absent)".into()));
-        }
-        for (name, value) in &self.upstream {
-            let got = joined(outcome.upstream.as_ref().and_then(|headers| headers.get(name)));
-            compare(&format!("upstream {name}"), got, value.clone().unwrap_or("(absent)".into()));
-        }
-        for (what, got, want) in
-            [("a record", &outcome.records, &self.records), ("a post", &outcome.posted, &self.posted)]
-        {
-            let want: Vec<_> = want.iter().flatten().map(Value::to_string).collect();
-            if *got != want {
-                complaints.push(format!("{what} is not as wanted: {got:#?} instead of {want:#?}"));
-            }
-        }
-        complaints
-    }
-
     /// Whether records are looked at.
     pub fn is_recorded(&self) -> bool {
         self.records.is_some() || self.posted.is_some()
     }
-}
-
-fn joined(values: Option<&Vec<String>>) -> String {
-    values.filter(|values| !values.is_empty()).map_or("(absent)".into(), |values| values.join(","))
 }

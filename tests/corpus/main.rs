@@ -12,6 +12,7 @@
 )]
 
 mod case;
+mod comparison;
 mod coverage;
 mod engine;
 mod envoy;

@@ -1,6 +1,6 @@
 //! The command line, with right and wrong input.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use postern_tests::{ControlPlane, Site};
 
@@ -126,6 +126,46 @@ fn validates_without_a_filter_and_says_so() {
             && said.contains("valid, 3 files")
             && said.contains("(no filter was found: checked by the engine alone)")
     );
+}
+
+#[test]
+fn tries_expressions_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let request = directory.path().join("request.yaml");
+    std::fs::write(&request, "request: { method: POST, headers: { x-debug: 'on' } }\n").unwrap();
+    let expression = "request.method in ['GET', 'HEAD'] || request.headers['x-debug'] == 'on'";
+    let output = postern(&["eval", expression, "--input", request.to_str().unwrap()]);
+    assert!(output.status.success() && output.stdout == b"true\n", "{output:?}");
+    let expect = "unknown attribute `request.metod`: did you mean `request.method`?\n  request.metod == 'GET'\n  ^\n";
+    check_fails(&["eval", "request.metod == 'GET'"], 1, expect);
+}
+
+#[test]
+fn explains_a_route_and_what_becomes_of_a_request_without_a_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(&directory.path().join("policies"));
+    let request = directory.path().join("request.yaml");
+    std::fs::write(&request, "{ path: /users/7, headers: { x-api-key: demo-key } }\n").unwrap();
+    let (config, request) = (site.directory().to_str().unwrap(), request.to_str().unwrap());
+    let place = ["explain", "--config", config, "--node", "e1", "--service", "edge", "--route", "users"];
+    let output = postern(&[&place[..], &["--request", request]].concat());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for part in ["route  users", "params.header", "1 ✓ apiKeyAuth passes", "It goes upstream, as consumer mobile-app."]
+    {
+        assert!(said.contains(part), "`{part}` is not in:\n{said}");
+    }
+}
+
+#[test]
+fn shows_in_the_demo_what_the_policies_decide() {
+    let demo = env!("CARGO_BIN_EXE_postern-demo");
+    let output = Command::new(demo).args(["--once", "--port", "0"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for row in ["401     step apiKeyAuth: key_missing", "200     all steps passed, consumer mobile-app"] {
+        assert!(said.contains(row), "`{row}` is not in:\n{said}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `cargo xtask`: builds the filter, finds Envoy, runs the demo, the tests, the fuzz targets and the benches. Owns the command
-//! line; the work is in the modules.
+//! `cargo xtask`: builds the filter, finds Envoy, runs the demo, the tests, the fuzz targets and the benches, and keeps the
+//! repository tidy. Owns the command line; the work is in the modules.
 #![forbid(unsafe_code)]
 
 mod apt;
@@ -15,6 +15,7 @@ mod run;
 mod setup;
 mod tally;
 mod test;
+mod tidy;
 mod toolchain;
 mod wheel;
 
@@ -75,6 +76,10 @@ enum Task {
     },
     /// Write docs/policies.md from the schemas of the policies
     Docs,
+    /// Look for what no compiler looks at: cycles between modules, orphan files, documents that name missing paths
+    ///
+    /// Builds nothing. All findings are printed, each with its file and line; `cargo xtask test` does this first.
+    Tidy,
     /// Build everything and run all tests, on a real Envoy too; fuzz every target for a moment
     ///
     /// The last line on stdout is `N passed, M failed, K skipped`. The exit code is not zero when a test failed, and
@@ -102,6 +107,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Bench(bench) => bench::bench(&paths, &bench),
         Task::Docs => docs::docs(&paths),
         Task::Fuzz { targets, seconds } => fuzz::fuzz(&paths, &targets, seconds),
+        Task::Tidy => tidy::tidy(&paths),
         Task::Test { filters } => test::test(&paths, &filters),
     }
 }

@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, run, say, seconds, step};
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::{envoy, fuzz, grpc};
+use crate::{envoy, fuzz, grpc, tidy};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -21,6 +21,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Builds everything, runs all tests, fuzzes every target for a moment and prints the counts as the last line on stdout.
 pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     let start = Instant::now();
+    // Who asks for some tests by name does not ask for all the rest.
+    let whole = filters.is_empty();
+    let tidy = if whole { Some(step("tidying", || tidy::check(paths))?) } else { None };
     let setup = Setup::prepare(paths)?;
     let python = grpc::python(paths)?;
     let oldest = envoy::oldest(paths)?;
@@ -30,8 +33,8 @@ pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
     command.env(grpc::VARIABLE, python).env(envoy::OLDEST_VARIABLE, oldest);
     command.arg("--no-fail-fast").arg("--").args(filters);
     let (mut tally, status) = step("running the tests", || watch(command))?;
-    // Who asks for some tests by name does not ask for these.
-    if filters.is_empty() {
+    tidy.into_iter().for_each(|counts| tally.add("tidy", counts));
+    if whole {
         tally.add("fuzz targets", fuzz::shortly(paths)?);
     }
 

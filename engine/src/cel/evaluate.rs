@@ -9,10 +9,10 @@ use super::{
     budget::Budget,
     call::{call, matches, no_overload},
     error::{ErrorKind, EvaluationError},
-    map::{Key, Map},
+    key::Key,
     node::{Comprehension, Kind, Node},
     operator,
-    value::Value,
+    value::{Map, Value},
 };
 use crate::budget;
 

@@ -10,11 +10,11 @@ use postern_proto::plan::v1::{
 use super::{
     attribute::Attribute,
     function,
-    map::{Key, Map},
+    key::Key,
     node::{Comprehension, Kind, Node},
     pattern::Pattern,
     time::{Duration, Timestamp},
-    value::{Type, Value},
+    value::{Map, Type, Value},
 };
 
 /// How deep an expression may nest.

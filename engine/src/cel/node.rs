@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1::expression::{Function, Macro};
 
-use super::{attribute::Attribute, map::Key, pattern::Pattern, value::Value};
+use super::{attribute::Attribute, key::Key, pattern::Pattern, value::Value};
 
 /// A node and where the user wrote it.
 #[derive(Debug)]

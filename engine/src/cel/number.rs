@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{
     error::ErrorKind,
-    map::Key,
+    key::Key,
     value::{Type, Value},
 };
 
@@ -83,8 +83,18 @@ pub(super) fn compare(one: &Value, other: &Value) -> Option<Comparison> {
     Some(Comparison(order))
 }
 
+impl Key {
+    /// The key that equals a value. A double without a fraction finds an integer.
+    pub(super) fn equal_to(value: &Value) -> Option<Self> {
+        match value {
+            Value::Double(value) => integer(*value),
+            _ => Self::from_value(value),
+        }
+    }
+}
+
 /// The integer key that equals a double; `None` with a fraction or out of range.
-pub(super) fn integer(double: f64) -> Option<Key> {
+fn integer(double: f64) -> Option<Key> {
     if double.trunc() != double {
         None
     } else if (-INT_END..INT_END).contains(&double) {

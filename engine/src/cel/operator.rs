@@ -5,11 +5,11 @@ use std::{cmp::Ordering, sync::Arc};
 use super::{
     budget::Budget,
     error::ErrorKind,
+    key::Key,
     load::MAX_DEPTH,
-    map::{Key, Map},
     number::{self, Arithmetic, Comparison},
     text,
-    value::{Type, Value},
+    value::{Map, Type, Value},
 };
 
 type Outcome = Result<Option<Value>, ErrorKind>;

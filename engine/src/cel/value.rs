@@ -1,9 +1,9 @@
-//! The values that expressions compute with.
+//! The values that expressions compute with, and maps of them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    map::Map,
+    key::Key,
     time::{Duration, Timestamp},
 };
 
@@ -112,6 +112,72 @@ impl From<Vec<Value>> for Value {
 impl From<Map> for Value {
     fn from(value: Map) -> Self {
         Self::Map(Arc::new(value))
+    }
+}
+
+/// A map, in the order of its keys.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Map(BTreeMap<Key, Value>);
+
+impl Map {
+    /// Adds an entry unless its key is there already; whether it was added.
+    #[must_use]
+    pub fn insert(&mut self, key: Key, value: Value) -> bool {
+        let free = !self.0.contains_key(&key);
+        if free {
+            self.0.insert(key, value);
+        }
+        free
+    }
+
+    /// The value of this key.
+    pub fn get(&self, key: &Key) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// Every entry, in the order of keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
+        self.0.iter()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The last of equal keys wins.
+impl FromIterator<(Key, Value)> for Map {
+    fn from_iter<I: IntoIterator<Item = (Key, Value)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl Key {
+    /// The key that a literal gives; `None` if its type cannot be one (langdef, "Aggregate Values").
+    pub fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(value) => Some(Self::Bool(*value)),
+            Value::Int(value) => Some(Self::Int(*value)),
+            Value::Uint(value) => Some(Self::Uint(*value)),
+            Value::String(value) => Some(Self::String(Arc::clone(value))),
+            _ => None,
+        }
+    }
+
+    /// The key as a value.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Int(value) => Value::Int(*value),
+            Self::Uint(value) => Value::Uint(*value),
+            Self::String(value) => Value::String(Arc::clone(value)),
+        }
     }
 }
 

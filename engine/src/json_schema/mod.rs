@@ -16,7 +16,7 @@ use self::{
     decimal::{Decimal, Divisor},
     format::Format,
 };
-use crate::{cel::Pattern, json, plan::LoadError, strings::Strings};
+use crate::{cel::Pattern, json, load_error::LoadError, strings::Strings};
 
 pub use self::evaluate::{Outcome, Violation};
 

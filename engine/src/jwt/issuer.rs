@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{algorithm::Algorithm, key::Key, verifier::Fingerprint};
-use crate::{plan::LoadError, strings::Strings};
+use super::{algorithm::Algorithm, fingerprint::Fingerprint, key::Key};
+use crate::{load_error::LoadError, strings::Strings};
 
 /// How many keys are tried for a token that does not say which; more would make a bad token too expensive.
 const MOST_CANDIDATES: usize = 8;

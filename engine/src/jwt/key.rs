@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256, Sha384, Sha512, digest::const_oid::AssociatedOid};
 use super::{algorithm::Algorithm, der};
 use crate::{
     budget::{DIGEST, digest_steps, steps},
-    plan::LoadError,
+    load_error::LoadError,
     strings::Strings,
 };
 

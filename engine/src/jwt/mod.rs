@@ -7,6 +7,7 @@ mod algorithm;
 mod cache;
 mod claims;
 mod der;
+mod fingerprint;
 mod issuer;
 mod key;
 mod token;

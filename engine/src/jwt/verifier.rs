@@ -3,24 +3,21 @@
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
 use super::{
-    SignedText,
     algorithm::Algorithm,
     cache::{Entry, TokenKey, Verified},
     claims::{self, ClaimPath, header_text},
+    fingerprint::Fingerprint,
     issuer::Issuer,
-    key::Key,
+    key::{Key, SignatureCheck, SignedText},
     token::{LastHeader, Token, Unreadable},
 };
 use crate::{
     budget::{Budget, Exhausted},
     cel::Map,
     header,
-    host::Host,
     json::{Object, Value},
-    plan::LoadError,
+    load_error::LoadError,
 };
 
 /// What a token must be.
@@ -237,8 +234,12 @@ impl Pending {
     /// Whether one of the keys that it may be signed with made its signature.
     ///
     /// One check is always allowed: it is what the step is for. Each further key that is tried, for a token that does not
-    /// say which is its own, is charged.
-    pub(crate) fn is_signed(&self, host: &mut dyn Host, budget: &Budget) -> Result<bool, Exhausted> {
+    /// say which is its own, is charged. `host` checks a signature for us; `None` if it cannot.
+    pub(crate) fn is_signed(
+        &self,
+        mut host: impl FnMut(&SignatureCheck) -> Option<bool>,
+        budget: &Budget,
+    ) -> Result<bool, Exhausted> {
         let mut first = true;
         for key in self.candidates.iter().filter_map(|place| self.issuer.key(*place)) {
             let charge = |steps: u64| {
@@ -248,7 +249,7 @@ impl Pending {
                 budget.declare(steps);
                 Ok(())
             };
-            if self.is_signed_by(key, host, charge)? {
+            if self.is_signed_by(key, &mut host, charge)? {
                 return Ok(true);
             }
             first = false;
@@ -260,14 +261,14 @@ impl Pending {
     fn is_signed_by(
         &self,
         key: &Key,
-        host: &mut dyn Host,
+        mut host: impl FnMut(&SignatureCheck) -> Option<bool>,
         charge: impl Fn(u64) -> Result<(), Exhausted>,
     ) -> Result<bool, Exhausted> {
         let text = SignedText::new(&self.key.token, self.signed);
         let mut cost = key.cost(text.len());
         if let Some(check) = key.check(self.algorithm, &text, &self.signature) {
             charge(cost.host)?;
-            if let Some(word) = host.verify(&check) {
+            if let Some(word) = host(&check) {
                 return Ok(word);
             }
             // It was no check: only the rest is to be paid for ours.
@@ -302,29 +303,4 @@ fn scope(rules: &Rules) -> [u8; 32] {
     print.add_all(&rules.headers);
     print.add_all(rules.consumer.as_slice());
     print.finish()
-}
-
-/// A digest over values, each with its size, so that no two lists of values read alike.
-#[derive(Default)]
-pub(super) struct Fingerprint(Sha256);
-
-impl Fingerprint {
-    pub(super) fn add(&mut self, value: impl AsRef<[u8]>) {
-        let value = value.as_ref();
-        self.number(value.len() as u64);
-        self.0.update(value);
-    }
-
-    pub(super) fn add_all(&mut self, values: &[Arc<str>]) {
-        self.number(values.len() as u64);
-        values.iter().for_each(|value| self.add(value.as_bytes()));
-    }
-
-    pub(super) fn number(&mut self, number: u64) {
-        self.0.update(number.to_le_bytes());
-    }
-
-    pub(super) fn finish(self) -> [u8; 32] {
-        self.0.finalize().into()
-    }
 }

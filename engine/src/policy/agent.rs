@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, Policy, failure};
+use super::{Context, Flow, failure};
 use crate::{
-    agent::{Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
+    agent::{Agent, Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
     ask::{Answer, Ask},
-    chain::{OnFailure, Step},
     edited::HeaderEdits,
     event::{Needs, Phase},
     header::{Name, RemovableName, Value},
-    plan::{Agent, LoadError},
+    load_error::LoadError,
+    on_failure::OnFailure,
+    selector::Selector,
     strings::{Strings, find},
     verdict::{Denial, Response},
 };
@@ -46,6 +47,47 @@ impl AgentPolicy {
     pub(crate) fn agents(&self) -> &[usize] {
         &self.agents
     }
+
+    #[inline(never)]
+    pub(crate) fn run<'a>(&self, context: &mut Context<'_>, steps: impl Fn(usize) -> Option<Following<'a>>) -> Flow {
+        match context.answer.take() {
+            None => self.ask(context, steps),
+            Some(Answer::Called(Ok(reply))) => take(context, reply),
+            Some(Answer::Called(Err(error))) => Flow::Fail(unanswered(context, error)),
+            Some(_) => Flow::Fail(failure("agent_answer_unfit")),
+        }
+    }
+
+    /// Asks the first healthy agent for this step and for all that follow at once and that it can evaluate too.
+    fn ask<'a>(&self, context: &mut Context<'_>, steps: impl Fn(usize) -> Option<Following<'a>>) -> Flow {
+        let Some(agent) = self.agents.iter().copied().find(|agent| context.health.is_healthy(*agent)) else {
+            return Flow::Fail(unanswered(context, CallError::Unreachable));
+        };
+        let Group { policies, span, on_failure } = match group(context, agent, steps) {
+            Ok(group) => group,
+            Err(missing) => return Flow::Want(missing),
+        };
+        context.memory.agent = Some(agent);
+        context.memory.span = span;
+        context.memory.on_failure = on_failure;
+        let known = context.directory.agent(agent);
+        let (name, timeout_ms) = known.map_or(("".into(), 0), |agent| (Arc::clone(&agent.name), agent.timeout_ms));
+        Flow::Ask(Ask::Call(Call { agent, name, policies, timeout_ms }))
+    }
+}
+
+/// What is to be known of a step to tell whether an agent is asked for it together with an earlier one.
+#[derive(Debug)]
+pub(crate) struct Following<'a> {
+    /// What an agent is asked; `None` for a step that none evaluates.
+    pub(crate) policy: Option<&'a AgentPolicy>,
+    pub(crate) is_conditional: bool,
+    pub(crate) shadow: bool,
+    pub(crate) on_failure: OnFailure,
+    /// The sources that it is for; all traffic if there is none.
+    pub(crate) source: Option<&'a Selector>,
+    /// How many steps right behind it stand in for it.
+    pub(crate) alternatives: usize,
 }
 
 /// An agent is told of the message as it stands.
@@ -56,34 +98,6 @@ pub(crate) fn needs(phase: Phase) -> Needs {
 /// What an agent will want changed is known only when it answers.
 pub(crate) fn edits() -> HeaderEdits {
     HeaderEdits::any()
-}
-
-#[inline(never)]
-pub(crate) fn run(context: &mut Context<'_>) -> Flow {
-    match context.answer.take() {
-        None => ask(context),
-        Some(Answer::Called(Ok(reply))) => take(context, reply),
-        Some(Answer::Called(Err(error))) => Flow::Fail(unanswered(context, error)),
-        Some(_) => Flow::Fail(failure("agent_answer_unfit")),
-    }
-}
-
-/// Asks the first healthy agent for this step and for all that follow at once and that it can evaluate too.
-fn ask(context: &mut Context<'_>) -> Flow {
-    let candidates = context.following.first().and_then(|step| step.policy.agents()).unwrap_or_default();
-    let Some(agent) = candidates.iter().copied().find(|agent| context.health.is_healthy(*agent)) else {
-        return Flow::Fail(unanswered(context, CallError::Unreachable));
-    };
-    let Group { policies, span, on_failure } = match group(context, agent) {
-        Ok(group) => group,
-        Err(missing) => return Flow::Want(missing),
-    };
-    context.memory.agent = Some(agent);
-    context.memory.span = span;
-    context.memory.on_failure = on_failure;
-    let known = context.plan.agent(agent);
-    let (name, timeout_ms) = known.map_or(("".into(), 0), |agent| (Arc::clone(&agent.name), agent.timeout_ms));
-    Flow::Ask(Ask::Call(Call { agent, name, policies, timeout_ms }))
 }
 
 /// What an agent is asked for in one go.
@@ -98,21 +112,25 @@ struct Group {
 
 /// This step and those right behind it that would run next and that the agent can evaluate too: of a step and its
 /// alternatives, the one that is for the source of the message. `Err` says what must be known to tell which that is.
-fn group(context: &Context<'_>, agent: usize) -> Result<Group, Needs> {
+fn group<'a>(
+    context: &Context<'_>,
+    agent: usize,
+    steps: impl Fn(usize) -> Option<Following<'a>>,
+) -> Result<Group, Needs> {
     let mut group = Group::default();
     let mut place: usize = 0;
-    while let Some(step) = context.following.get(place) {
+    while let Some(step) = steps(place) {
         let first = group.policies.is_empty();
-        let Policy::Agent(policy) = &step.policy else { break };
-        if !first && !is_for_source(step, context)? {
+        let Some(policy) = step.policy else { break };
+        if !first && !is_for_source(&step, context)? {
             place = place.saturating_add(1);
             continue;
         }
-        let joins = first || (step.when.is_none() && !step.shadow);
+        let joins = first || (!step.is_conditional && !step.shadow);
         if !joins || !policy.agents.contains(&agent) {
             break;
         }
-        let on_failure = step.on_failure.for_agent(context.plan.agent(agent));
+        let on_failure = step.on_failure.for_agent(context.directory.agent(agent));
         group.on_failure = if first { on_failure } else { group.on_failure.stricter(on_failure) };
         group.policies.push(policy.policy.clone());
         place = place.saturating_add(step.alternatives).saturating_add(1);
@@ -126,8 +144,8 @@ fn group(context: &Context<'_>, agent: usize) -> Result<Group, Needs> {
 }
 
 /// Whether a step is for the source of the message. The run has found out for the step under way.
-fn is_for_source(step: &Step, context: &Context<'_>) -> Result<bool, Needs> {
-    let Some(source) = &step.source else { return Ok(true) };
+fn is_for_source(step: &Following<'_>, context: &Context<'_>) -> Result<bool, Needs> {
+    let Some(source) = step.source else { return Ok(true) };
     let missing = source.needs().without(context.given);
     if missing.is_empty() { Ok(source.selects(context.inputs)) } else { Err(missing) }
 }
@@ -194,7 +212,7 @@ fn denial(reply: Reply) -> Denial {
 /// What a caller gets for want of an answer: a temporary trouble, unless the agent talks nonsense.
 fn unanswered(context: &Context<'_>, error: CallError) -> Denial {
     let response = match error {
-        CallError::Timeout | CallError::Unreachable => context.plan.agent_unavailable().clone(),
+        CallError::Timeout | CallError::Unreachable => context.directory.agent_unavailable.clone(),
         CallError::Invalid => failure("").response,
     };
     Denial { reason: error.reason(), response }

@@ -12,7 +12,7 @@ use crate::{
     consumers::Consumer,
     edits::Only,
     event::Phase,
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},
@@ -86,7 +86,7 @@ impl ApiKeyAuth {
         };
         match key {
             Only::None | Only::One([]) => Err("key_missing"),
-            Only::One(key) => context.plan.consumers().by_api_key(key).ok_or("key_unknown"),
+            Only::One(key) => context.directory.consumers.by_api_key(key).ok_or("key_unknown"),
             Only::Several => Err("key_repeated"),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     attributes,
     cel::{Attribute, Attributes as _, Expression, Key, Map, Value},
     event::{Needs, Phase, Property},
-    plan::LoadError,
+    load_error::LoadError,
     record::{Collector, Destinations, Draft, Record, lossy},
     redaction::{Redacted, Redaction},
     schema::{Field, Kind, Object, PolicySchema},
@@ -252,6 +252,11 @@ impl AuditLog {
         !self.at_request
     }
 
+    /// The name of its step.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// Whether chance has a say.
     pub(crate) fn is_sampled(&self, verdict: &Verdict) -> bool {
         let spared = matches!(verdict, Verdict::Deny(_)) && !self.sample_denials;
@@ -296,7 +301,7 @@ impl AuditLog {
             }
         };
         text("route", Some(context.route));
-        text("plan", Some(context.plan.label()));
+        text("plan", Some(&context.directory.label));
         text("verdict", Some(decision.verdict.word()));
         text("step", decision.step.as_deref());
         text("reason", decision.reason);

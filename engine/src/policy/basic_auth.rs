@@ -11,7 +11,7 @@ use crate::{
     edited::HeaderEdits,
     event::Phase,
     header::Name,
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},
@@ -111,7 +111,7 @@ fn caller(context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
     let encoded = encoded(value).ok_or("credentials_missing")?;
     let decoded = decode(encoded).ok_or("credentials_malformed")?;
     let (username, password) = split(&decoded).ok_or("credentials_malformed")?;
-    context.plan.consumers().by_password(username, password, context.budget).cloned().ok_or("credentials_wrong")
+    context.directory.consumers.by_password(username, password, context.budget).cloned().ok_or("credentials_wrong")
 }
 
 /// What follows the scheme, whose case does not matter, and one or more spaces (RFC 9110, section 11.4).

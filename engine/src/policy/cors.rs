@@ -14,7 +14,7 @@ use crate::{
     cel::Pattern,
     event::Phase,
     header::{Name, Value},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::origin::{Origin, OriginRule},

@@ -6,7 +6,7 @@ use super::{Context, Flow, failure};
 use crate::{
     ask::{Answer, Ask},
     event::{Needs, Phase},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},

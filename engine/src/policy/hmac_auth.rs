@@ -12,8 +12,8 @@ use super::{Context, Flow, exhausted, failure};
 use crate::{
     budget::{self, Exhausted},
     event::{Needs, Phase},
+    load_error::LoadError,
     message_signature::{Message, NOBODY, Problem, Signature, is_digest_of},
-    plan::LoadError,
     replays::{Demand, MOST_SIGNATURES, Remembered},
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -188,7 +188,7 @@ impl HmacAuth {
         }
         let base = signature.base(&message).map_err(reason)?;
         context.budget.digest(base.len()).map_err(|Exhausted| budget::REASON)?;
-        let key = signature.text("keyid").and_then(|id| context.plan.consumers().by_hmac_key(id));
+        let key = signature.text("keyid").and_then(|id| context.directory.consumers.by_hmac_key(id));
         let right = signature.is_made_with(key.map_or(NOBODY, |key| key.secret()), &base);
         let consumer = Arc::clone(key.ok_or("key_unknown")?.consumer());
         if !right {
@@ -246,9 +246,9 @@ impl HmacAuth {
         let [hash, made] = context.memory.numbers;
         // The message has passed another step like this one.
         if self.capacity > 0 && context.memory.signature != Some(hash) {
-            let key = context.memory.key.as_deref().and_then(|id| context.plan.consumers().by_hmac_key(id));
+            let key = context.memory.key.as_deref().and_then(|id| context.directory.consumers.by_hmac_key(id));
             let Some(key) = key else { return Flow::Fail(failure("replays_contended")) };
-            match context.plan.replays().remember(context.host, key.replays(), hash, made, context.inputs.now) {
+            match context.directory.replays.remember(context.host, key.replays(), hash, made, context.inputs.now) {
                 Remembered::New => context.memory.signature = Some(hash),
                 Remembered::Before => return deny("signature_replayed"),
                 Remembered::Full => return Flow::Fail(failure("replay_memory_full")),

@@ -10,7 +10,7 @@ use postern_proto::plan::v1 as wire;
 use super::{Context, Flow, failure};
 use crate::{
     event::{Needs, Phase, Property},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::ip,

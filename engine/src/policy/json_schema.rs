@@ -8,7 +8,7 @@ use super::{Context, Flow, exhausted};
 use crate::{
     event::{Needs, Phase},
     json_schema::{Outcome, Schemas, Violation},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::json,

@@ -13,7 +13,7 @@ use crate::{
     header::{self, HeaderUse, Name},
     json,
     jwt::{Issuer, Rules, Trouble, Verified, Verifier},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::{Strings, find},
     text::cookie,
@@ -222,7 +222,7 @@ impl JwtValidation {
             Trouble::Refused(reason) => Flow::Deny(self.refused(reason)),
             Trouble::KeysUnavailable => Flow::Fail(keys_unavailable()),
         })?;
-        match pending.is_signed(context.host, context.budget) {
+        match pending.is_signed(|check| context.host.verify(check), context.budget) {
             Ok(true) => {}
             Ok(false) => return Err(Flow::Deny(self.refused("signature_wrong"))),
             Err(exhausted) => return Err(Flow::Fail(exhausted.into())),
@@ -269,7 +269,7 @@ impl JwtValidation {
                 None => context.edits.remove(context.step, header),
             }
         }
-        if let Some(consumer) = token.consumer.as_ref().and_then(|name| context.plan.consumers().by_name(name)) {
+        if let Some(consumer) = token.consumer.as_ref().and_then(|name| context.directory.consumers.by_name(name)) {
             context.facts.consumer = Some(Arc::clone(consumer));
         }
         Flow::Continue

@@ -13,7 +13,7 @@ mod json_schema;
 mod jwt_validation;
 mod rate_limit;
 mod request_id;
-pub(crate) mod request_size;
+mod request_size;
 mod respond;
 mod rewrite;
 mod role_check;
@@ -22,30 +22,27 @@ mod source;
 mod traffic_permission;
 mod validate;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, step::Policy as Wire};
-use sha2::{Digest, Sha256};
 
+use self::agent::AgentPolicy;
+pub(crate) use self::agent::Following;
 use crate::{
-    agent::Health,
-    ask::{Answer, Ask},
+    agent::Agent,
+    ask::Ask,
     attributes,
-    budget::{self, Budget, Exhausted},
-    cel::{EvaluationError, Expression, Map},
-    chain::{OnFailure, Step},
-    consumers::Consumer,
+    budget::{self, Exhausted},
+    cel::{EvaluationError, Expression},
+    context::Context,
     edited::HeaderEdits,
-    edits::{Edits, Values},
-    event::{Inputs, Needs, Phase},
-    host::Host,
+    event::{Needs, Phase},
     jwt::Issuer,
-    plan::{Agent, LoadError, Plan},
-    rare::Rare,
+    load_error::LoadError,
     replays::Demand,
     schema::PolicySchema,
     strings::Strings,
-    verdict::{Denial, HeaderPair, Response},
+    verdict::{Denial, Response},
 };
 
 /// Every built-in policy, as the control plane checks it and documentation shows it.
@@ -113,163 +110,10 @@ pub(crate) fn unevaluated(error: &EvaluationError, reason: &'static str) -> Deni
     if error.is_final() { exhausted() } else { failure(reason) }
 }
 
-/// What one message has taught so far; a response knows what its request taught.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
-    pub(crate) consumer: Option<Arc<Consumer>>,
-    /// What the caller's token says.
-    pub(crate) claims: Option<Arc<Map>>,
-    /// What few chains find out.
-    rare: Rare<RareFacts>,
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RareFacts {
-    pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
-    /// What request steps want changed about the response.
-    pub(crate) response: Edits,
-    /// Headers that our own answers to this request carry too, unless they have them already.
-    pub(crate) answers: Vec<HeaderPair>,
-}
-
-impl Facts {
-    /// Those that are rare, to be added to.
-    pub(crate) fn rare(&mut self) -> &mut RareFacts {
-        self.rare.make()
-    }
-
-    /// Whether nothing about the response is to be changed.
-    #[inline]
-    pub(crate) fn leaves_response(&self) -> bool {
-        self.rare.get().is_none_or(|rare| rare.response.is_empty())
-    }
-
-    pub(crate) fn take_response_edits(&mut self) -> Edits {
-        self.rare.get_mut().map(|rare| std::mem::take(&mut rare.response)).unwrap_or_default()
-    }
-
-    pub(crate) fn answers(&self) -> &[HeaderPair] {
-        self.rare.get().map_or(&[], |rare| &rare.answers)
-    }
-
-    pub(crate) fn metadatum(&self, name: &str) -> Option<&Arc<str>> {
-        self.rare.get()?.metadata.get(name)
-    }
-
-    pub(crate) fn metadata(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.rare.get().into_iter().flat_map(|rare| &rare.metadata)
-    }
-}
-
-/// What a step remembers between the turns that it takes.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    /// Whether its condition has been found true.
-    pub(crate) entered: bool,
-    /// The agent that was asked.
-    pub(crate) agent: Option<usize>,
-    /// How many places of the chain what that agent was asked for in one go takes up, with the steps in between that are
-    /// for other sources.
-    pub(crate) span: usize,
-    /// The strictest `onFailure` of what that agent was asked for.
-    pub(crate) on_failure: OnFailure,
-    pub(crate) tries: u32,
-    pub(crate) numbers: [u64; 2],
-    /// Who has signed the request, while it is not certain yet that it may pass.
-    pub(crate) consumer: Option<Arc<Consumer>>,
-    /// The name of the key that it is signed with.
-    pub(crate) key: Option<Arc<str>>,
-    /// The signature that the message was admitted by. It stays for the steps that follow: they see no replay in it.
-    pub(crate) signature: Option<u64>,
-    /// Whether the signature is one of the body too.
-    pub(crate) covers_digest: bool,
-}
-
-impl Memory {
-    /// Forgets everything, for the next step. What is rarely there is only looked at: to drop it costs a call.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        (self.entered, self.agent, self.span, self.tries) = (false, None, 0, 0);
-        (self.numbers, self.covers_digest) = ([0; 2], false);
-        if self.consumer.is_some() {
-            self.consumer = None;
-        }
-        if self.key.is_some() {
-            self.key = None;
-        }
-    }
-}
-
-/// What the steps of a chain share while one message passes: each sees what earlier ones changed.
-#[derive(Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) phase: Phase,
-    pub(crate) route: &'a Arc<str>,
-    /// The step's place in the chain.
-    pub(crate) step: usize,
-    pub(crate) inputs: &'a Inputs,
-    /// What is left of what the request may cost.
-    pub(crate) budget: &'a Budget,
-    pub(crate) health: &'a Health,
-    /// This step and the ones after it.
-    pub(crate) following: &'a [Step],
-    /// What the host has been asked for so far.
-    pub(crate) given: Needs,
-    pub(crate) edits: &'a mut Edits,
-    /// What became of the request, while its response is under way.
-    pub(crate) request_edits: &'a Edits,
-    pub(crate) facts: &'a mut Facts,
-    pub(crate) memory: &'a mut Memory,
-    /// What came in answer to what the step asked for.
-    pub(crate) answer: &'a mut Option<Answer>,
-    pub(crate) host: &'a mut dyn Host,
-}
-
-impl Context<'_> {
-    /// The values of a request header as the caller sent them, or as earlier steps left them.
-    pub(crate) fn request_header(&self, name: &str) -> Values<'_> {
-        self.edits.sent(&self.inputs.request_headers, name)
-    }
-
-    /// The same as the upstream gets them: without what the caller says in a header that only steps may set.
-    pub(crate) fn forwarded_header(&self, name: &str) -> Values<'_> {
-        self.edits.values(&self.inputs.request_headers, name)
-    }
-
-    /// The body, as earlier steps left it.
-    pub(crate) fn body(&self) -> &[u8] {
-        self.edits.body().unwrap_or(&self.inputs.body)
-    }
-
-    /// Before a step that reads the body: it may cost more for each byte.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn allow_body(&self) {
-        self.budget.allow_body(self.body().len());
-    }
-
-    /// Random bytes of this step's own: two steps of one chain must not decide or name things alike.
-    pub(crate) fn random(&self) -> [u8; 16] {
-        random(self.inputs, self.step)
-    }
-
-    /// Who the caller proved to be.
-    pub(crate) fn consumer(&self) -> Result<&Arc<Consumer>, crate::cel::AttributeError> {
-        self.facts.consumer.as_ref().ok_or(crate::cel::AttributeError::Absent)
-    }
-}
-
-/// Random bytes of one place in a chain.
-pub(crate) fn random(inputs: &Inputs, place: usize) -> [u8; 16] {
-    let digest = Sha256::new().chain_update(inputs.random).chain_update(place.to_le_bytes()).finalize();
-    digest.first_chunk().copied().unwrap_or_default()
-}
-
 /// A policy with its parameters, ready to run.
 #[derive(Debug)]
 pub(crate) enum Policy {
-    Agent(agent::AgentPolicy),
+    Agent(AgentPolicy),
     ApiKeyAuth(api_key_auth::ApiKeyAuth),
     BasicAuth(basic_auth::BasicAuth),
     Headers(headers::Headers),
@@ -298,7 +142,7 @@ impl Policy {
         issuers: &[Arc<Issuer>],
     ) -> Result<Self, LoadError> {
         match step.policy.as_ref().ok_or(LoadError::UnknownPolicy)? {
-            Wire::Agent(wire) => agent::AgentPolicy::load(wire, strings, agents).map(Self::Agent),
+            Wire::Agent(wire) => AgentPolicy::load(wire, strings, agents).map(Self::Agent),
             Wire::ApiKeyAuth(wire) => api_key_auth::ApiKeyAuth::load(wire, strings).map(Self::ApiKeyAuth),
             // A part of the chain as a whole, which loads it.
             Wire::AuditLog(_) => Err(LoadError::Phase),
@@ -466,19 +310,25 @@ impl Policy {
         }
     }
 
-    /// The agents that can evaluate it, if it is not built in.
-    pub(crate) fn agents(&self) -> Option<&[usize]> {
+    /// What agents are asked, if it is not built in.
+    pub(crate) fn as_agent(&self) -> Option<&AgentPolicy> {
         match self {
-            Self::Agent(policy) => Some(policy.agents()),
+            Self::Agent(policy) => Some(policy),
             _ => None,
         }
     }
 
+    /// The agents that can evaluate it, if it is not built in.
+    pub(crate) fn agents(&self) -> Option<&[usize]> {
+        self.as_agent().map(AgentPolicy::agents)
+    }
+
     /// Only looks up whose turn it is: what each policy does is a function of its own, so that none pays for the others.
+    /// `steps` has this step at 0, and those behind it.
     #[inline(always)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    pub(crate) fn run<'a>(&self, context: &mut Context<'_>, steps: impl Fn(usize) -> Option<Following<'a>>) -> Flow {
         match self {
-            Self::Agent(_) => agent::run(context),
+            Self::Agent(policy) => policy.run(context, steps),
             Self::ApiKeyAuth(policy) => policy.run(context),
             Self::BasicAuth(policy) => policy.run(context),
             Self::Headers(policy) => policy.run(context),

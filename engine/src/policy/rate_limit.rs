@@ -16,7 +16,7 @@ use crate::{
     event::{Needs, Phase},
     header::{self, Name},
     host::{SharedValue, Unavailable},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},

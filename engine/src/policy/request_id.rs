@@ -10,7 +10,7 @@ use crate::{
     edits::Values,
     event::{Needs, Phase},
     header::{HeaderUse, Name, Value},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
 };

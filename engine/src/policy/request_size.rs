@@ -11,9 +11,9 @@ use super::{Context, Flow};
 use crate::{
     edits::Allowance,
     event::{Needs, Phase},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    text::split_path,
+    text::{content_length, split_path},
     verdict::{Denial, Response},
 };
 
@@ -82,8 +82,8 @@ impl RequestSize {
         match self.head(context).and_then(|()| self.length(context)) {
             Err(denial) => Flow::Deny(denial),
             Ok(()) => {
-                if let (Some(most), Some(step)) = (self.body, context.following.first()) {
-                    context.edits.allow_body(Allowance { most, step: Arc::clone(&step.name), consumer: None });
+                if let Some(most) = self.body {
+                    context.edits.allow_body(Allowance { most, step: Arc::clone(context.name), consumer: None });
                 }
                 Flow::Continue
             }
@@ -117,33 +117,21 @@ impl RequestSize {
             }
             // What was buffered for an earlier step is known already.
             [] => u64::try_from(context.inputs.body.len()).unwrap_or(u64::MAX),
-            [value] => match number(value) {
+            [value] => match content_length(value) {
                 Some(length) => length,
                 None => return refuse(400, "length_invalid", "the request's content-length is no number"),
             },
             _ => return refuse(400, "length_invalid", "the request's content-length is no number"),
         };
         match self.body {
-            Some(most) if length > most => Err(body_too_large()),
+            Some(most) if length > most => Err(Denial::body_too_large()),
             _ => Ok(()),
         }
     }
 }
 
-/// A body that is larger than it may be.
-pub(crate) fn body_too_large() -> Denial {
-    let response = Response::problem(413, "the request body is larger than this route takes");
-    Denial { reason: "body_too_large", response }
-}
-
 fn exceeds(most: Option<u64>, size: usize) -> bool {
     most.is_some_and(|most| u64::try_from(size).is_ok_and(|size| size > most))
-}
-
-/// What `content-length` says (RFC 9110, section 8.6).
-pub(crate) fn number(value: &[u8]) -> Option<u64> {
-    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
 }
 
 fn refuse(status: u16, reason: &'static str, detail: &str) -> Result<(), Denial> {

@@ -10,7 +10,7 @@ use crate::{
     cel::{Expression, Value, format_double},
     event::{Needs, Phase},
     header::HeaderUse,
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::{json, split_path},

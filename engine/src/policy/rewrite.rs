@@ -13,7 +13,7 @@ use crate::{
     budget::{Budget, Exhausted},
     cel::Pattern,
     event::Phase,
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::split_path,

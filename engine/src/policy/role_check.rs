@@ -10,7 +10,7 @@ use crate::{
     cel::{Map, Value},
     event::Phase,
     jwt::ClaimPath,
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     verdict::{Denial, Response},

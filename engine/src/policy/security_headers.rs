@@ -7,7 +7,7 @@ use crate::{
     edited::HeaderEdits,
     event::{Needs, Phase},
     header::{HeaderUse, Name, RemovableName, Value},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
     strings::Strings,
 };

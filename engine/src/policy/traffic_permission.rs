@@ -7,7 +7,7 @@ use postern_proto::plan::v1 as wire;
 use super::{Context, Flow};
 use crate::{
     event::{Needs, Phase, Property},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     selector::{Selector, spiffe},
     strings::Strings,

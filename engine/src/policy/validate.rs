@@ -8,7 +8,7 @@ use super::{Context, Flow, least_cost, needs_of, unevaluated};
 use crate::{
     cel::Expression,
     event::{Needs, Phase},
-    plan::LoadError,
+    load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
     text::json,

@@ -17,11 +17,11 @@ use crate::{
     budget::Budget,
     chain::Chain,
     consumers::Consumer,
+    context::{Facts, Memory},
     edits::Edits,
     event::{Inputs, Needs, Phase},
     host::Host,
     plan::Plan,
-    policy::{Facts, Memory},
     rare::Rare,
     verdict::{Decision, Note, NoteKind, Response, Verdict},
 };

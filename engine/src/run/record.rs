@@ -5,11 +5,11 @@ use crate::{
     ask::{Ask, Turn},
     budget::Budget,
     chain::Chain,
+    context::{self, Context},
     edits::Edits,
     event::{Headers, Needs, Phase},
     host::Host,
     plan::Plan,
-    policy::{self, Context},
     verdict::{Decision, Response, Verdict},
 };
 
@@ -26,7 +26,7 @@ impl Run {
             return self.ask_for_record(Needs::RANDOM, decision);
         }
         let ended = matches!(decision.verdict, Verdict::Deny(_) | Verdict::Respond(_));
-        let random = |index: usize| policy::random(&self.inputs, usize::MAX.saturating_sub(index));
+        let random = |index: usize| context::random(&self.inputs, usize::MAX.saturating_sub(index));
         due.retain(|(index, audit)| !audit.is_sampled(&decision.verdict) || audit.is_hit(random(*index)));
         let needs = due.iter().fold(Needs::NONE, |needs, (_, audit)| needs.union(audit.needs()));
         let answered = self.phase == Phase::Response && !ended && !self.rare.make().unanswered;
@@ -47,25 +47,29 @@ impl Run {
             }
         };
         let noted = self.rare.get().map_or(&[][..], |rare| &rare.noted);
-        let context = Context {
-            plan,
-            phase: self.phase,
-            route: &self.route,
-            step: self.at,
-            inputs: &self.inputs,
-            // What audits is not starved by what it audits.
-            budget: &Budget::new(plan.steps()),
-            health: &self.health,
-            following: &[],
-            given: self.given,
-            edits: &mut edits,
-            request_edits: self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits),
-            facts: &mut self.facts,
-            memory: &mut self.memory,
-            answer: &mut self.answer,
-            host,
-        };
-        decision.records = due.iter().filter_map(|(_, audit)| audit.record(&context, &decision, noted)).collect();
+        // What audits is not starved by what it audits.
+        let budget = Budget::new(plan.steps());
+        for (_, audit) in &due {
+            let context = Context {
+                directory: plan.directory(),
+                phase: self.phase,
+                route: &self.route,
+                step: self.at,
+                name: audit.name(),
+                inputs: &self.inputs,
+                budget: &budget,
+                health: &self.health,
+                given: self.given,
+                edits: &mut edits,
+                request_edits: self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits),
+                facts: &mut self.facts,
+                memory: &mut self.memory,
+                answer: &mut self.answer,
+                host: &mut *host,
+            };
+            let record = audit.record(&context, &decision, noted);
+            decision.records.extend(record);
+        }
         self.end(decision);
         Turn::Done
     }

@@ -6,13 +6,15 @@ use super::{Fate, NO_EDITS, Run};
 use crate::{
     ask::{Answer, Ask},
     budget::Budget,
-    chain::{Chain, OnFailure, Step, Steps},
+    chain::{Chain, Step, Steps},
+    context::Context,
     edits::Edits,
     event::{Inputs, Needs, Phase},
     header::Name,
     host::Host,
+    on_failure::OnFailure,
     plan::Plan,
-    policy::{self, Context, Flow, request_size::body_too_large},
+    policy::{self, Flow},
     verdict::{Decision, Denial, Note, NoteKind, Verdict},
 };
 
@@ -62,7 +64,7 @@ impl Run {
             step.policy.agents().is_some_and(|agents| !agents.iter().any(|agent| self.health.is_healthy(*agent)))
         };
         let step = Arc::clone(&steps.steps.iter().find(unavailable)?.name);
-        let response = plan.agent_unavailable().clone();
+        let response = plan.directory().agent_unavailable.clone();
         Some(self.deny(step, Denial { reason: "agent_unavailable", response }))
     }
 
@@ -157,11 +159,11 @@ impl Run {
     fn refuse_body(&mut self, chain: &Chain) -> Option<Ask> {
         let readers = || chain.response.steps.iter().filter(|step| step.needs.has(Needs::BODY));
         if let Some(step) = readers().find(|step| !step.shadow) {
-            let decision = self.deny_by(step, body_too_large());
+            let decision = self.deny_by(step, Denial::body_too_large());
             self.end(decision);
             return None;
         }
-        readers().for_each(|step| self.note(NoteKind::Shadow, step, body_too_large().reason));
+        readers().for_each(|step| self.note(NoteKind::Shadow, step, Denial::body_too_large().reason));
         self.given = self.given.union(Needs::BODY);
         self.let_pass(chain)
     }
@@ -187,7 +189,7 @@ impl Run {
     fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &Steps, host: &mut dyn Host) -> Flow {
         if matches!(self.answer, Some(Answer::BodyTooLarge)) {
             self.answer = None;
-            return Flow::Deny(body_too_large());
+            return Flow::Deny(Denial::body_too_large());
         }
         let missing = step.needs.union(self.wanted).without(self.given);
         if !missing.is_empty() {
@@ -198,14 +200,14 @@ impl Run {
         }
         let request_edits = self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits);
         let mut context = Context {
-            plan,
+            directory: plan.directory(),
             phase: self.phase,
             route: &self.route,
             step: self.at,
+            name: &step.name,
             inputs: &self.inputs,
             budget: &self.budget,
             health: &self.health,
-            following: steps.steps.get(self.at..).unwrap_or_default(),
             given: self.given,
             edits: &mut self.edits,
             request_edits,
@@ -224,7 +226,8 @@ impl Run {
                 Some(Err(error)) => return Flow::Fail(policy::unevaluated(&error, "condition_failed")),
             }
         }
-        step.policy.run(&mut context)
+        let at = self.at;
+        step.policy.run(&mut context, |ahead| steps.steps.get(at.saturating_add(ahead)).map(Step::as_following))
     }
 
     /// A step that reports and changes nothing: not the message, not what later steps know.
@@ -248,7 +251,7 @@ impl Run {
 
     /// A group of steps that one agent was asked for goes by the strictest of them.
     fn on_failure(&self, plan: &Plan, step: &Step) -> OnFailure {
-        let agent = self.memory.agent.and_then(|agent| plan.agent(agent));
+        let agent = self.memory.agent.and_then(|agent| plan.directory().agent(agent));
         let said = if self.memory.span == 0 { step.on_failure } else { self.memory.on_failure };
         said.for_agent(agent)
     }

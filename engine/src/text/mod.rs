@@ -1,4 +1,4 @@
-//! Small formats that requests are written in: query strings, cookies, dates, structured fields, hosts, IP addresses, and JSON strings in answers. Bytes in, bytes out.
+//! Small formats that requests are written in: query strings, cookies, dates, structured fields, lengths, hosts, IP addresses, and JSON strings in answers. Bytes in, bytes out.
 
 pub(crate) mod cookie;
 pub(crate) mod date;
@@ -19,6 +19,12 @@ pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
             (before, after.get(1..))
         }
     }
+}
+
+/// What `content-length` says (RFC 9110, section 8.6).
+pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const BUDGETS: u64 = 5;
 /// More steps than a plan of a script has, each of which may read the body.
 const MOST_READERS: usize = 64;
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 19] = [
     ":path",
     ":method",
     ":authority",
@@ -31,6 +31,13 @@ const NAMES: [&str; 12] = [
     "x-a",
     ":scheme",
     "content-type",
+    "authorization",
+    "signature",
+    "signature-input",
+    "content-digest",
+    "origin",
+    "x-forwarded-for",
+    "content-length",
 ];
 
 /// Sends one request through a route, and a response if the request passes; checks both decisions.

@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 
 use super::{filters, policies::route_path};
 
-/// The cluster of the server that a filter may ask.
-pub(super) const SERVER: &str = "server";
 const UPSTREAM: &str = "upstream";
 
 /// What differs between the bootstraps of the cases.
@@ -24,7 +22,7 @@ pub(super) struct Bootstrap {
 impl Bootstrap {
     /// As Envoy reads it.
     pub(super) fn json(self) -> Value {
-        let server = self.server.map(|server| cluster(SERVER, server, Http::Two));
+        let server = self.server.map(|server| cluster(filters::SERVER, server, Http::Two));
         let clusters: Vec<_> = [cluster(UPSTREAM, self.upstream, Http::One)].into_iter().chain(server).collect();
         json!({
             "admin": { "address": address(self.admin) },

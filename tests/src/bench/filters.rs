@@ -10,10 +10,12 @@ use postern_proto::configuration;
 use serde_json::{Value, json};
 
 use super::{
-    bootstrap::SERVER,
     policies::{CONSUMER, GUARD, KEY, KEY_HEADER, LIMIT_PER_SECOND},
     tokens::{AUDIENCE, ISSUER, ROLE, key_set},
 };
+
+/// The cluster of the server that a filter may ask.
+pub(super) const SERVER: &str = "server";
 
 /// A Wasm filter from a file, as the control plane configures ours.
 pub(super) fn wasm(code: &Path, plan: &[u8]) -> Value {

@@ -1,0 +1,46 @@
+//! What becomes of a chain when one of its steps cannot decide.
+
+use postern_proto::plan::v1 as wire;
+
+use crate::{agent::Agent, load_error::LoadError};
+
+/// What becomes of the chain when a step fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum OnFailure {
+    /// As the agent says; without one, the request is denied.
+    #[default]
+    Unspecified,
+    Deny,
+    Continue,
+    SkipRemaining,
+}
+
+impl OnFailure {
+    pub(crate) fn load(wire: i32) -> Result<Self, LoadError> {
+        match wire::OnFailure::try_from(wire) {
+            Ok(wire::OnFailure::Unspecified) => Ok(Self::Unspecified),
+            Ok(wire::OnFailure::Deny) => Ok(Self::Deny),
+            Ok(wire::OnFailure::Continue) => Ok(Self::Continue),
+            Ok(wire::OnFailure::SkipRemaining) => Ok(Self::SkipRemaining),
+            Err(_) => Err(LoadError::OnFailure(wire)),
+        }
+    }
+
+    /// What it comes to for an agent: without a word of the step's own, the agent's `failOpen` decides.
+    pub(crate) fn for_agent(self, agent: Option<&Agent>) -> Self {
+        match self {
+            Self::Unspecified if agent.is_some_and(|agent| agent.fail_open) => Self::Continue,
+            Self::Unspecified => Self::Deny,
+            said => said,
+        }
+    }
+
+    /// Of two, the one that lets less pass: after `Continue` the steps that follow still decide.
+    pub(crate) const fn stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unspecified | Self::Deny, _) | (_, Self::Unspecified | Self::Deny) => Self::Deny,
+            (Self::Continue, _) | (_, Self::Continue) => Self::Continue,
+            (Self::SkipRemaining, Self::SkipRemaining) => Self::SkipRemaining,
+        }
+    }
+}
