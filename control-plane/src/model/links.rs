@@ -2,12 +2,10 @@
 //! formed themselves; a RoutePolicy's route may be declared by no Gateway, because Envoy can have its own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
     hash::Hash,
     net::SocketAddr,
 };
-
-use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::{
     Backend, Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
@@ -281,7 +279,7 @@ fn collisions<K: Ord + Hash>(
     claims: Vec<(K, impl Fn() -> Diagnostic)>,
     message: impl Fn(&K, &Diagnostic) -> String,
 ) -> Vec<Diagnostic> {
-    let mut seen = FxHashSet::with_capacity_and_hasher(claims.len(), FxBuildHasher);
+    let mut seen = HashSet::with_capacity(claims.len());
     if claims.iter().all(|(key, _)| seen.insert(key)) {
         return Vec::new();
     }

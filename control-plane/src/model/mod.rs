@@ -39,6 +39,7 @@ mod route;
 mod route_policy;
 mod service;
 mod settings;
+mod step;
 mod target_ref;
 mod timeout;
 mod traffic_permission;
@@ -73,9 +74,10 @@ pub use self::{
     reader::Reader,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
     route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
-    route_policy::{Chains, DenyWith, Directed, Inheritable, Mode, OnFailure, RoutePolicy, Step},
+    route_policy::{Chains, Directed, RoutePolicy},
     service::{Address, Endpoint, Protocol, Service},
     settings::{Answer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
+    step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, TargetRef},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},
