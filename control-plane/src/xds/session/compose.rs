@@ -64,11 +64,16 @@ impl Subscription {
     ) -> Option<Arc<Content>> {
         let is_full = self.kind.is_full_state();
         let found = |name: &String| self.found(name, due, snapshot).is_some();
+        // Whoever asks for it by name is sent what it refused, too.
+        let insists = self.begun && self.asked.iter().any(found);
         let asked = !self.begun && is_full || self.asked.iter().any(|name| is_full || found(name));
         let urgent = asked || !self.begun;
         let withdraws = is_full && !difference.beyond.is_empty() && !hold.removals;
         let updates = !difference.missing.is_empty();
-        if due.standing == Standing::Refused || !(asked || updates || withdraws) || (hold.updates && !urgent) {
+        if due.standing == Standing::Refused && !insists
+            || !(asked || updates || withdraws)
+            || (hold.updates && !urgent)
+        {
             return None;
         }
         let keeps = is_full && hold.removals && !difference.beyond.is_empty();
@@ -138,7 +143,7 @@ impl Subscription {
                 // Not to be withdrawn, not even by the answer to a question.
                 None if !may_be_withdrawn(self.kind) && self.inventory.holds(name) => {}
                 // It is there, and was refused.
-                None if due.standing == Standing::LastGood && snapshot.resolve(self.kind, name).is_some() => {}
+                None if snapshot.resolve(self.kind, name).is_some() => {}
                 None => {
                     absent.insert(name.clone());
                 }

@@ -124,12 +124,16 @@ impl Memory {
         (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
     }
 
+    /// Whether it is known of a refused set which resources are to blame.
+    pub(super) fn is_blamed(&self, kind: ResourceType, version: &Digest) -> bool {
+        self.lock().get(&kind).is_none_or(|memory| memory.is_blamed(version))
+    }
+
     /// Whether the node has accepted all that it refused of a set since, on whichever stream and beside whatever others.
     pub(super) fn got_past(&self, kind: ResourceType, set: &Offer) -> bool {
         let types = self.lock();
         let Some(memory) = types.get(&kind) else { return false };
-        let is_blamed = memory.refused.iter().all(|it| it.is_blamed || it.version != *set.version());
-        is_blamed && !set.set().resources.iter().any(|resource| memory.has_refused(resource))
+        memory.is_blamed(set.version()) && !set.set().resources.iter().any(|resource| memory.has_refused(resource))
     }
 
     /// The version of a resource that was last accepted on a stream, and not refused since.
@@ -162,10 +166,6 @@ impl Memory {
             .outstanding
             .retain(|refusal| refusal.stream != stream && !refusal.names.iter().all(|name| interest.includes(name)));
         let is_extension = content.kind == ResourceType::ExtensionConfig;
-        if !is_extension && !memory.refused_resources.is_empty() {
-            let accepted = |name: &str, version: &Digest| set.set().get(name).is_some_and(|it| it.version == *version);
-            memory.refused_resources.retain(|(name, version)| !accepted(name, version));
-        }
         let own = memory.good.iter().position(|good| good.stream == stream);
         let before = match own {
             Some(place) => Some(memory.good.remove(place).set),
@@ -178,6 +178,17 @@ impl Memory {
         memory.good.push(Good { stream, set });
         let surplus = memory.good.len().saturating_sub(MOST_GOOD);
         memory.good.drain(..surplus);
+    }
+
+    /// The node accepted these resources, whatever it made of them before. An extension configuration that was refused stays
+    /// so: Envoy accepts it without applying it.
+    pub(super) fn absolve(&self, content: &Content) {
+        let mut types = self.lock();
+        let Some(memory) = types.get_mut(&content.kind).filter(|_| content.kind != ResourceType::ExtensionConfig)
+        else {
+            return;
+        };
+        memory.refused_resources.retain(|(name, version)| !content.carries(name, version));
     }
 
     /// A set that the node had refused is accepted after all.
@@ -231,6 +242,10 @@ impl Memory {
 }
 
 impl TypeMemory {
+    fn is_blamed(&self, version: &Digest) -> bool {
+        self.refused.iter().all(|it| it.is_blamed || it.version != *version)
+    }
+
     fn has_refused(&self, resource: &Resource) -> bool {
         let is_it = |(name, version): &(String, Digest)| *name == resource.name && *version == resource.version;
         self.refused_resources.iter().any(is_it)
