@@ -312,7 +312,7 @@ impl Node {
     }
 
     fn send(&mut self, stream: usize, request: Request) {
-        self.say(&format!("stream {}: {request:?}", self.streams[stream].number));
+        self.say(&format!("stream {}: {request}", self.streams[stream].number));
         let now = self.instant();
         let open = &mut self.streams[stream];
         let expected = open.model.on_request(&request, &mut self.truth);
@@ -322,7 +322,7 @@ impl Node {
 
     fn take(&mut self, stream: usize, expected: &Expected, reaction: Reaction) {
         let responses: Vec<_> = reaction.responses.iter().map(from_session).collect();
-        responses.iter().for_each(|response| self.say(&format!("    {response:?}")));
+        responses.iter().for_each(|response| self.say(&format!("    {response}")));
         let open = &mut self.streams[stream];
         let checked = open.model.on_responses(expected, &responses, &mut self.truth, self.now);
         let is_settled = reaction.events.iter().any(|event| matches!(event, Event::Settled { .. }));
@@ -423,6 +423,7 @@ fn from_session(response: &session::Response) -> Response {
         resources: content.resources.iter().map(resource).collect(),
         removed: content.removed.clone(),
         crossed: false,
+        target: Contents::new(),
     }
 }
 

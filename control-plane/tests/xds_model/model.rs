@@ -1,7 +1,10 @@
 //! What an xDS server may and must send, written from the protocol's document and the list of cases. It knows nothing of the
 //! server: it sees what goes over the wire, keeps what the client has, and says what is wrong with a response.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// The types, in the order in which changes must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +47,8 @@ pub(crate) struct Response {
     pub(crate) removed: Vec<String>,
     /// Whether another was refused while it was under way.
     pub(crate) crossed: bool,
+    /// What was in force of what was wanted when it was sent.
+    pub(crate) target: Contents,
 }
 
 #[derive(Debug, Clone)]
@@ -59,6 +64,36 @@ pub(crate) struct Request {
 pub(crate) enum Wish {
     All { names: Vec<String>, version: String },
     Changes { subscribe: Vec<String>, unsubscribe: Vec<String>, initial: BTreeMap<String, String> },
+}
+
+impl Response {
+    fn has(&self, name: &str, content: &str) -> bool {
+        self.resources.iter().any(|it| it.name == name && it.content == content)
+    }
+}
+
+impl fmt::Display for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} is {:.6}:", self.kind, self.nonce, self.version)?;
+        self.resources.iter().try_for_each(|it| write!(f, " {}={}", it.name, it.content))?;
+        self.removed.iter().try_for_each(|name| write!(f, " -{name}"))
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.refuses {
+            None => write!(f, "{:?} [{}]", self.kind, self.nonce)?,
+            Some(named) => write!(f, "{:?} [{}] refused {named:?}", self.kind, self.nonce)?,
+        }
+        match &self.wish {
+            Wish::All { names, version } => write!(f, " wants {names:?}, has {version:.6}"),
+            Wish::Changes { subscribe, unsubscribe, initial } => {
+                write!(f, " wants {subscribe:?}, leaves {unsubscribe:?}, has")?;
+                initial.iter().try_for_each(|(name, version)| write!(f, " {name}={version:.6}"))
+            }
+        }
+    }
 }
 
 /// Contents by name.
@@ -78,6 +113,8 @@ pub(crate) struct Truth {
     doubted: BTreeSet<Item>,
     /// What a refusal named, and was never accepted.
     blamed: BTreeSet<Item>,
+    /// What it said that it has when it came back, refused or not.
+    claimed: BTreeSet<Item>,
     versions: BTreeMap<Item, String>,
     sets: BTreeMap<(Kind, String), Contents>,
 }
@@ -91,6 +128,11 @@ impl Truth {
         self.doubted.remove(&item);
         self.blamed.remove(&item);
         self.accepted.insert(item);
+    }
+
+    /// Whether the node refused something and did not say since, on any stream, that it has it.
+    fn stands(&self, item: Item) -> bool {
+        self.doubted.contains(&item) && !self.claimed.contains(&item)
     }
 
     /// A version stands for one content, whenever and on whichever stream it is sent.
@@ -137,7 +179,7 @@ pub(crate) struct Sub {
     last_set: Option<String>,
     /// Names that may come again unchanged, because a response with them was refused.
     again: BTreeSet<String>,
-    /// What was in force of what was wanted when something was refused, and what that was.
+    /// What was in force of what was wanted when a response was sent that was refused, and what that had.
     refused: Vec<(Contents, BTreeSet<(String, String)>)>,
     claims: bool,
     /// Since when the client has had something that is not in force any more.
@@ -213,7 +255,6 @@ impl Stream {
         let kind = request.kind;
         let is_first = !self.subs.contains_key(&kind);
         let sub = self.subs.entry(kind).or_insert_with(Sub::new);
-        let before = sub.target(kind, truth);
         let mut expected = Expected { kind: Some(kind), is_first, ..Expected::default() };
         match &request.wish {
             Wish::All { names, version } => {
@@ -240,6 +281,12 @@ impl Stream {
             }
             Wish::Changes { subscribe, unsubscribe, initial } => {
                 let stars = subscribe.iter().any(|name| name == "*");
+                if stars && sub.wildcard == Wildcard::No {
+                    // What is under way comes by names that it dropped, or not: it may be sent again.
+                    let coming = sub.unanswered.iter().flat_map(|(sent, _)| &sent.resources);
+                    sub.again.extend(coming.map(|it| it.name.clone()));
+                    sub.unanswered.iter_mut().for_each(|(sent, _)| sent.crossed = true);
+                }
                 expected.asked = subscribe.iter().filter(|name| *name != "*").cloned().collect();
                 sub.wildcard = match sub.wildcard {
                     _ if stars => Wildcard::Asked,
@@ -265,6 +312,7 @@ impl Stream {
                         .iter()
                         .find(|((of, named, _), it)| *of == kind && named == name && *it == version);
                     let content = known.map_or_else(String::new, |((_, _, content), _)| content.clone());
+                    truth.claimed.insert((kind, name.clone(), content.clone()));
                     if sub.wants(name) {
                         sub.sent.insert(name.clone(), content.clone());
                         sub.held.insert(name.clone(), content);
@@ -278,7 +326,7 @@ impl Stream {
             let (sent, _) = sub.unanswered.drain(..=place).next_back().unwrap();
             match &request.refuses {
                 None => self.accept(kind, &sent, truth),
-                Some(named) => self.refuse(&sent, named, before, truth),
+                Some(named) => self.refuse(&sent, named, truth),
             }
         }
         expected
@@ -314,7 +362,7 @@ impl Stream {
         sub.version.clone_from(&response.version);
     }
 
-    fn refuse(&mut self, response: &Response, named: &[String], target: Contents, truth: &mut Truth) {
+    fn refuse(&mut self, response: &Response, named: &[String], truth: &mut Truth) {
         let kind = response.kind;
         let sub = self.subs.get_mut(&kind).unwrap();
         for resource in &response.resources {
@@ -330,19 +378,8 @@ impl Stream {
         }
         sub.again.extend(response.removed.iter().cloned());
         sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
-        // To blame are those that the message names, else those that are new to the node, else all.
-        let is_new = |it: &Resource| !truth.accepted.contains(&(kind, it.name.clone(), it.content.clone()));
-        let pick = |meant: &dyn Fn(&Resource) -> bool| {
-            let meant = response.resources.iter().filter(|it| meant(it));
-            meant.map(|it| (it.name.clone(), it.content.clone())).collect::<BTreeSet<_>>()
-        };
-        let candidates = [pick(&|it| named.contains(&it.name)), pick(&is_new), pick(&|_| true)];
-        let items = candidates.into_iter().find(|items| !items.is_empty()).unwrap_or_default();
-        // Without words it may as well have been what was only kept beside what is in force.
-        let beyond = response.resources.iter().any(|it| !target.contains_key(&it.name));
-        let kept = beyond && self.variant == Variant::World;
-        let items = if kept && named.is_empty() { BTreeSet::new() } else { items };
-        sub.refused.push((target, items));
+        let items = response.resources.iter().map(|it| (it.name.clone(), it.content.clone())).collect();
+        sub.refused.push((response.target.clone(), items));
     }
 
     /// Something else is in force. Deletions of some types are not told; but a client may have dropped the resource with
@@ -350,7 +387,10 @@ impl Stream {
     pub(crate) fn on_change(&mut self, truth: &Truth, now: u64) {
         for (kind, sub) in &mut self.subs {
             let target = sub.target(*kind, truth);
-            let is_beyond = !sub.sent.keys().all(|name| target.contains_key(name));
+            let had = || [&sub.sent, &sub.held].into_iter().flat_map(BTreeMap::keys).chain(&sub.again);
+            // What was refused may be had in part.
+            let mut refused = sub.refused.iter().flat_map(|(_, items)| items).map(|(name, _)| name);
+            let is_beyond = !had().all(|name| target.contains_key(name)) || refused.any(|it| !target.contains_key(it));
             sub.beyond_since = is_beyond.then(|| sub.beyond_since.unwrap_or(now));
             if self.variant == Variant::World
                 && !kind.is_full_state()
@@ -376,15 +416,20 @@ impl Stream {
         if expected.is_stale && responses.iter().any(|response| Some(response.kind) == expected.kind) {
             return Err("a stale request was answered".to_owned());
         }
-        let mut changed = BTreeSet::new();
+        let mut changed = BTreeMap::new();
         for response in responses {
-            self.check(response, expected, &changed, truth, now).map_err(|wrong| format!("{wrong} in {response:?}"))?;
+            self.check(response, expected, &changed, truth, now).map_err(|wrong| format!("{wrong} in {response}"))?;
             if response.kind == Kind::Cluster {
                 let sub = &self.subs[&Kind::Cluster];
-                let is_new = |it: &&Resource| sub.sent.get(&it.name) != Some(&it.content);
-                changed.extend(response.resources.iter().filter(is_new).map(|it| it.name.clone()));
+                let is_sent = |it: &Resource| sub.sent.get(&it.name) == Some(&it.content);
+                for it in response.resources.iter().filter(|it| !is_sent(it) || sub.again.contains(&it.name)) {
+                    // What was in a refused response may be what the client has, and so may what is only kept.
+                    let is_new = !is_sent(it) && sub.held.get(&it.name) != Some(&it.content);
+                    let surely = is_new && truth.content(Kind::Cluster, &it.name) == Some(&it.content);
+                    changed.insert(it.name.clone(), surely);
+                }
             }
-            self.note(response, now);
+            self.note(response, truth, now);
         }
         self.on_change(truth, now);
         self.check_warming(&changed, responses, truth)?;
@@ -396,7 +441,7 @@ impl Stream {
         &mut self,
         response: &Response,
         expected: &Expected,
-        changed: &BTreeSet<String>,
+        changed: &BTreeMap<String, bool>,
         truth: &mut Truth,
         now: u64,
     ) -> Result<(), String> {
@@ -417,7 +462,8 @@ impl Stream {
             if !sub.wants(name) {
                 return Err(format!("`{name}` is not subscribed to"));
             }
-            let had = [&sub.sent, &sub.held].iter().any(|had| had.get(name) == Some(content));
+            let comes = || sub.unanswered.iter().any(|(sent, _)| sent.has(name, content));
+            let had = [&sub.sent, &sub.held].iter().any(|had| had.get(name) == Some(content)) || comes();
             let is_right = match target.get(name) {
                 // What is in force, or what there is instead of what the node refused.
                 Some(current) if truth.doubted.contains(&item(current)) => {
@@ -425,27 +471,40 @@ impl Stream {
                 }
                 Some(current) => current == content,
                 // Kept until nobody uses it any more.
-                None => variant == Variant::World && kind.is_full_state() && had,
+                None => {
+                    variant == Variant::World
+                        && kind.is_full_state()
+                        && (had || truth.accepted.contains(&item(content)))
+                }
             };
             if !is_right {
                 return Err(format!("`{name}` is not what is in force"));
             }
             let elsewhere = truth.blamed.contains(&item(content));
             let here = sub.refused.iter().any(|(_, items)| items.contains(&(name.clone(), content.clone())));
+            // Design choice: the document does not say what becomes of it on another stream of the node.
             let known = sub.sent.get(name) == Some(content);
             if elsewhere && !here && !known && sub.last_set.is_some() {
                 return Err(format!("`{name}` was refused on another stream"));
             }
-            let is_refused = |(refused, items): &(Contents, BTreeSet<(String, String)>)| {
-                *refused == target && items.contains(&(name.clone(), content.clone()))
-            };
-            if sub.refused.iter().any(is_refused) && !asked(name) && truth.doubted.contains(&item(content)) {
-                return Err(format!("`{name}` was refused, and nothing changed since"));
-            }
-            let warms = kind == Kind::Endpoints && changed.contains(name);
+            let warms = kind == Kind::Endpoints && changed.contains_key(name);
             if variant == Variant::Delta && known && !asked(name) && !sub.again.contains(name) && !warms {
                 return Err(format!("`{name}` did not change"));
             }
+        }
+        // "It will cause Envoy and the management server to spin" (case 13). Who is to blame is not said: nothing that was in a
+        // refused response comes alone and unasked, as long as the same is in force.
+        let all_in = |(of, items): &(Contents, BTreeSet<(String, String)>)| {
+            let is_in = |it: &Resource| items.contains(&(it.name.clone(), it.content.clone()));
+            // If it had what was only kept for others, it comes without that.
+            let kept = items.iter().any(|(name, _)| !of.contains_key(name));
+            let stands = items.iter().all(|(name, it)| truth.stands((kind, name.clone(), it.clone())));
+            *of == target && !kept && stands && response.resources.iter().all(is_in)
+        };
+        let is_doubted = |it: &Resource| truth.doubted.contains(&(kind, it.name.clone(), it.content.clone()));
+        let says_nothing_else = expected.asked.is_empty() && !expected.is_first && response.removed.is_empty();
+        if says_nothing_else && response.resources.iter().any(is_doubted) && sub.refused.iter().any(all_in) {
+            return Err("this was refused, and nothing changed since".to_owned());
         }
         let is_withheld =
             |name: &String, content: &String| truth.doubted.contains(&(kind, name.clone(), content.clone()));
@@ -457,7 +516,10 @@ impl Stream {
             }
         }
         let warms = kind == Kind::Endpoints && !changed.is_empty();
-        let same = sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
+        // "The server must resend any newly requested resource, even if […] the resource has not changed since that time": a
+        // client that dropped a name does so by `*` as well.
+        let has_all = response.resources.iter().all(|it| sub.sent.get(&it.name) == Some(&it.content));
+        let same = has_all && sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
         if variant == Variant::World && same && expected.asked.is_empty() && !expected.is_first && !warms {
             return Err("nothing changed".to_owned());
         }
@@ -466,7 +528,8 @@ impl Stream {
             if target.contains_key(name) {
                 return Err(format!("`{name}` is in force, and told as removed"));
             }
-            if !asked(name) && !sub.sent.contains_key(name) && !sub.again.contains(name) {
+            let comes = sub.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == *name));
+            if !asked(name) && !sub.sent.contains_key(name) && !sub.again.contains(name) && !comes {
                 return Err(format!("the client never had `{name}`"));
             }
         }
@@ -488,7 +551,7 @@ impl Stream {
         Ok(())
     }
 
-    fn note(&mut self, response: &Response, now: u64) {
+    fn note(&mut self, response: &Response, truth: &Truth, now: u64) {
         let variant = self.variant;
         let Some(sub) = self.subs.get_mut(&response.kind) else { return };
         if variant == Variant::World {
@@ -499,20 +562,33 @@ impl Stream {
         response.removed.iter().for_each(|name| drop(sub.sent.remove(name)));
         sub.latest = Some(response.nonce.clone());
         sub.last_set = Some(response.version.clone());
-        sub.unanswered.push((response.clone(), now));
+        let target = sub.target(response.kind, truth);
+        sub.unanswered.push((Response { target, ..response.clone() }, now));
     }
 
-    /// A changed cluster warms until its endpoints come: they must follow it, changed or not.
-    fn check_warming(&self, changed: &BTreeSet<String>, responses: &[Response], truth: &Truth) -> Result<(), String> {
-        let Some(sub) = self.subs.get(&Kind::Endpoints) else { return Ok(()) };
+    /// A changed cluster warms until its endpoints come: they must follow it, changed or not. Those that may have changed have
+    /// `false`.
+    fn check_warming(
+        &mut self,
+        changed: &BTreeMap<String, bool>,
+        responses: &[Response],
+        truth: &Truth,
+    ) -> Result<(), String> {
+        let Some(sub) = self.subs.get_mut(&Kind::Endpoints) else { return Ok(()) };
         let sent = responses.iter().find(|response| response.kind == Kind::Endpoints);
-        for name in changed.iter().filter(|name| sub.wants(name)) {
+        let wanted: Vec<_> = changed.iter().filter(|(name, _)| sub.wants(name)).collect();
+        for (name, surely) in wanted {
             let Some(content) = truth.content(Kind::Endpoints, name) else { continue };
             let refused = !sub.refused.is_empty() || !sub.again.is_empty();
             let doubted = truth.doubted.iter().any(|(kind, ..)| *kind == Kind::Endpoints);
             let comes = sent.is_some_and(|response| response.resources.iter().any(|it| it.name == *name));
-            if !comes && !refused && !doubted && sub.sent.get(name) == Some(content) {
+            if *surely && !comes && !refused && !doubted && sub.sent.get(name) == Some(content) {
                 return Err(format!("the endpoints of the changed cluster `{name}` do not follow it"));
+            }
+            if !comes {
+                // Withheld after a refusal: they are still owed.
+                sub.again.insert(name.clone());
+                sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
             }
         }
         Ok(())
