@@ -38,6 +38,11 @@ impl Subscription {
         let is_latest = self.due.as_ref().is_some_and(|due| due.offer.version() == sent.due.offer.version());
         self.silenced = self.target.clone().filter(|_| is_latest);
         self.refuse_what_follows(&blamed, memory);
+        if kind == ResourceType::ExtensionConfig {
+            // Its last good version comes at once, and waits for nothing.
+            let lost = blamed.iter().map(|(name, _)| name).filter(|name| self.inventory.doubts(name));
+            self.asked.extend(lost.cloned());
+        }
         self.refused_here.extend(blamed);
         while self.refused_here.len() > MOST_REMEMBERED {
             self.refused_here.pop_first();
@@ -94,6 +99,11 @@ impl Subscription {
         let in_part = !sent.held.is_empty() && matches!(sent.due.standing, Standing::Current | Standing::Again);
         if !in_part {
             self.accepted_in_part = false;
+            if self.kind == ResourceType::ExtensionConfig && sent.due.standing == Standing::LastGood {
+                // Beside what was restored, it may bring what is in force.
+                let current = sent.content.resources.iter().filter(|it| !sent.held.contains(&it.name));
+                memory.accept_some(self.stream, self.kind, current);
+            }
             return self.accept(&sent.content, &sent.due, memory);
         }
         let had = |resource: &Arc<Resource>| match sent.held.contains(&resource.name) {

@@ -75,8 +75,10 @@ impl Memory {
     /// The node runs all that it subscribed to on these streams, which are all that it has: what others had accepted or
     /// refused no longer counts.
     pub(crate) fn settle(&self, is_open: impl Fn(u64) -> bool) {
-        for memory in self.lock().values_mut() {
-            memory.good.retain(|good| is_open(good.stream));
+        for (kind, memory) in self.lock().iter_mut() {
+            // A client that comes back names its types one after the other, and must find its last good filters.
+            let latest = memory.good.last().filter(|_| *kind == ResourceType::ExtensionConfig).map(|good| good.stream);
+            memory.good.retain(|good| is_open(good.stream) || Some(good.stream) == latest);
             memory.outstanding.retain(|refusal| is_open(refusal.stream));
         }
     }
@@ -175,9 +177,25 @@ impl Memory {
             Some(before) if is_extension => merged(&before, content, set),
             _ => Arc::clone(set),
         };
-        memory.good.push(Good { stream, set });
-        let surplus = memory.good.len().saturating_sub(MOST_GOOD);
-        memory.good.drain(..surplus);
+        memory.keep_good(stream, set);
+    }
+
+    /// On a stream, the node accepted these resources beside others that are not in force.
+    pub(super) fn accept_some<'a>(
+        &self,
+        stream: u64,
+        kind: ResourceType,
+        resources: impl Iterator<Item = &'a Arc<Resource>>,
+    ) {
+        let mut types = self.lock();
+        let memory = types.entry(kind).or_default();
+        let own = memory.good.iter().position(|good| good.stream == stream).map(|place| memory.good.remove(place).set);
+        let before =
+            own.or_else(|| memory.good.last().map(|good| Arc::clone(&good.set))).unwrap_or_else(Offer::nothing);
+        let all = before.set().resources.iter().cloned().chain(resources.cloned());
+        let all: BTreeMap<_, _> = all.map(|resource| (resource.name.clone(), resource)).collect();
+        let set = Arc::new(Offer::from(all.into_values().collect::<ResourceSet>()));
+        memory.keep_good(stream, set);
     }
 
     /// The node accepted these resources, whatever it made of them before. An extension configuration that was refused stays
@@ -244,6 +262,13 @@ impl Memory {
 impl TypeMemory {
     fn is_blamed(&self, version: &Digest) -> bool {
         self.refused.iter().all(|it| it.is_blamed || it.version != *version)
+    }
+
+    /// The latest set that was accepted on a stream.
+    fn keep_good(&mut self, stream: u64, set: Arc<Offer>) {
+        self.good.push(Good { stream, set });
+        let surplus = self.good.len().saturating_sub(MOST_GOOD);
+        self.good.drain(..surplus);
     }
 
     fn has_refused(&self, resource: &Resource) -> bool {

@@ -243,7 +243,7 @@ impl Session {
         subscription.refresh(snapshot, memory);
         if let Some(due) = due {
             let adds = difference.as_ref().is_some_and(|difference| difference.adds);
-            let held = subscription.missing().filter(|_| hold.updates).collect();
+            let held = subscription.held_back(&due, hold, snapshot);
             subscription.send(Sent { number, content: Arc::clone(&content), due, held, adds, at: now });
         }
         self.responses = number;

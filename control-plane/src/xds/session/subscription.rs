@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{interest::Interest, inventory::Inventory, memory::Memory, order::may_be_withdrawn};
+use super::{compose::Hold, interest::Interest, inventory::Inventory, memory::Memory, order::may_be_withdrawn};
 use crate::{
     digest::Digest,
     snapshot::{Resource, ResourceSet, ResourceType, Snapshot},
@@ -102,7 +102,7 @@ pub(super) struct Sent {
     pub(super) number: u64,
     pub(super) content: Arc<Content>,
     pub(super) due: Due,
-    /// What of that was held back, by name: whoever accepts this does not have it yet.
+    /// What of that it does not bring, or in an older version, by name: whoever accepts this does not have it yet.
     pub(super) held: BTreeSet<String>,
     /// Whether it brings resources that the client had not before.
     pub(super) adds: bool,
@@ -305,9 +305,16 @@ impl Subscription {
         self.difference.as_ref().is_some_and(|difference| !difference.missing.is_empty())
     }
 
-    /// The names of what the client lacks of what it is due.
-    pub(super) fn missing(&self) -> impl Iterator<Item = String> {
-        self.difference.iter().flat_map(|difference| &difference.missing).map(|resource| resource.name.clone())
+    /// The names of what a response that has just been made of what is due does not bring: what must wait and, of extension
+    /// configurations, what is in force and was refused.
+    pub(super) fn held_back(&self, due: &Due, hold: Hold, snapshot: &Snapshot) -> BTreeSet<String> {
+        if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
+            let current = |it: &Resource| snapshot.resolve(self.kind, &it.name).map(|it| it.version.clone());
+            let instead = due.offer.set().resources.iter().filter(|it| current(it).as_ref() != Some(&it.version));
+            return instead.map(|it| it.name.clone()).collect();
+        }
+        let missing = self.difference.iter().filter(|_| hold.updates).flat_map(|difference| &difference.missing);
+        missing.map(|resource| resource.name.clone()).collect()
     }
 
     pub(super) fn progress(&self) -> Progress {
