@@ -394,6 +394,7 @@ const fn type_of(kind: Kind) -> ResourceType {
         Kind::Secret => ResourceType::Secret,
         Kind::Cluster => ResourceType::Cluster,
         Kind::Endpoints => ResourceType::Endpoints,
+        Kind::Extension => ResourceType::ExtensionConfig,
         Kind::Listener => ResourceType::Listener,
         Kind::Routes => ResourceType::RouteConfiguration,
     }

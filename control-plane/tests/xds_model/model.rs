@@ -12,12 +12,14 @@ pub(crate) enum Kind {
     Secret,
     Cluster,
     Endpoints,
+    Extension,
     Listener,
     Routes,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [Self::Secret, Self::Cluster, Self::Endpoints, Self::Listener, Self::Routes];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Secret, Self::Cluster, Self::Endpoints, Self::Extension, Self::Listener, Self::Routes];
 
     /// LDS and CDS: a response is the complete state, and a first request without names asks for it.
     pub(crate) fn is_full_state(self) -> bool {
@@ -67,6 +69,10 @@ pub(crate) enum Wish {
 }
 
 impl Response {
+    fn mentions(&self, name: &str) -> bool {
+        self.removed.iter().any(|it| it == name) || self.resources.iter().any(|it| it.name == name)
+    }
+
     fn has(&self, name: &str, content: &str) -> bool {
         self.resources.iter().any(|it| it.name == name && it.content == content)
     }
@@ -113,6 +119,8 @@ pub(crate) struct Truth {
     doubted: BTreeSet<Item>,
     /// What a refusal named, and was never accepted.
     blamed: BTreeSet<Item>,
+    /// What was surely refused: named in the refusal, or alone in the response, and never accepted.
+    rejected: BTreeSet<Item>,
     /// What it said that it has when it came back, refused or not.
     claimed: BTreeSet<Item>,
     versions: BTreeMap<Item, String>,
@@ -125,9 +133,17 @@ impl Truth {
     }
 
     fn accept(&mut self, item: Item) {
-        self.doubted.remove(&item);
+        // An Envoy accepts an extension configuration that it refused without applying it (case 33).
+        if item.0 != Kind::Extension {
+            self.doubted.remove(&item);
+        }
         self.blamed.remove(&item);
         self.accepted.insert(item);
+    }
+
+    /// Whether the node accepted something, and did not refuse it since.
+    fn is_good(&self, item: Item) -> bool {
+        self.accepted.contains(&item) && !self.doubted.contains(&item)
     }
 
     /// Whether the node refused something and did not say since, on any stream, that it has it.
@@ -194,6 +210,8 @@ pub(crate) struct Expected {
     is_stale: bool,
     /// Names that must be answered.
     asked: BTreeSet<String>,
+    /// Names whose last good version must come at once.
+    restored: BTreeSet<String>,
     /// It is the first of its type.
     is_first: bool,
 }
@@ -230,10 +248,21 @@ impl Sub {
     pub(crate) fn is_right(&self, kind: Kind, variant: Variant, truth: &Truth) -> bool {
         let target = self.target(kind, truth);
         let mut held = self.held.clone();
-        if variant == Variant::World && !kind.is_full_state() {
+        if variant == Variant::World && !kind.is_full_state() || kind == Kind::Extension {
             held.retain(|name, _| target.contains_key(name));
         }
         held == target
+    }
+
+    /// Whether the client may have something of this name, or gets it.
+    fn may_have(&self, name: &str) -> bool {
+        let comes = || self.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == name));
+        self.has(name) || self.again.contains(name) || comes()
+    }
+
+    /// Whether the client has something of this name, as far as it still wants it.
+    fn has(&self, name: &str) -> bool {
+        self.sent.contains_key(name) || self.held.contains_key(name)
     }
 
     fn drop_unwanted(&mut self) {
@@ -326,7 +355,7 @@ impl Stream {
             let (sent, _) = sub.unanswered.drain(..=place).next_back().unwrap();
             match &request.refuses {
                 None => self.accept(kind, &sent, truth),
-                Some(named) => self.refuse(&sent, named, truth),
+                Some(named) => expected.restored = self.refuse(&sent, named, truth),
             }
         }
         expected
@@ -345,10 +374,7 @@ impl Stream {
             }
             if sub.wants(&resource.name) {
                 sub.held.insert(resource.name.clone(), resource.content.clone());
-                let mentions = |later: &Response| {
-                    later.removed.contains(&resource.name) || later.resources.iter().any(|it| it.name == resource.name)
-                };
-                if !sub.unanswered.iter().any(|(later, _)| mentions(later)) {
+                if !sub.unanswered.iter().any(|(later, _)| later.mentions(&resource.name)) {
                     sub.sent.insert(resource.name.clone(), resource.content.clone());
                 }
             }
@@ -362,7 +388,8 @@ impl Stream {
         sub.version.clone_from(&response.version);
     }
 
-    fn refuse(&mut self, response: &Response, named: &[String], truth: &mut Truth) {
+    /// Returns the names of extension configurations that are to be restored (case 33).
+    fn refuse(&mut self, response: &Response, named: &[String], truth: &mut Truth) -> BTreeSet<String> {
         let kind = response.kind;
         let sub = self.subs.get_mut(&kind).unwrap();
         for resource in &response.resources {
@@ -380,6 +407,16 @@ impl Stream {
         sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
         let items = response.resources.iter().map(|it| (it.name.clone(), it.content.clone())).collect();
         sub.refused.push((response.target.clone(), items));
+        let is_meant = |it: &&Resource| named.contains(&it.name) || response.resources.len() == 1;
+        let meant = response.resources.iter().filter(is_meant).map(|it| (kind, it.name.clone(), it.content.clone()));
+        let surely: Vec<_> = meant.filter(|item| !truth.accepted.contains(item)).collect();
+        truth.rejected.extend(surely.iter().cloned());
+        let is_good =
+            |name: &String| sub.held.get(name).is_some_and(|it| truth.is_good((kind, name.clone(), it.clone())));
+        let is_due = |(_, name, content): &Item| sub.wants(name) && truth.content(kind, name) == Some(content);
+        let comes = |name: &String| sub.unanswered.iter().any(|(later, _)| later.mentions(name));
+        let lost = surely.into_iter().filter(|item| kind == Kind::Extension && is_due(item));
+        lost.map(|(_, name, _)| name).filter(|name| is_good(name) && !comes(name)).collect()
     }
 
     /// Something else is in force. Deletions of some types are not told; but a client may have dropped the resource with
@@ -392,11 +429,12 @@ impl Stream {
             let mut refused = sub.refused.iter().flat_map(|(_, items)| items).map(|(name, _)| name);
             let is_beyond = !had().all(|name| target.contains_key(name)) || refused.any(|it| !target.contains_key(it));
             sub.beyond_since = is_beyond.then(|| sub.beyond_since.unwrap_or(now));
-            if self.variant == Variant::World
-                && !kind.is_full_state()
-                && !sub.sent.keys().all(|it| target.contains_key(it))
-            {
-                sub.sent.retain(|name, _| target.contains_key(name));
+            let is_withheld = |(name, it): (&String, &String)| {
+                *kind == Kind::Extension && truth.doubted.contains(&(*kind, name.clone(), it.clone()))
+            };
+            let comes = |name: &String| target.get_key_value(name).is_some_and(|it| !is_withheld(it));
+            if self.variant == Variant::World && !kind.is_full_state() && !sub.sent.keys().all(comes) {
+                sub.sent.retain(|name, _| comes(name));
                 sub.last_set = sub.last_set.take().map(|_| String::new());
             }
         }
@@ -449,12 +487,15 @@ impl Stream {
         if !self.nonces.insert(response.nonce.clone()) || response.nonce.is_empty() {
             return Err("the nonce is not new".to_owned());
         }
-        let users_wait = [Kind::Listener, Kind::Routes]
+        let users_wait = [Kind::Extension, Kind::Listener, Kind::Routes]
             .iter()
             .any(|user| self.subs.get(user).is_some_and(|sub| !sub.unanswered.is_empty()));
         let Some(sub) = self.subs.get(&kind) else { return Err("nobody asked for this type".to_owned()) };
         let asked = |name: &str| expected.kind == Some(kind) && expected.asked.contains(name);
         let target = sub.target(kind, truth);
+        // An Envoy keeps a refused extension configuration as its last, whatever it says: the good one is told again.
+        let is_retold = kind == Kind::Extension
+            && target.iter().any(|(name, it)| truth.doubted.contains(&(kind, name.clone(), it.clone())));
         for resource in &response.resources {
             truth.check_version(kind, resource)?;
             let Resource { name, content, .. } = resource;
@@ -480,6 +521,9 @@ impl Stream {
             if !is_right {
                 return Err(format!("`{name}` is not what is in force"));
             }
+            if kind == Kind::Extension && truth.rejected.contains(&item(content)) {
+                return Err(format!("`{name}` was refused, and would be accepted without being applied (case 33)"));
+            }
             let elsewhere = truth.blamed.contains(&item(content));
             let here = sub.refused.iter().any(|(_, items)| items.contains(&(name.clone(), content.clone())));
             // Design choice: the document does not say what becomes of it on another stream of the node.
@@ -488,7 +532,8 @@ impl Stream {
                 return Err(format!("`{name}` was refused on another stream"));
             }
             let warms = kind == Kind::Endpoints && changed.contains_key(name);
-            if variant == Variant::Delta && known && !asked(name) && !sub.again.contains(name) && !warms {
+            let retold = is_retold && expected.is_first;
+            if variant == Variant::Delta && known && !asked(name) && !sub.again.contains(name) && !warms && !retold {
                 return Err(format!("`{name}` did not change"));
             }
         }
@@ -503,6 +548,8 @@ impl Stream {
         };
         let is_doubted = |it: &Resource| truth.doubted.contains(&(kind, it.name.clone(), it.content.clone()));
         let says_nothing_else = expected.asked.is_empty() && !expected.is_first && response.removed.is_empty();
+        // Extension configurations are judged one by one (above).
+        let says_nothing_else = says_nothing_else && kind != Kind::Extension;
         if says_nothing_else && response.resources.iter().any(is_doubted) && sub.refused.iter().any(all_in) {
             return Err("this was refused, and nothing changed since".to_owned());
         }
@@ -520,13 +567,17 @@ impl Stream {
         // client that dropped a name does so by `*` as well.
         let has_all = response.resources.iter().all(|it| sub.sent.get(&it.name) == Some(&it.content));
         let same = has_all && sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
-        if variant == Variant::World && same && expected.asked.is_empty() && !expected.is_first && !warms {
+        if variant == Variant::World && same && !is_retold && expected.asked.is_empty() && !expected.is_first && !warms
+        {
             return Err("nothing changed".to_owned());
         }
         let mut gone: Vec<_> = response.removed.iter().collect();
         for name in &response.removed {
             if target.contains_key(name) {
                 return Err(format!("`{name}` is in force, and told as removed"));
+            }
+            if kind == Kind::Extension && sub.has(name) {
+                return Err(format!("`{name}` may be in use: removal acts at once (case 32)"));
             }
             let comes = sub.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == *name));
             if !asked(name) && !sub.sent.contains_key(name) && !sub.again.contains(name) && !comes {
@@ -606,6 +657,8 @@ impl Stream {
         for name in &expected.asked {
             let answered = match target.get(name) {
                 Some(content) => has(name) || truth.doubted.contains(&(kind, name.clone(), content.clone())),
+                // It is not withdrawn, not even by the answer to a question.
+                None if kind == Kind::Extension && sub.may_have(name) => true,
                 None => self.variant == Variant::World || is_removed(name),
             };
             if !has(name) && !is_removed(name) {
@@ -618,9 +671,18 @@ impl Stream {
                 return Err(format!("`{name}` was asked for, and is not in {response:?}"));
             }
         }
+        for name in &expected.restored {
+            let is_good =
+                |it: &&Resource| it.name == *name && truth.is_good((kind, it.name.clone(), it.content.clone()));
+            if !response.is_some_and(|response| response.resources.iter().any(|it| is_good(&it))) {
+                return Err(format!("the last good `{name}` does not come at once (case 33)"));
+            }
+        }
         if expected.is_first && !sub.claims {
-            // Who comes with nothing gets something.
-            if !target.is_empty() && response.is_none_or(|response| response.resources.is_empty()) {
+            // Who comes with nothing gets something, unless it refused all that there is and that must not come again.
+            let refused = |(name, it): (&String, &String)| truth.doubted.contains(&(kind, name.clone(), it.clone()));
+            let nothing_left = kind == Kind::Extension && target.iter().all(refused);
+            if !target.is_empty() && !nothing_left && response.is_none_or(|response| response.resources.is_empty()) {
                 return Err("a client that has nothing got nothing".to_owned());
             }
             let greeted = response.is_some() || sub.wildcard == Wildcard::No;
