@@ -6,7 +6,7 @@ use postern::{
     snapshot::ResourceType::{self, Cluster, Endpoints, Listener, RouteConfiguration},
     xds::{
         content::Variant::{Incremental, StateOfTheWorld},
-        session::PATIENCE_TO_MAKE,
+        session::{PATIENCE_TO_MAKE, TIME_TO_REJOIN},
     },
 };
 
@@ -70,6 +70,24 @@ fn case_13_a_refusal_of_what_came_instead_of_the_refused_is_not_answered() {
         assert_eq!(told(&next.nack(&instead, "no").responses), SILENCE, "{variant:?}");
         assert!(!told(&next.publish(&clusters("a=2 b=2"))).is_empty(), "a change is another chance");
     }
+}
+
+#[test]
+fn case_29_a_removal_that_waited_comes_although_something_else_was_refused() {
+    // An Envoy applies the good part of what it refuses, and does not name that when it comes back.
+    let offer = clusters("a=1").offer(Cluster);
+    let version = offer.set().resources[0].version.to_string();
+    let mut client = Client::new(Incremental);
+    client.publish(&clusters("a=bad c=1"));
+    let refused = only(client.resume(Cluster, &[], &[("a", &version)]).responses);
+    assert_eq!(tell(&refused), "CDS a=bad c=1");
+    client.nack(&refused, "no: a");
+    let refused = only(client.publish(&clusters("a=bad")));
+    assert_eq!(tell(&refused), "CDS a=bad", "the client may still name who uses `c`");
+    client.nack(&refused, "no: a");
+    let removal = only(client.wait(TIME_TO_REJOIN));
+    assert_eq!(tell(&removal), "CDS -c");
+    assert_eq!(told(&client.nack(&removal, "no").responses), SILENCE);
 }
 
 #[test]

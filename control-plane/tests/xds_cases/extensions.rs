@@ -151,6 +151,24 @@ fn case_33_what_is_accepted_beside_a_restored_configuration_is_good_too() {
 }
 
 #[test]
+fn case_33_what_is_accepted_beside_a_configuration_that_another_stream_refused_is_good_too() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let mut client = Client::new(variant);
+        client.publish(&made("x=bad y=1"));
+        let first = only(client.subscribe(ExtensionConfig, &["x", "y"]));
+        let mut other = Client::of(variant, 2, client.session.memory().clone());
+        other.publish(&made("x=bad"));
+        let refused = only(other.subscribe(ExtensionConfig, &["x"]));
+        other.nack(&refused, "no: x");
+        client.ack(&first);
+        let refused = only(client.publish(&made("x=bad y=bad")));
+        let restored = only(client.nack(&refused, "no: y").responses);
+        assert!(tell(&restored).contains("y=1"), "{variant:?}: {}", tell(&restored));
+    }
+}
+
+#[test]
 fn case_33_a_client_that_comes_back_type_by_type_finds_its_last_good_configuration() {
     let made = |text| snapshot(&[all(Cluster, "c=1"), all(ExtensionConfig, text)].concat());
     let identity = NodeIdentity { id: "node".to_owned(), ..NodeIdentity::default() };

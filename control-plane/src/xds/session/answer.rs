@@ -57,6 +57,7 @@ impl Subscription {
         refused.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
         let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
         refused.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+        self.not_removed.extend(refused.content.removed.iter().cloned());
         if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
             // What the response left out is not gone. Of what the client came with, only a version is known.
             let kept = memory.accepted_on(self.stream, self.kind);
@@ -142,6 +143,9 @@ impl Subscription {
         let (kind, version) = (self.kind, content.version.clone());
         self.absolve(content, memory);
         if self.still_refuses(content, due, memory) {
+            if kind == ResourceType::ExtensionConfig {
+                memory.accept_some(self.stream, kind, content.resources.iter());
+            }
             return None;
         }
         // Refused on another stream, or before it was known that it was sent again: it is accepted after all.

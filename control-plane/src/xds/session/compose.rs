@@ -88,7 +88,7 @@ impl Subscription {
 
     fn changes(&mut self, due: &Due, difference: &Difference, hold: Hold, snapshot: &Snapshot) -> Option<Arc<Content>> {
         let keeps_updates = due.standing == Standing::Refused || (hold.updates && self.begun);
-        let keeps_removals = due.standing == Standing::Refused || hold.removals || !may_be_withdrawn(self.kind);
+        let keeps_removals = hold.removals || !may_be_withdrawn(self.kind);
         let beyond = || difference.beyond.iter().map(|(name, _)| name);
         let plain = self.kind != ResourceType::VirtualHost;
         // A client that wants whatever there is and has nothing is told even that there is nothing.
@@ -108,7 +108,9 @@ impl Subscription {
         if !keeps_updates {
             send.extend(difference.missing.iter().map(|resource| (resource.name.clone(), Arc::clone(resource))));
         }
-        let removable = beyond().filter(|name| !keeps_removals && !self.withheld.contains(*name));
+        // Something else may have been refused: what is to be removed is told once all the same.
+        let is_refused = |name: &String| due.standing == Standing::Refused && self.not_removed.contains(name);
+        let removable = beyond().filter(|name| !keeps_removals && !self.withheld.contains(*name) && !is_refused(name));
         let mut removed: BTreeSet<String> = removable.cloned().collect();
         let vacant = if plain { BTreeSet::new() } else { std::mem::take(&mut absent) };
         removed.extend(absent);

@@ -180,7 +180,8 @@ impl Memory {
         memory.keep_good(stream, set);
     }
 
-    /// On a stream, the node accepted these resources beside others that are not in force.
+    /// On a stream, the node accepted these resources beside others that do not count. Those that it refused before do not
+    /// either.
     pub(super) fn accept_some<'a>(
         &self,
         stream: u64,
@@ -192,7 +193,7 @@ impl Memory {
         let own = memory.good.iter().position(|good| good.stream == stream).map(|place| memory.good.remove(place).set);
         let before =
             own.or_else(|| memory.good.last().map(|good| Arc::clone(&good.set))).unwrap_or_else(Offer::nothing);
-        let all = before.set().resources.iter().cloned().chain(resources.cloned());
+        let all = before.set().resources.iter().cloned().chain(resources.filter(|it| !memory.has_refused(it)).cloned());
         let all: BTreeMap<_, _> = all.map(|resource| (resource.name.clone(), resource)).collect();
         let set = Arc::new(Offer::from(all.into_values().collect::<ResourceSet>()));
         memory.keep_good(stream, set);

@@ -148,7 +148,7 @@ impl Session {
                 } else if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| hosts) {
                     subscription.leave_hosts(&mut unsubscribe, snapshot);
                 }
-                subscription.want_changes(subscribe, &unsubscribe);
+                subscription.want_changes(subscribe, &unsubscribe, number.filter(|_| !is_first));
                 if is_first && !initial.is_empty() {
                     subscription.claim(initial);
                     subscription.doubt_hosts(|routes| self.routes_sent.contains(routes));

@@ -58,6 +58,8 @@ pub(super) struct Subscription {
     pub(super) refused: bool,
     /// The version of what was in force when the client refused what it was sent of it: nothing is pushed in its stead.
     pub(super) silenced: Option<Digest>,
+    /// What the client was told to remove in a response that it refused, since what is in force changed.
+    pub(super) not_removed: BTreeSet<String>,
     /// Whether the last response that the client accepted was without something that was held back.
     pub(super) accepted_in_part: bool,
     /// What was refused on this stream, by name and version: a change brings it again.
@@ -142,6 +144,7 @@ impl Subscription {
             blocked_since: None,
             refused: false,
             silenced: None,
+            not_removed: BTreeSet::new(),
             accepted_in_part: false,
             refused_here: BTreeSet::new(),
             stale: true,
@@ -155,24 +158,25 @@ impl Subscription {
         self.drop_unwanted();
     }
 
-    /// Incremental: the client wants more, and less.
-    pub(super) fn want_changes(&mut self, subscribe: Vec<String>, unsubscribe: &[String]) {
+    /// Incremental: the client wants more, and less, once it has dealt with the response of this number.
+    pub(super) fn want_changes(&mut self, subscribe: Vec<String>, unsubscribe: &[String], answered: Option<u64>) {
         let wanted_all = self.interest.is_everything();
         let asked = self.interest.change(subscribe, unsubscribe);
+        let all_anew = !wanted_all && self.interest.is_everything();
+        self.expect_what_comes_after(answered, |name| all_anew || asked.contains(name));
         self.asked.extend(asked);
-        if !wanted_all && self.interest.is_everything() {
-            self.expect_what_is_under_way();
-        }
         if !unsubscribe.is_empty() {
             self.drop_unwanted();
         }
     }
 
-    /// Responses that are not answered yet may bring the client what it did not want for a while, and wants again.
-    fn expect_what_is_under_way(&mut self) {
+    /// Responses that are not answered yet may bring the client what it did not want for a while, and wants anew.
+    fn expect_what_comes_after(&mut self, answered: Option<u64>, is_wanted_anew: impl Fn(&String) -> bool) {
         let mut coming = BTreeSet::new();
-        for Sent { content, .. } in &self.unanswered {
-            coming.extend(content.resources.iter().map(|resource| &resource.name));
+        let later = self.unanswered.iter().filter(|sent| answered.is_none_or(|answered| answered < sent.number));
+        for Sent { content, .. } in later {
+            let names = content.resources.iter().map(|resource| &resource.name);
+            coming.extend(names.filter(|name| is_wanted_anew(name)));
             coming.retain(|name| !content.removed.contains(name));
         }
         coming.into_iter().for_each(|name| self.inventory.not_removed(name));
@@ -210,7 +214,9 @@ impl Subscription {
         let difference = self.inventory.difference(self.kind, &due.offer, snapshot);
         self.difference = difference.map(|difference| self.with_last_good(difference, memory));
         self.withheld = match due.standing {
-            Standing::LastGood => target.names().filter(|name| due.offer.set().get(name).is_none()).cloned().collect(),
+            Standing::LastGood | Standing::Refused => {
+                target.names().filter(|name| due.offer.set().get(name).is_none()).cloned().collect()
+            }
             _ => BTreeSet::new(),
         };
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
@@ -218,7 +224,10 @@ impl Subscription {
             self.inventory.settle(Arc::clone(&due.offer), []);
             self.difference = None;
         }
-        self.target = Some(target.version().clone());
+        if self.target.as_ref() != Some(target.version()) {
+            self.target = Some(target.version().clone());
+            self.not_removed.clear();
+        }
         self.due = Some(due);
     }
 
