@@ -12,7 +12,7 @@ use driver::history;
 use model::Variant;
 
 /// How many sequences of each variant are tried, unless `XDS_MODEL_SEQUENCES` says otherwise.
-const SEQUENCES: u64 = 3_000;
+const SEQUENCES: u64 = 2_000;
 
 /// After how many that fail no more are tried.
 const MOST_FAILURES: usize = 10;

@@ -285,6 +285,8 @@ impl Stream {
         let is_first = !self.subs.contains_key(&kind);
         let sub = self.subs.entry(kind).or_insert_with(Sub::new);
         let mut expected = Expected { kind: Some(kind), is_first, ..Expected::default() };
+        // What it answers, it has dealt with before it says what it wants now.
+        let wanted = (sub.wildcard, sub.names.clone());
         match &request.wish {
             Wish::All { names, version } => {
                 if !is_first && sub.latest.as_deref().unwrap_or_default() != request.nonce {
@@ -354,15 +356,16 @@ impl Stream {
         if let Some(place) = place {
             let (sent, _) = sub.unanswered.drain(..=place).next_back().unwrap();
             match &request.refuses {
-                None => self.accept(kind, &sent, truth),
+                None => self.accept(&wanted, &sent, truth),
                 Some(named) => expected.restored = self.refuse(&sent, named, truth),
             }
         }
         expected
     }
 
-    fn accept(&mut self, kind: Kind, response: &Response, truth: &mut Truth) {
-        let variant = self.variant;
+    fn accept(&mut self, wanted: &(Wildcard, BTreeSet<String>), response: &Response, truth: &mut Truth) {
+        let (variant, kind) = (self.variant, response.kind);
+        let was_wanted = |name: &String| wanted.0 != Wildcard::No || wanted.1.contains(name);
         let sub = self.subs.get_mut(&kind).unwrap();
         if variant == Variant::World && kind.is_full_state() {
             sub.held.clear();
@@ -372,7 +375,7 @@ impl Stream {
             if !response.crossed {
                 sub.again.remove(&resource.name);
             }
-            if sub.wants(&resource.name) {
+            if sub.wants(&resource.name) && was_wanted(&resource.name) {
                 sub.held.insert(resource.name.clone(), resource.content.clone());
                 if !sub.unanswered.iter().any(|(later, _)| later.mentions(&resource.name)) {
                     sub.sent.insert(resource.name.clone(), resource.content.clone());
