@@ -20,6 +20,7 @@ mod cpu_without_a_bound;
 mod crashes;
 mod decisions;
 mod discovery;
+mod driven;
 mod edge;
 mod envoy_resources;
 mod files;

@@ -10,6 +10,7 @@ mod envoy;
 mod filter;
 mod fuzz;
 mod grpc;
+mod mutants;
 mod paths;
 mod run;
 mod setup;
@@ -74,6 +75,15 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
     },
+    /// Put one fault after the other into a copy of the xDS session, and tell which of them the model test finds
+    ///
+    /// Prints a table on stdout. The exit code is not zero when a fault is not found, does not compile, or does not fit
+    /// the source any more. Builds under target/mutants; the first time, everything.
+    Mutants {
+        /// Only those whose names contain one of these
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
     /// Write docs/policies.md from the schemas of the policies
     Docs,
     /// Look for what no compiler looks at: cycles between modules, orphan files, documents that name missing paths
@@ -105,6 +115,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Envoy => print_envoy(&paths),
         Task::Demo { once, rest } => setup::demo(&paths, once, &rest),
         Task::Bench(bench) => bench::bench(&paths, &bench),
+        Task::Mutants { names } => mutants::mutants(&paths, &names),
         Task::Docs => docs::docs(&paths),
         Task::Fuzz { targets, seconds } => fuzz::fuzz(&paths, &targets, seconds),
         Task::Tidy => tidy::tidy(&paths),

@@ -35,6 +35,11 @@ impl Paths {
         self.target.join("fuzz")
     }
 
+    /// Where mutants are built: a copy of the source, and a target directory of its own.
+    pub(crate) fn mutants(&self) -> PathBuf {
+        self.target.join("mutants")
+    }
+
     /// The filter that tests, demo and users load.
     pub(crate) fn filter(&self) -> PathBuf {
         self.target.join("filter").join("postern_filter.wasm")

@@ -33,7 +33,7 @@ pub struct Content {
     pub kind: ResourceType,
     /// The version of all that the client is to have of the type, once it has this.
     pub version: Digest,
-    /// The resources.
+    /// The resources, in the order of their names.
     pub resources: Vec<Arc<Resource>>,
     /// The names of what is gone, or never was (incremental only).
     pub removed: Vec<String>,
@@ -62,6 +62,12 @@ impl Content {
     /// The names of its resources, in order.
     pub fn names(&self) -> Vec<&str> {
         self.resources.iter().map(|resource| resource.name.as_str()).collect()
+    }
+
+    /// Whether it has a resource of this name and version.
+    pub(super) fn carries(&self, name: &str, version: &Digest) -> bool {
+        let place = self.resources.binary_search_by(|resource| resource.name.as_str().cmp(name));
+        place.ok().and_then(|place| self.resources.get(place)).is_some_and(|resource| resource.version == *version)
     }
 
     /// The response without its nonce. Fields of a protobuf message may come in any order, so the nonce can be put before

@@ -88,6 +88,8 @@ impl Node {
         if let Some(has) = self.has.get_mut(&kind) {
             has.retain(|name, _| names.is_empty() || names.contains(name.as_str()));
         }
+        // Whoever names it anew is sent what it refused, too.
+        self.refused.retain(|(of, _)| *of != kind);
         self.take(responses);
     }
 

@@ -1,6 +1,6 @@
 //! Extension configurations and Wasm: cases 32 to 35, as far as they need no Envoy.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use envoy_types::pb::envoy::{
     config::{
@@ -16,15 +16,17 @@ use envoy_types::pb::envoy::{
     },
 };
 use postern::{
+    fleet::{Fleet, Learnt},
     model::File,
+    node::NodeIdentity,
     pipeline::compile,
     snapshot::{
         FilterCode,
-        ResourceType::{self, ExtensionConfig, Listener},
+        ResourceType::{self, Cluster, ExtensionConfig, Listener},
     },
     xds::{
         content::Variant,
-        session::{Request, Wish},
+        session::{Reaction, Request, Wish},
     },
 };
 use prost::Message;
@@ -117,6 +119,76 @@ fn case_33_the_last_good_configuration_is_pushed_to_a_client_that_left_before_it
         };
         let back = next.send(Request { kind: ExtensionConfig, nonce: String::new(), error: None, wish });
         assert_eq!(told(&back.responses), ["ECDS x=good"], "{variant:?}");
+    }
+}
+
+#[test]
+fn case_33_the_last_good_configuration_waits_for_no_cluster() {
+    let made = |clusters, filters| snapshot(&[all(Cluster, clusters), all(ExtensionConfig, filters)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (ExtensionConfig, &["x"])];
+    for variant in BOTH {
+        let mut client = Client::served(variant, &made("c=1", "x=good"), &wanted);
+        let refused = only(client.publish(&made("c=1", "x=bad")));
+        assert_eq!(client.publish(&made("c=1 d=1", "x=bad")).len(), 1, "a cluster that is not accepted");
+        assert_eq!(told(&client.nack(&refused, "no: x").responses), ["ECDS x=good"], "{variant:?}");
+    }
+}
+
+#[test]
+fn case_33_what_is_accepted_beside_a_restored_configuration_is_good_too() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let mut client = Client::served(variant, &made("x=1 y=1"), &[(ExtensionConfig, &["x", "y"])]);
+        let refused = only(client.publish(&made("x=bad y=1")));
+        let restored = client.nack(&refused, "no: x").responses;
+        client.accept_all(restored);
+        let accepted = client.publish(&made("x=bad y=2"));
+        client.accept_all(accepted);
+        let refused = only(client.publish(&made("x=bad y=bad")));
+        let restored = only(client.nack(&refused, "no: y").responses);
+        assert!(tell(&restored).contains("y=2"), "{variant:?}: {}", tell(&restored));
+    }
+}
+
+#[test]
+fn case_33_what_is_accepted_beside_a_configuration_that_another_stream_refused_is_good_too() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    for variant in BOTH {
+        let mut client = Client::new(variant);
+        client.publish(&made("x=bad y=1"));
+        let first = only(client.subscribe(ExtensionConfig, &["x", "y"]));
+        let mut other = Client::of(variant, 2, client.session.memory().clone());
+        other.publish(&made("x=bad"));
+        let refused = only(other.subscribe(ExtensionConfig, &["x"]));
+        other.nack(&refused, "no: x");
+        client.ack(&first);
+        let refused = only(client.publish(&made("x=bad y=bad")));
+        let restored = only(client.nack(&refused, "no: y").responses);
+        assert!(tell(&restored).contains("y=1"), "{variant:?}: {}", tell(&restored));
+    }
+}
+
+#[test]
+fn case_33_a_client_that_comes_back_type_by_type_finds_its_last_good_configuration() {
+    let made = |text| snapshot(&[all(Cluster, "c=1"), all(ExtensionConfig, text)].concat());
+    let identity = NodeIdentity { id: "node".to_owned(), ..NodeIdentity::default() };
+    for variant in BOTH {
+        let mut fleet = Fleet::default();
+        let learnt = |reaction: Reaction| Learnt { events: reaction.events, reason: None };
+        let joined = fleet.connect(&identity, UNIX_EPOCH);
+        let mut client = Client::of(variant, joined.stream, joined.memory);
+        client.publish(&made("x=good"));
+        let first = only(client.subscribe(ExtensionConfig, &["x"]));
+        fleet.record("node", joined.stream, learnt(client.ack(&first)), UNIX_EPOCH);
+        fleet.disconnect("node", joined.stream, UNIX_EPOCH);
+        // Its clusters come first, and then it has all that it has asked for.
+        let joined = fleet.connect(&identity, UNIX_EPOCH);
+        let mut client = Client::of(variant, joined.stream, joined.memory);
+        client.publish(&made("x=bad"));
+        let clusters = only(client.subscribe(Cluster, &[]));
+        fleet.record("node", joined.stream, learnt(client.ack(&clusters)), UNIX_EPOCH);
+        let refused = only(client.subscribe(ExtensionConfig, &["x"]));
+        assert_eq!(told(&client.nack(&refused, "no: x").responses), ["ECDS x=good"], "{variant:?}");
     }
 }
 

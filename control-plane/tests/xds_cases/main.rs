@@ -5,6 +5,7 @@
 
 mod client;
 mod convergence;
+mod crossings;
 mod extensions;
 mod incremental;
 mod nacks;

@@ -20,7 +20,7 @@ use postern::{
 use prost::Message;
 use tonic::Code;
 
-use crate::client::{BOTH, Client, Item, SILENCE, all, only, snapshot, tell, told};
+use crate::client::{BOTH, Client, Item, SILENCE, all, only, outcomes, snapshot, tell, told};
 
 #[test]
 fn case_19_a_request_without_a_type_is_an_error_and_one_of_an_unknown_type_is_not() {
@@ -165,6 +165,28 @@ fn case_21_a_route_moves_after_a_bounded_time_if_its_cluster_is_never_answered()
         assert_eq!(told(&client.wait(PATIENCE_TO_MAKE / 2)), SILENCE);
         assert_eq!(told(&client.wait(PATIENCE_TO_MAKE)), ["RDS r=y"], "{variant:?}");
     }
+}
+
+#[test]
+fn case_21_what_waits_for_a_cluster_is_not_taken_for_accepted() {
+    let made = |clusters, routes| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (RouteConfiguration, &["r", "s"])];
+    let mut client = Client::served(Variant::Incremental, &made("x=1", "r=1 s=1"), &wanted);
+    let mut responses = client.publish(&made("x=1 y=1", "r=2"));
+    assert_eq!(told(&responses), ["CDS y=1", "RDS -s"]);
+    let removal = client.ack(&responses.remove(1));
+    assert_eq!((told(&removal.responses), outcomes(&removal)), (vec![], vec![]), "it does not run what is in force");
+    // Another stream of the node refuses `r`: what it gets instead is not what never came.
+    let mut other = Client::of(Variant::Incremental, 2, client.session.memory().clone());
+    other.publish(&made("x=1", "r=3"));
+    let refused = only(other.subscribe(RouteConfiguration, &["r"]));
+    other.nack(&refused, "no");
+    let mut next = Client::of(Variant::Incremental, 3, client.session.memory().clone());
+    next.publish(&made("x=1", "r=3"));
+    assert_eq!(told(&next.subscribe(RouteConfiguration, &["r"])), ["RDS r=1"]);
+    // It came to nothing: what is in force is what the client has.
+    let back = client.publish_events(&made("x=1 y=1", "r=1"));
+    assert_eq!((told(&back.responses), outcomes(&back)), (vec![], vec!["acked"]));
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Node {
         for stream in 0..self.streams.len() {
             for kind in Kind::ALL {
                 while self.unanswered(stream, kind) > 8 {
-                    self.answer(stream, kind, false);
+                    self.answer(stream, kind, false, false);
                 }
             }
         }
@@ -205,6 +205,22 @@ impl Node {
     /// Names other resources than before.
     fn ask(&mut self, stream: usize) {
         let kind = self.dice.one_of(&Kind::ALL).unwrap();
+        let old = self.streams[stream].old.get(&kind);
+        let nonce = match self.variant {
+            // It has answered what it has got, and repeats that nonce.
+            Variant::World => old.and_then(|old| old.last()).cloned().unwrap_or_default(),
+            // What is wanted counts, whatever the nonce.
+            Variant::Delta => {
+                let old = old.cloned().unwrap_or_default();
+                let place = usize::try_from(self.dice.roll(3 * old.len() as u64 + 1)).unwrap();
+                old.get(place).cloned().unwrap_or_default()
+            }
+        };
+        let wish = self.other_names(stream, kind);
+        self.send(stream, Request { kind, nonce, refuses: None, wish });
+    }
+
+    fn other_names(&mut self, stream: usize, kind: Kind) -> Wish {
         let mut names = self.dice.names();
         match self.dice.roll(6) {
             0 => names = Vec::new(),
@@ -213,12 +229,8 @@ impl Node {
         }
         let open = &mut self.streams[stream];
         let before = open.names.insert(kind, names.clone());
-        let (nonce, wish) = match self.variant {
-            Variant::World => {
-                // It has answered what it has got, and repeats that nonce.
-                let nonce = open.old.get(&kind).and_then(|old| old.last()).cloned().unwrap_or_default();
-                (nonce, Wish::All { names, version: String::new() })
-            }
+        match self.variant {
+            Variant::World => Wish::All { names, version: String::new() },
             Variant::Delta => {
                 let before = before.unwrap_or_default();
                 let gone = before.iter().filter(|name| !names.contains(name));
@@ -226,13 +238,9 @@ impl Node {
                 // Now and then it asks again for what it has asked for.
                 let again = self.dice.roll(4) == 0;
                 let new = names.iter().filter(|name| again || !before.contains(name));
-                (
-                    String::new(),
-                    Wish::Changes { subscribe: new.cloned().collect(), unsubscribe, initial: BTreeMap::new() },
-                )
+                Wish::Changes { subscribe: new.cloned().collect(), unsubscribe, initial: BTreeMap::new() }
             }
-        };
-        self.send(stream, Request { kind, nonce, refuses: None, wish });
+        }
     }
 
     /// State of the world: a request that crossed a response, or came from nowhere.
@@ -268,12 +276,12 @@ impl Node {
         let waiting: Vec<_> = Kind::ALL.into_iter().filter(|kind| self.unanswered(stream, *kind) > 0).collect();
         if let Some(kind) = self.dice.one_of(&waiting) {
             let refuses = self.dice.roll(5) == 0;
-            self.answer(stream, kind, refuses);
+            self.answer(stream, kind, refuses, true);
         }
     }
 
     /// Answers the oldest response of a type.
-    fn answer(&mut self, stream: usize, kind: Kind, refuses: bool) {
+    fn answer(&mut self, stream: usize, kind: Kind, refuses: bool, may_change: bool) {
         let open = &mut self.streams[stream];
         let Some((response, _)) = open.model.subs[&kind].unanswered.first().cloned() else { return };
         // State of the world: only the answer to the latest counts, and the others are as good as never sent.
@@ -285,7 +293,10 @@ impl Node {
         // Nothing at all is content like any other: once refused, it would rightly not be sent in the end.
         let refuses = refuses && !response.resources.is_empty();
         let names = open.names.get(&kind).cloned().unwrap_or_default();
+        let changes = may_change && self.dice.roll(8) == 0;
         let wish = match self.variant {
+            // An answer may change names, too.
+            _ if changes => self.other_names(stream, kind),
             Variant::World => {
                 let version = if refuses { String::new() } else { response.version.clone() };
                 Wish::All { names, version }
@@ -312,7 +323,7 @@ impl Node {
     }
 
     fn send(&mut self, stream: usize, request: Request) {
-        self.say(&format!("stream {}: {request:?}", self.streams[stream].number));
+        self.say(&format!("stream {}: {request}", self.streams[stream].number));
         let now = self.instant();
         let open = &mut self.streams[stream];
         let expected = open.model.on_request(&request, &mut self.truth);
@@ -322,7 +333,7 @@ impl Node {
 
     fn take(&mut self, stream: usize, expected: &Expected, reaction: Reaction) {
         let responses: Vec<_> = reaction.responses.iter().map(from_session).collect();
-        responses.iter().for_each(|response| self.say(&format!("    {response:?}")));
+        responses.iter().for_each(|response| self.say(&format!("    {response}")));
         let open = &mut self.streams[stream];
         let checked = open.model.on_responses(expected, &responses, &mut self.truth, self.now);
         let is_settled = reaction.events.iter().any(|event| matches!(event, Event::Settled { .. }));
@@ -351,7 +362,7 @@ impl Node {
             for stream in 0..self.streams.len() {
                 for kind in Kind::ALL {
                     while self.unanswered(stream, kind) > 0 {
-                        self.answer(stream, kind, false);
+                        self.answer(stream, kind, false, false);
                     }
                 }
             }
@@ -394,6 +405,7 @@ const fn type_of(kind: Kind) -> ResourceType {
         Kind::Secret => ResourceType::Secret,
         Kind::Cluster => ResourceType::Cluster,
         Kind::Endpoints => ResourceType::Endpoints,
+        Kind::Extension => ResourceType::ExtensionConfig,
         Kind::Listener => ResourceType::Listener,
         Kind::Routes => ResourceType::RouteConfiguration,
     }
@@ -423,6 +435,7 @@ fn from_session(response: &session::Response) -> Response {
         resources: content.resources.iter().map(resource).collect(),
         removed: content.removed.clone(),
         crossed: false,
+        target: Contents::new(),
     }
 }
 

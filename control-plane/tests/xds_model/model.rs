@@ -1,7 +1,10 @@
 //! What an xDS server may and must send, written from the protocol's document and the list of cases. It knows nothing of the
 //! server: it sees what goes over the wire, keeps what the client has, and says what is wrong with a response.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// The types, in the order in which changes must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,12 +12,14 @@ pub(crate) enum Kind {
     Secret,
     Cluster,
     Endpoints,
+    Extension,
     Listener,
     Routes,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [Self::Secret, Self::Cluster, Self::Endpoints, Self::Listener, Self::Routes];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Secret, Self::Cluster, Self::Endpoints, Self::Extension, Self::Listener, Self::Routes];
 
     /// LDS and CDS: a response is the complete state, and a first request without names asks for it.
     pub(crate) fn is_full_state(self) -> bool {
@@ -44,6 +49,8 @@ pub(crate) struct Response {
     pub(crate) removed: Vec<String>,
     /// Whether another was refused while it was under way.
     pub(crate) crossed: bool,
+    /// What was in force of what was wanted when it was sent.
+    pub(crate) target: Contents,
 }
 
 #[derive(Debug, Clone)]
@@ -59,6 +66,40 @@ pub(crate) struct Request {
 pub(crate) enum Wish {
     All { names: Vec<String>, version: String },
     Changes { subscribe: Vec<String>, unsubscribe: Vec<String>, initial: BTreeMap<String, String> },
+}
+
+impl Response {
+    fn mentions(&self, name: &str) -> bool {
+        self.removed.iter().any(|it| it == name) || self.resources.iter().any(|it| it.name == name)
+    }
+
+    fn has(&self, name: &str, content: &str) -> bool {
+        self.resources.iter().any(|it| it.name == name && it.content == content)
+    }
+}
+
+impl fmt::Display for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} is {:.6}:", self.kind, self.nonce, self.version)?;
+        self.resources.iter().try_for_each(|it| write!(f, " {}={}", it.name, it.content))?;
+        self.removed.iter().try_for_each(|name| write!(f, " -{name}"))
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.refuses {
+            None => write!(f, "{:?} [{}]", self.kind, self.nonce)?,
+            Some(named) => write!(f, "{:?} [{}] refused {named:?}", self.kind, self.nonce)?,
+        }
+        match &self.wish {
+            Wish::All { names, version } => write!(f, " wants {names:?}, has {version:.6}"),
+            Wish::Changes { subscribe, unsubscribe, initial } => {
+                write!(f, " wants {subscribe:?}, leaves {unsubscribe:?}, has")?;
+                initial.iter().try_for_each(|(name, version)| write!(f, " {name}={version:.6}"))
+            }
+        }
+    }
 }
 
 /// Contents by name.
@@ -78,6 +119,10 @@ pub(crate) struct Truth {
     doubted: BTreeSet<Item>,
     /// What a refusal named, and was never accepted.
     blamed: BTreeSet<Item>,
+    /// What was surely refused: named in the refusal, or alone in the response, and never accepted.
+    rejected: BTreeSet<Item>,
+    /// What it said that it has when it came back, refused or not.
+    claimed: BTreeSet<Item>,
     versions: BTreeMap<Item, String>,
     sets: BTreeMap<(Kind, String), Contents>,
 }
@@ -88,9 +133,22 @@ impl Truth {
     }
 
     fn accept(&mut self, item: Item) {
-        self.doubted.remove(&item);
+        // An Envoy accepts an extension configuration that it refused without applying it (case 33).
+        if item.0 != Kind::Extension {
+            self.doubted.remove(&item);
+        }
         self.blamed.remove(&item);
         self.accepted.insert(item);
+    }
+
+    /// Whether the node accepted something, and did not refuse it since.
+    fn is_good(&self, item: Item) -> bool {
+        self.accepted.contains(&item) && !self.doubted.contains(&item)
+    }
+
+    /// Whether the node refused something and did not say since, on any stream, that it has it.
+    fn stands(&self, item: Item) -> bool {
+        self.doubted.contains(&item) && !self.claimed.contains(&item)
     }
 
     /// A version stands for one content, whenever and on whichever stream it is sent.
@@ -137,7 +195,7 @@ pub(crate) struct Sub {
     last_set: Option<String>,
     /// Names that may come again unchanged, because a response with them was refused.
     again: BTreeSet<String>,
-    /// What was in force of what was wanted when something was refused, and what that was.
+    /// What was in force of what was wanted when a response was sent that was refused, and what that had.
     refused: Vec<(Contents, BTreeSet<(String, String)>)>,
     claims: bool,
     /// Since when the client has had something that is not in force any more.
@@ -152,6 +210,8 @@ pub(crate) struct Expected {
     is_stale: bool,
     /// Names that must be answered.
     asked: BTreeSet<String>,
+    /// Names whose last good version must come at once.
+    restored: BTreeSet<String>,
     /// It is the first of its type.
     is_first: bool,
 }
@@ -188,10 +248,21 @@ impl Sub {
     pub(crate) fn is_right(&self, kind: Kind, variant: Variant, truth: &Truth) -> bool {
         let target = self.target(kind, truth);
         let mut held = self.held.clone();
-        if variant == Variant::World && !kind.is_full_state() {
+        if variant == Variant::World && !kind.is_full_state() || kind == Kind::Extension {
             held.retain(|name, _| target.contains_key(name));
         }
         held == target
+    }
+
+    /// Whether the client may have something of this name, or gets it.
+    fn may_have(&self, name: &str) -> bool {
+        let comes = || self.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == name));
+        self.has(name) || self.again.contains(name) || comes()
+    }
+
+    /// Whether the client has something of this name, as far as it still wants it.
+    fn has(&self, name: &str) -> bool {
+        self.sent.contains_key(name) || self.held.contains_key(name)
     }
 
     fn drop_unwanted(&mut self) {
@@ -213,8 +284,9 @@ impl Stream {
         let kind = request.kind;
         let is_first = !self.subs.contains_key(&kind);
         let sub = self.subs.entry(kind).or_insert_with(Sub::new);
-        let before = sub.target(kind, truth);
         let mut expected = Expected { kind: Some(kind), is_first, ..Expected::default() };
+        // What it answers, it has dealt with before it says what it wants now.
+        let wanted = (sub.wildcard, sub.names.clone());
         match &request.wish {
             Wish::All { names, version } => {
                 if !is_first && sub.latest.as_deref().unwrap_or_default() != request.nonce {
@@ -240,6 +312,12 @@ impl Stream {
             }
             Wish::Changes { subscribe, unsubscribe, initial } => {
                 let stars = subscribe.iter().any(|name| name == "*");
+                if stars && sub.wildcard == Wildcard::No {
+                    // What is under way comes by names that it dropped, or not: it may be sent again.
+                    let coming = sub.unanswered.iter().flat_map(|(sent, _)| &sent.resources);
+                    sub.again.extend(coming.map(|it| it.name.clone()));
+                    sub.unanswered.iter_mut().for_each(|(sent, _)| sent.crossed = true);
+                }
                 expected.asked = subscribe.iter().filter(|name| *name != "*").cloned().collect();
                 sub.wildcard = match sub.wildcard {
                     _ if stars => Wildcard::Asked,
@@ -265,6 +343,7 @@ impl Stream {
                         .iter()
                         .find(|((of, named, _), it)| *of == kind && named == name && *it == version);
                     let content = known.map_or_else(String::new, |((_, _, content), _)| content.clone());
+                    truth.claimed.insert((kind, name.clone(), content.clone()));
                     if sub.wants(name) {
                         sub.sent.insert(name.clone(), content.clone());
                         sub.held.insert(name.clone(), content);
@@ -277,15 +356,16 @@ impl Stream {
         if let Some(place) = place {
             let (sent, _) = sub.unanswered.drain(..=place).next_back().unwrap();
             match &request.refuses {
-                None => self.accept(kind, &sent, truth),
-                Some(named) => self.refuse(&sent, named, before, truth),
+                None => self.accept(&wanted, &sent, truth),
+                Some(named) => expected.restored = self.refuse(&sent, named, truth),
             }
         }
         expected
     }
 
-    fn accept(&mut self, kind: Kind, response: &Response, truth: &mut Truth) {
-        let variant = self.variant;
+    fn accept(&mut self, wanted: &(Wildcard, BTreeSet<String>), response: &Response, truth: &mut Truth) {
+        let (variant, kind) = (self.variant, response.kind);
+        let was_wanted = |name: &String| wanted.0 != Wildcard::No || wanted.1.contains(name);
         let sub = self.subs.get_mut(&kind).unwrap();
         if variant == Variant::World && kind.is_full_state() {
             sub.held.clear();
@@ -295,12 +375,9 @@ impl Stream {
             if !response.crossed {
                 sub.again.remove(&resource.name);
             }
-            if sub.wants(&resource.name) {
+            if sub.wants(&resource.name) && was_wanted(&resource.name) {
                 sub.held.insert(resource.name.clone(), resource.content.clone());
-                let mentions = |later: &Response| {
-                    later.removed.contains(&resource.name) || later.resources.iter().any(|it| it.name == resource.name)
-                };
-                if !sub.unanswered.iter().any(|(later, _)| mentions(later)) {
+                if !sub.unanswered.iter().any(|(later, _)| later.mentions(&resource.name)) {
                     sub.sent.insert(resource.name.clone(), resource.content.clone());
                 }
             }
@@ -314,7 +391,8 @@ impl Stream {
         sub.version.clone_from(&response.version);
     }
 
-    fn refuse(&mut self, response: &Response, named: &[String], target: Contents, truth: &mut Truth) {
+    /// Returns the names of extension configurations that are to be restored (case 33).
+    fn refuse(&mut self, response: &Response, named: &[String], truth: &mut Truth) -> BTreeSet<String> {
         let kind = response.kind;
         let sub = self.subs.get_mut(&kind).unwrap();
         for resource in &response.resources {
@@ -330,19 +408,18 @@ impl Stream {
         }
         sub.again.extend(response.removed.iter().cloned());
         sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
-        // To blame are those that the message names, else those that are new to the node, else all.
-        let is_new = |it: &Resource| !truth.accepted.contains(&(kind, it.name.clone(), it.content.clone()));
-        let pick = |meant: &dyn Fn(&Resource) -> bool| {
-            let meant = response.resources.iter().filter(|it| meant(it));
-            meant.map(|it| (it.name.clone(), it.content.clone())).collect::<BTreeSet<_>>()
-        };
-        let candidates = [pick(&|it| named.contains(&it.name)), pick(&is_new), pick(&|_| true)];
-        let items = candidates.into_iter().find(|items| !items.is_empty()).unwrap_or_default();
-        // Without words it may as well have been what was only kept beside what is in force.
-        let beyond = response.resources.iter().any(|it| !target.contains_key(&it.name));
-        let kept = beyond && self.variant == Variant::World;
-        let items = if kept && named.is_empty() { BTreeSet::new() } else { items };
-        sub.refused.push((target, items));
+        let items = response.resources.iter().map(|it| (it.name.clone(), it.content.clone())).collect();
+        sub.refused.push((response.target.clone(), items));
+        let is_meant = |it: &&Resource| named.contains(&it.name) || response.resources.len() == 1;
+        let meant = response.resources.iter().filter(is_meant).map(|it| (kind, it.name.clone(), it.content.clone()));
+        let surely: Vec<_> = meant.filter(|item| !truth.accepted.contains(item)).collect();
+        truth.rejected.extend(surely.iter().cloned());
+        let is_good =
+            |name: &String| sub.held.get(name).is_some_and(|it| truth.is_good((kind, name.clone(), it.clone())));
+        let is_due = |(_, name, content): &Item| sub.wants(name) && truth.content(kind, name) == Some(content);
+        let comes = |name: &String| sub.unanswered.iter().any(|(later, _)| later.mentions(name));
+        let lost = surely.into_iter().filter(|item| kind == Kind::Extension && is_due(item));
+        lost.map(|(_, name, _)| name).filter(|name| is_good(name) && !comes(name)).collect()
     }
 
     /// Something else is in force. Deletions of some types are not told; but a client may have dropped the resource with
@@ -350,13 +427,17 @@ impl Stream {
     pub(crate) fn on_change(&mut self, truth: &Truth, now: u64) {
         for (kind, sub) in &mut self.subs {
             let target = sub.target(*kind, truth);
-            let is_beyond = !sub.sent.keys().all(|name| target.contains_key(name));
+            let had = || [&sub.sent, &sub.held].into_iter().flat_map(BTreeMap::keys).chain(&sub.again);
+            // What was refused may be had in part.
+            let mut refused = sub.refused.iter().flat_map(|(_, items)| items).map(|(name, _)| name);
+            let is_beyond = !had().all(|name| target.contains_key(name)) || refused.any(|it| !target.contains_key(it));
             sub.beyond_since = is_beyond.then(|| sub.beyond_since.unwrap_or(now));
-            if self.variant == Variant::World
-                && !kind.is_full_state()
-                && !sub.sent.keys().all(|it| target.contains_key(it))
-            {
-                sub.sent.retain(|name, _| target.contains_key(name));
+            let is_withheld = |(name, it): (&String, &String)| {
+                *kind == Kind::Extension && truth.doubted.contains(&(*kind, name.clone(), it.clone()))
+            };
+            let comes = |name: &String| target.get_key_value(name).is_some_and(|it| !is_withheld(it));
+            if self.variant == Variant::World && !kind.is_full_state() && !sub.sent.keys().all(comes) {
+                sub.sent.retain(|name, _| comes(name));
                 sub.last_set = sub.last_set.take().map(|_| String::new());
             }
         }
@@ -376,15 +457,20 @@ impl Stream {
         if expected.is_stale && responses.iter().any(|response| Some(response.kind) == expected.kind) {
             return Err("a stale request was answered".to_owned());
         }
-        let mut changed = BTreeSet::new();
+        let mut changed = BTreeMap::new();
         for response in responses {
-            self.check(response, expected, &changed, truth, now).map_err(|wrong| format!("{wrong} in {response:?}"))?;
+            self.check(response, expected, &changed, truth, now).map_err(|wrong| format!("{wrong} in {response}"))?;
             if response.kind == Kind::Cluster {
                 let sub = &self.subs[&Kind::Cluster];
-                let is_new = |it: &&Resource| sub.sent.get(&it.name) != Some(&it.content);
-                changed.extend(response.resources.iter().filter(is_new).map(|it| it.name.clone()));
+                let is_sent = |it: &Resource| sub.sent.get(&it.name) == Some(&it.content);
+                for it in response.resources.iter().filter(|it| !is_sent(it) || sub.again.contains(&it.name)) {
+                    // What was in a refused response may be what the client has, and so may what is only kept.
+                    let is_new = !is_sent(it) && sub.held.get(&it.name) != Some(&it.content);
+                    let surely = is_new && truth.content(Kind::Cluster, &it.name) == Some(&it.content);
+                    changed.insert(it.name.clone(), surely);
+                }
             }
-            self.note(response, now);
+            self.note(response, truth, now);
         }
         self.on_change(truth, now);
         self.check_warming(&changed, responses, truth)?;
@@ -396,7 +482,7 @@ impl Stream {
         &mut self,
         response: &Response,
         expected: &Expected,
-        changed: &BTreeSet<String>,
+        changed: &BTreeMap<String, bool>,
         truth: &mut Truth,
         now: u64,
     ) -> Result<(), String> {
@@ -404,12 +490,15 @@ impl Stream {
         if !self.nonces.insert(response.nonce.clone()) || response.nonce.is_empty() {
             return Err("the nonce is not new".to_owned());
         }
-        let users_wait = [Kind::Listener, Kind::Routes]
+        let users_wait = [Kind::Extension, Kind::Listener, Kind::Routes]
             .iter()
             .any(|user| self.subs.get(user).is_some_and(|sub| !sub.unanswered.is_empty()));
         let Some(sub) = self.subs.get(&kind) else { return Err("nobody asked for this type".to_owned()) };
         let asked = |name: &str| expected.kind == Some(kind) && expected.asked.contains(name);
         let target = sub.target(kind, truth);
+        // An Envoy keeps a refused extension configuration as its last, whatever it says: the good one is told again.
+        let is_retold = kind == Kind::Extension
+            && target.iter().any(|(name, it)| truth.doubted.contains(&(kind, name.clone(), it.clone())));
         for resource in &response.resources {
             truth.check_version(kind, resource)?;
             let Resource { name, content, .. } = resource;
@@ -417,7 +506,8 @@ impl Stream {
             if !sub.wants(name) {
                 return Err(format!("`{name}` is not subscribed to"));
             }
-            let had = [&sub.sent, &sub.held].iter().any(|had| had.get(name) == Some(content));
+            let comes = || sub.unanswered.iter().any(|(sent, _)| sent.has(name, content));
+            let had = [&sub.sent, &sub.held].iter().any(|had| had.get(name) == Some(content)) || comes();
             let is_right = match target.get(name) {
                 // What is in force, or what there is instead of what the node refused.
                 Some(current) if truth.doubted.contains(&item(current)) => {
@@ -425,27 +515,46 @@ impl Stream {
                 }
                 Some(current) => current == content,
                 // Kept until nobody uses it any more.
-                None => variant == Variant::World && kind.is_full_state() && had,
+                None => {
+                    variant == Variant::World
+                        && kind.is_full_state()
+                        && (had || truth.accepted.contains(&item(content)))
+                }
             };
             if !is_right {
                 return Err(format!("`{name}` is not what is in force"));
             }
+            if kind == Kind::Extension && truth.rejected.contains(&item(content)) {
+                return Err(format!("`{name}` was refused, and would be accepted without being applied (case 33)"));
+            }
             let elsewhere = truth.blamed.contains(&item(content));
             let here = sub.refused.iter().any(|(_, items)| items.contains(&(name.clone(), content.clone())));
+            // Design choice: the document does not say what becomes of it on another stream of the node.
             let known = sub.sent.get(name) == Some(content);
             if elsewhere && !here && !known && sub.last_set.is_some() {
                 return Err(format!("`{name}` was refused on another stream"));
             }
-            let is_refused = |(refused, items): &(Contents, BTreeSet<(String, String)>)| {
-                *refused == target && items.contains(&(name.clone(), content.clone()))
-            };
-            if sub.refused.iter().any(is_refused) && !asked(name) && truth.doubted.contains(&item(content)) {
-                return Err(format!("`{name}` was refused, and nothing changed since"));
-            }
-            let warms = kind == Kind::Endpoints && changed.contains(name);
-            if variant == Variant::Delta && known && !asked(name) && !sub.again.contains(name) && !warms {
+            let warms = kind == Kind::Endpoints && changed.contains_key(name);
+            let retold = is_retold && expected.is_first;
+            if variant == Variant::Delta && known && !asked(name) && !sub.again.contains(name) && !warms && !retold {
                 return Err(format!("`{name}` did not change"));
             }
+        }
+        // "It will cause Envoy and the management server to spin" (case 13). Who is to blame is not said: nothing that was in a
+        // refused response comes alone and unasked, as long as the same is in force.
+        let all_in = |(of, items): &(Contents, BTreeSet<(String, String)>)| {
+            let is_in = |it: &Resource| items.contains(&(it.name.clone(), it.content.clone()));
+            // If it had what was only kept for others, it comes without that.
+            let kept = items.iter().any(|(name, _)| !of.contains_key(name));
+            let stands = items.iter().all(|(name, it)| truth.stands((kind, name.clone(), it.clone())));
+            *of == target && !kept && stands && response.resources.iter().all(is_in)
+        };
+        let is_doubted = |it: &Resource| truth.doubted.contains(&(kind, it.name.clone(), it.content.clone()));
+        let says_nothing_else = expected.asked.is_empty() && !expected.is_first && response.removed.is_empty();
+        // Extension configurations are judged one by one (above).
+        let says_nothing_else = says_nothing_else && kind != Kind::Extension;
+        if says_nothing_else && response.resources.iter().any(is_doubted) && sub.refused.iter().any(all_in) {
+            return Err("this was refused, and nothing changed since".to_owned());
         }
         let is_withheld =
             |name: &String, content: &String| truth.doubted.contains(&(kind, name.clone(), content.clone()));
@@ -457,8 +566,12 @@ impl Stream {
             }
         }
         let warms = kind == Kind::Endpoints && !changed.is_empty();
-        let same = sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
-        if variant == Variant::World && same && expected.asked.is_empty() && !expected.is_first && !warms {
+        // "The server must resend any newly requested resource, even if […] the resource has not changed since that time": a
+        // client that dropped a name does so by `*` as well.
+        let has_all = response.resources.iter().all(|it| sub.sent.get(&it.name) == Some(&it.content));
+        let same = has_all && sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
+        if variant == Variant::World && same && !is_retold && expected.asked.is_empty() && !expected.is_first && !warms
+        {
             return Err("nothing changed".to_owned());
         }
         let mut gone: Vec<_> = response.removed.iter().collect();
@@ -466,7 +579,11 @@ impl Stream {
             if target.contains_key(name) {
                 return Err(format!("`{name}` is in force, and told as removed"));
             }
-            if !asked(name) && !sub.sent.contains_key(name) && !sub.again.contains(name) {
+            if kind == Kind::Extension && sub.has(name) {
+                return Err(format!("`{name}` may be in use: removal acts at once (case 32)"));
+            }
+            let comes = sub.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == *name));
+            if !asked(name) && !sub.sent.contains_key(name) && !sub.again.contains(name) && !comes {
                 return Err(format!("the client never had `{name}`"));
             }
         }
@@ -488,7 +605,7 @@ impl Stream {
         Ok(())
     }
 
-    fn note(&mut self, response: &Response, now: u64) {
+    fn note(&mut self, response: &Response, truth: &Truth, now: u64) {
         let variant = self.variant;
         let Some(sub) = self.subs.get_mut(&response.kind) else { return };
         if variant == Variant::World {
@@ -499,20 +616,33 @@ impl Stream {
         response.removed.iter().for_each(|name| drop(sub.sent.remove(name)));
         sub.latest = Some(response.nonce.clone());
         sub.last_set = Some(response.version.clone());
-        sub.unanswered.push((response.clone(), now));
+        let target = sub.target(response.kind, truth);
+        sub.unanswered.push((Response { target, ..response.clone() }, now));
     }
 
-    /// A changed cluster warms until its endpoints come: they must follow it, changed or not.
-    fn check_warming(&self, changed: &BTreeSet<String>, responses: &[Response], truth: &Truth) -> Result<(), String> {
-        let Some(sub) = self.subs.get(&Kind::Endpoints) else { return Ok(()) };
+    /// A changed cluster warms until its endpoints come: they must follow it, changed or not. Those that may have changed have
+    /// `false`.
+    fn check_warming(
+        &mut self,
+        changed: &BTreeMap<String, bool>,
+        responses: &[Response],
+        truth: &Truth,
+    ) -> Result<(), String> {
+        let Some(sub) = self.subs.get_mut(&Kind::Endpoints) else { return Ok(()) };
         let sent = responses.iter().find(|response| response.kind == Kind::Endpoints);
-        for name in changed.iter().filter(|name| sub.wants(name)) {
+        let wanted: Vec<_> = changed.iter().filter(|(name, _)| sub.wants(name)).collect();
+        for (name, surely) in wanted {
             let Some(content) = truth.content(Kind::Endpoints, name) else { continue };
             let refused = !sub.refused.is_empty() || !sub.again.is_empty();
             let doubted = truth.doubted.iter().any(|(kind, ..)| *kind == Kind::Endpoints);
             let comes = sent.is_some_and(|response| response.resources.iter().any(|it| it.name == *name));
-            if !comes && !refused && !doubted && sub.sent.get(name) == Some(content) {
+            if *surely && !comes && !refused && !doubted && sub.sent.get(name) == Some(content) {
                 return Err(format!("the endpoints of the changed cluster `{name}` do not follow it"));
+            }
+            if !comes {
+                // Withheld after a refusal: they are still owed.
+                sub.again.insert(name.clone());
+                sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
             }
         }
         Ok(())
@@ -530,6 +660,8 @@ impl Stream {
         for name in &expected.asked {
             let answered = match target.get(name) {
                 Some(content) => has(name) || truth.doubted.contains(&(kind, name.clone(), content.clone())),
+                // It is not withdrawn, not even by the answer to a question.
+                None if kind == Kind::Extension && sub.may_have(name) => true,
                 None => self.variant == Variant::World || is_removed(name),
             };
             if !has(name) && !is_removed(name) {
@@ -542,9 +674,18 @@ impl Stream {
                 return Err(format!("`{name}` was asked for, and is not in {response:?}"));
             }
         }
+        for name in &expected.restored {
+            let is_good =
+                |it: &&Resource| it.name == *name && truth.is_good((kind, it.name.clone(), it.content.clone()));
+            if !response.is_some_and(|response| response.resources.iter().any(|it| is_good(&it))) {
+                return Err(format!("the last good `{name}` does not come at once (case 33)"));
+            }
+        }
         if expected.is_first && !sub.claims {
-            // Who comes with nothing gets something.
-            if !target.is_empty() && response.is_none_or(|response| response.resources.is_empty()) {
+            // Who comes with nothing gets something, unless it refused all that there is and that must not come again.
+            let refused = |(name, it): (&String, &String)| truth.doubted.contains(&(kind, name.clone(), it.clone()));
+            let nothing_left = kind == Kind::Extension && target.iter().all(refused);
+            if !target.is_empty() && !nothing_left && response.is_none_or(|response| response.resources.is_empty()) {
                 return Err("a client that has nothing got nothing".to_owned());
             }
             let greeted = response.is_some() || sub.wildcard == Wildcard::No;

@@ -64,11 +64,16 @@ impl Subscription {
     ) -> Option<Arc<Content>> {
         let is_full = self.kind.is_full_state();
         let found = |name: &String| self.found(name, due, snapshot).is_some();
+        // Whoever asks for it by name is sent what it refused, too.
+        let insists = self.begun && self.asked.iter().any(found);
         let asked = !self.begun && is_full || self.asked.iter().any(|name| is_full || found(name));
         let urgent = asked || !self.begun;
         let withdraws = is_full && !difference.beyond.is_empty() && !hold.removals;
         let updates = !difference.missing.is_empty();
-        if due.standing == Standing::Refused || !(asked || updates || withdraws) || (hold.updates && !urgent) {
+        if due.standing == Standing::Refused && !insists
+            || !(asked || updates || withdraws)
+            || (hold.updates && !urgent)
+        {
             return None;
         }
         let keeps = is_full && hold.removals && !difference.beyond.is_empty();
@@ -83,7 +88,7 @@ impl Subscription {
 
     fn changes(&mut self, due: &Due, difference: &Difference, hold: Hold, snapshot: &Snapshot) -> Option<Arc<Content>> {
         let keeps_updates = due.standing == Standing::Refused || (hold.updates && self.begun);
-        let keeps_removals = due.standing == Standing::Refused || hold.removals || !may_be_withdrawn(self.kind);
+        let keeps_removals = hold.removals || !may_be_withdrawn(self.kind);
         let beyond = || difference.beyond.iter().map(|(name, _)| name);
         let plain = self.kind != ResourceType::VirtualHost;
         // A client that wants whatever there is and has nothing is told even that there is nothing.
@@ -103,7 +108,9 @@ impl Subscription {
         if !keeps_updates {
             send.extend(difference.missing.iter().map(|resource| (resource.name.clone(), Arc::clone(resource))));
         }
-        let removable = beyond().filter(|name| !keeps_removals && !self.withheld.contains(*name));
+        // Something else may have been refused: what is to be removed is told once all the same.
+        let is_refused = |name: &String| due.standing == Standing::Refused && self.not_removed.contains(name);
+        let removable = beyond().filter(|name| !keeps_removals && !self.withheld.contains(*name) && !is_refused(name));
         let mut removed: BTreeSet<String> = removable.cloned().collect();
         let vacant = if plain { BTreeSet::new() } else { std::mem::take(&mut absent) };
         removed.extend(absent);
@@ -138,7 +145,7 @@ impl Subscription {
                 // Not to be withdrawn, not even by the answer to a question.
                 None if !may_be_withdrawn(self.kind) && self.inventory.holds(name) => {}
                 // It is there, and was refused.
-                None if due.standing == Standing::LastGood && snapshot.resolve(self.kind, name).is_some() => {}
+                None if snapshot.resolve(self.kind, name).is_some() => {}
                 None => {
                     absent.insert(name.clone());
                 }

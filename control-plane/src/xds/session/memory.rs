@@ -75,8 +75,10 @@ impl Memory {
     /// The node runs all that it subscribed to on these streams, which are all that it has: what others had accepted or
     /// refused no longer counts.
     pub(crate) fn settle(&self, is_open: impl Fn(u64) -> bool) {
-        for memory in self.lock().values_mut() {
-            memory.good.retain(|good| is_open(good.stream));
+        for (kind, memory) in self.lock().iter_mut() {
+            // A client that comes back names its types one after the other, and must find its last good filters.
+            let latest = memory.good.last().filter(|_| *kind == ResourceType::ExtensionConfig).map(|good| good.stream);
+            memory.good.retain(|good| is_open(good.stream) || Some(good.stream) == latest);
             memory.outstanding.retain(|refusal| is_open(refusal.stream));
         }
     }
@@ -124,12 +126,16 @@ impl Memory {
         (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
     }
 
+    /// Whether it is known of a refused set which resources are to blame.
+    pub(super) fn is_blamed(&self, kind: ResourceType, version: &Digest) -> bool {
+        self.lock().get(&kind).is_none_or(|memory| memory.is_blamed(version))
+    }
+
     /// Whether the node has accepted all that it refused of a set since, on whichever stream and beside whatever others.
     pub(super) fn got_past(&self, kind: ResourceType, set: &Offer) -> bool {
         let types = self.lock();
         let Some(memory) = types.get(&kind) else { return false };
-        let is_blamed = memory.refused.iter().all(|it| it.is_blamed || it.version != *set.version());
-        is_blamed && !set.set().resources.iter().any(|resource| memory.has_refused(resource))
+        memory.is_blamed(set.version()) && !set.set().resources.iter().any(|resource| memory.has_refused(resource))
     }
 
     /// The version of a resource that was last accepted on a stream, and not refused since.
@@ -162,10 +168,6 @@ impl Memory {
             .outstanding
             .retain(|refusal| refusal.stream != stream && !refusal.names.iter().all(|name| interest.includes(name)));
         let is_extension = content.kind == ResourceType::ExtensionConfig;
-        if !is_extension && !memory.refused_resources.is_empty() {
-            let accepted = |name: &str, version: &Digest| set.set().get(name).is_some_and(|it| it.version == *version);
-            memory.refused_resources.retain(|(name, version)| !accepted(name, version));
-        }
         let own = memory.good.iter().position(|good| good.stream == stream);
         let before = match own {
             Some(place) => Some(memory.good.remove(place).set),
@@ -175,9 +177,37 @@ impl Memory {
             Some(before) if is_extension => merged(&before, content, set),
             _ => Arc::clone(set),
         };
-        memory.good.push(Good { stream, set });
-        let surplus = memory.good.len().saturating_sub(MOST_GOOD);
-        memory.good.drain(..surplus);
+        memory.keep_good(stream, set);
+    }
+
+    /// On a stream, the node accepted these resources beside others that do not count. Those that it refused before do not
+    /// either.
+    pub(super) fn accept_some<'a>(
+        &self,
+        stream: u64,
+        kind: ResourceType,
+        resources: impl Iterator<Item = &'a Arc<Resource>>,
+    ) {
+        let mut types = self.lock();
+        let memory = types.entry(kind).or_default();
+        let own = memory.good.iter().position(|good| good.stream == stream).map(|place| memory.good.remove(place).set);
+        let before =
+            own.or_else(|| memory.good.last().map(|good| Arc::clone(&good.set))).unwrap_or_else(Offer::nothing);
+        let all = before.set().resources.iter().cloned().chain(resources.filter(|it| !memory.has_refused(it)).cloned());
+        let all: BTreeMap<_, _> = all.map(|resource| (resource.name.clone(), resource)).collect();
+        let set = Arc::new(Offer::from(all.into_values().collect::<ResourceSet>()));
+        memory.keep_good(stream, set);
+    }
+
+    /// The node accepted these resources, whatever it made of them before. An extension configuration that was refused stays
+    /// so: Envoy accepts it without applying it.
+    pub(super) fn absolve(&self, content: &Content) {
+        let mut types = self.lock();
+        let Some(memory) = types.get_mut(&content.kind).filter(|_| content.kind != ResourceType::ExtensionConfig)
+        else {
+            return;
+        };
+        memory.refused_resources.retain(|(name, version)| !content.carries(name, version));
     }
 
     /// A set that the node had refused is accepted after all.
@@ -231,6 +261,17 @@ impl Memory {
 }
 
 impl TypeMemory {
+    fn is_blamed(&self, version: &Digest) -> bool {
+        self.refused.iter().all(|it| it.is_blamed || it.version != *version)
+    }
+
+    /// The latest set that was accepted on a stream.
+    fn keep_good(&mut self, stream: u64, set: Arc<Offer>) {
+        self.good.push(Good { stream, set });
+        let surplus = self.good.len().saturating_sub(MOST_GOOD);
+        self.good.drain(..surplus);
+    }
+
     fn has_refused(&self, resource: &Resource) -> bool {
         let is_it = |(name, version): &(String, Digest)| *name == resource.name && *version == resource.version;
         self.refused_resources.iter().any(is_it)

@@ -4,6 +4,7 @@
 //! variants of the protocol, state of the world and incremental, follow the same rules here, and differ only in how a
 //! difference is told ([`compose`]) and in what a request says ([`Wish`]).
 
+mod answer;
 mod blame;
 mod compose;
 mod hosts;
@@ -147,7 +148,7 @@ impl Session {
                 } else if let Some((_, snapshot)) = self.serving.as_ref().filter(|_| hosts) {
                     subscription.leave_hosts(&mut unsubscribe, snapshot);
                 }
-                subscription.want_changes(subscribe, &unsubscribe);
+                subscription.want_changes(subscribe, &unsubscribe, number.filter(|_| !is_first));
                 if is_first && !initial.is_empty() {
                     subscription.claim(initial);
                     subscription.doubt_hosts(|routes| self.routes_sent.contains(routes));
@@ -201,6 +202,8 @@ impl Session {
         self.deadline = None;
         let Some((revision, snapshot)) = self.serving.clone() else { return };
         for subscription in self.subscriptions.values_mut() {
+            // What waited is looked at again: the node may have refused it on another stream meanwhile.
+            subscription.stale |= subscription.has_updates() || subscription.has_removals();
             subscription.refresh(&snapshot, &self.memory);
             reaction.events.extend(subscription.honour_claim(&self.memory));
         }
@@ -236,11 +239,13 @@ impl Session {
             // What is removed next has all the time again.
             subscription.blocked_since = None;
         }
-        if let Some(due) = subscription.due.clone() {
-            let adds = difference.as_ref().is_some_and(|difference| difference.adds);
-            subscription.send(Sent { number, content: Arc::clone(&content), due, adds, at: now });
-        }
+        let due = subscription.due.clone();
         subscription.refresh(snapshot, memory);
+        if let Some(due) = due {
+            let adds = difference.as_ref().is_some_and(|difference| difference.adds);
+            let held = subscription.held_back(&due, hold, snapshot);
+            subscription.send(Sent { number, content: Arc::clone(&content), due, held, adds, at: now });
+        }
         self.responses = number;
         let nonce = self.nonce(number);
         reaction.responses.push(Response { nonce, content: Arc::clone(&content) });

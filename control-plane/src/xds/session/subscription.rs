@@ -6,12 +6,10 @@ use std::{
     time::Instant,
 };
 
-use postern_engine::Placement;
-
-use super::{blame, interest::Interest, inventory::Inventory, memory::Memory, message::Event, order::may_be_withdrawn};
+use super::{compose::Hold, interest::Interest, inventory::Inventory, memory::Memory, order::may_be_withdrawn};
 use crate::{
     digest::Digest,
-    snapshot::{Resource, ResourceType, Snapshot},
+    snapshot::{Resource, ResourceSet, ResourceType, Snapshot},
     xds::{
         content::{Content, Variant},
         limits::MOST_NAME_BYTES,
@@ -22,21 +20,14 @@ use crate::{
 /// How many responses of a type may be unanswered before changes wait, merged, for an answer.
 pub(super) const MOST_UNANSWERED: usize = 16;
 
-/// Why a node answers 500 on some routes, although it accepted everything.
-const UNVERIFIED: &str = "routes whose policies edit request headers answer 500: add the filter `postern-verify` before the \
-                          router, or list the headers that routes match on in `Settings.routeHeaders`";
-
-/// How many resources of a refused response are remembered by name.
-const MOST_CARRIED: usize = 64;
-
 /// How many unanswered responses are remembered at all.
-const MOST_REMEMBERED: usize = 64;
+pub(super) const MOST_REMEMBERED: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) kind: ResourceType,
     /// The number of its stream.
-    stream: u64,
+    pub(super) stream: u64,
     pub(super) variant: Variant,
     pub(super) interest: Interest,
     /// Whether the client gets virtual hosts unasked: one that names hosts in its first request, and comes from no earlier
@@ -51,6 +42,8 @@ pub(super) struct Subscription {
     pub(super) claim: Claim,
     /// Whether the first request has been dealt with.
     pub(super) begun: bool,
+    /// The version of what is in force of what it wants.
+    pub(super) target: Option<Digest>,
     pub(super) due: Option<Due>,
     pub(super) difference: Option<Arc<Difference>>,
     /// What is in force and not due, because the node refused it: a client that has another version of it keeps that.
@@ -62,9 +55,15 @@ pub(super) struct Subscription {
     /// Since when a removal waits.
     pub(super) blocked_since: Option<Instant>,
     /// Whether the client refused what it should run, and has not got past it since.
-    refused: bool,
+    pub(super) refused: bool,
+    /// The version of what was in force when the client refused what it was sent of it: nothing is pushed in its stead.
+    pub(super) silenced: Option<Digest>,
+    /// What the client was told to remove in a response that it refused, since what is in force changed.
+    pub(super) not_removed: BTreeSet<String>,
+    /// Whether the last response that the client accepted was without something that was held back.
+    pub(super) accepted_in_part: bool,
     /// What was refused on this stream, by name and version: a change brings it again.
-    refused_here: BTreeSet<(String, Digest)>,
+    pub(super) refused_here: BTreeSet<(String, Digest)>,
     /// Whether `due` and `difference` have to be found again.
     pub(super) stale: bool,
 }
@@ -105,6 +104,8 @@ pub(super) struct Sent {
     pub(super) number: u64,
     pub(super) content: Arc<Content>,
     pub(super) due: Due,
+    /// What of that it does not bring, or in an older version, by name: whoever accepts this does not have it yet.
+    pub(super) held: BTreeSet<String>,
     /// Whether it brings resources that the client had not before.
     pub(super) adds: bool,
     pub(super) at: Instant,
@@ -134,6 +135,7 @@ impl Subscription {
             asked: BTreeSet::new(),
             claim: Claim::Nothing,
             begun: false,
+            target: None,
             due: None,
             difference: None,
             withheld: BTreeSet::new(),
@@ -141,6 +143,9 @@ impl Subscription {
             latest: None,
             blocked_since: None,
             refused: false,
+            silenced: None,
+            not_removed: BTreeSet::new(),
+            accepted_in_part: false,
             refused_here: BTreeSet::new(),
             stale: true,
         }
@@ -153,13 +158,28 @@ impl Subscription {
         self.drop_unwanted();
     }
 
-    /// Incremental: the client wants more, and less.
-    pub(super) fn want_changes(&mut self, subscribe: Vec<String>, unsubscribe: &[String]) {
+    /// Incremental: the client wants more, and less, once it has dealt with the response of this number.
+    pub(super) fn want_changes(&mut self, subscribe: Vec<String>, unsubscribe: &[String], answered: Option<u64>) {
+        let wanted_all = self.interest.is_everything();
         let asked = self.interest.change(subscribe, unsubscribe);
+        let all_anew = !wanted_all && self.interest.is_everything();
+        self.expect_what_comes_after(answered, |name| all_anew || asked.contains(name));
         self.asked.extend(asked);
         if !unsubscribe.is_empty() {
             self.drop_unwanted();
         }
+    }
+
+    /// Responses that are not answered yet may bring the client what it did not want for a while, and wants anew.
+    fn expect_what_comes_after(&mut self, answered: Option<u64>, is_wanted_anew: impl Fn(&String) -> bool) {
+        let mut coming = BTreeSet::new();
+        let later = self.unanswered.iter().filter(|sent| answered.is_none_or(|answered| answered < sent.number));
+        for Sent { content, .. } in later {
+            let names = content.resources.iter().map(|resource| &resource.name);
+            coming.extend(names.filter(|name| is_wanted_anew(name)));
+            coming.retain(|name| !content.removed.contains(name));
+        }
+        coming.into_iter().for_each(|name| self.inventory.not_removed(name));
     }
 
     /// Incremental: the client has these resources, by name and version, from an earlier stream.
@@ -194,13 +214,19 @@ impl Subscription {
         let difference = self.inventory.difference(self.kind, &due.offer, snapshot);
         self.difference = difference.map(|difference| self.with_last_good(difference, memory));
         self.withheld = match due.standing {
-            Standing::LastGood => target.names().filter(|name| due.offer.set().get(name).is_none()).cloned().collect(),
+            Standing::LastGood | Standing::Refused => {
+                target.names().filter(|name| due.offer.set().get(name).is_none()).cloned().collect()
+            }
             _ => BTreeSet::new(),
         };
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
             // The client keeps what it has, and is not told: what counts is what it would be sent.
             self.inventory.settle(Arc::clone(&due.offer), []);
             self.difference = None;
+        }
+        if self.target.as_ref() != Some(target.version()) {
+            self.target = Some(target.version().clone());
+            self.not_removed.clear();
         }
         self.due = Some(due);
     }
@@ -240,9 +266,12 @@ impl Subscription {
         };
         if let Some(mended) = memory.without_refused(kind, &target, exempt, |name| self.inventory.resource(name)) {
             let is_nothing = mended.set().resources.is_empty();
+            let is_silenced = self.silenced.as_ref() == Some(target.version());
             return match () {
                 () if is_nothing && comes_empty => due(target, Standing::Again),
-                () if self.begun && memory.has_refused(kind, mended.version()) => due(mended, Standing::Refused),
+                () if self.begun && (is_silenced || memory.has_refused(kind, mended.version())) => {
+                    due(mended, Standing::Refused)
+                }
                 () => due(mended, Standing::LastGood),
             };
         }
@@ -254,9 +283,13 @@ impl Subscription {
             memory.forgive(kind, target.version());
             return due(target, Standing::Current);
         }
+        // It says that it has what was refused of it.
+        if !self.begun && self.claim == Claim::Resources && memory.is_blamed(kind, target.version()) {
+            return due(target, Standing::Current);
+        }
         // A client that has nothing yet gets something; one that refused the new keeps the old.
         match memory.last_good(kind, &self.interest).filter(|_| !self.begun) {
-            Some(good) => due(good, Standing::LastGood),
+            Some(good) => due(as_it_was(&target, &good), Standing::LastGood),
             None if comes_empty => due(target, Standing::Again),
             None => due(target, Standing::Refused),
         }
@@ -279,6 +312,18 @@ impl Subscription {
 
     pub(super) fn has_updates(&self) -> bool {
         self.difference.as_ref().is_some_and(|difference| !difference.missing.is_empty())
+    }
+
+    /// The names of what a response that has just been made of what is due does not bring: what must wait and, of extension
+    /// configurations, what is in force and was refused.
+    pub(super) fn held_back(&self, due: &Due, hold: Hold, snapshot: &Snapshot) -> BTreeSet<String> {
+        if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
+            let current = |it: &Resource| snapshot.resolve(self.kind, &it.name).map(|it| it.version.clone());
+            let instead = due.offer.set().resources.iter().filter(|it| current(it).as_ref() != Some(&it.version));
+            return instead.map(|it| it.name.clone()).collect();
+        }
+        let missing = self.difference.iter().filter(|_| hold.updates).flat_map(|difference| &difference.missing);
+        missing.map(|resource| resource.name.clone()).collect()
     }
 
     pub(super) fn progress(&self) -> Progress {
@@ -310,123 +355,10 @@ impl Subscription {
         let place = self.unanswered.iter().position(|sent| sent.number == number)?;
         self.unanswered.drain(..=place).next_back()
     }
+}
 
-    /// The client accepted or refused a response.
-    pub(super) fn answer(&mut self, sent: &Sent, error: Option<String>, memory: &Memory) -> Option<Event> {
-        let (kind, version) = (self.kind, sent.content.version.clone());
-        let Some(message) = error else { return self.accept(&sent.content, &sent.due, memory) };
-        let resources = blame::named_in(&message, &sent.content);
-        let blamed = memory.refuse(self.stream, &sent.content, &resources);
-        self.refused = true;
-        sent.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
-        let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
-        sent.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
-        if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
-            // What the response left out is not gone.
-            let kept = memory.accepted_on(self.stream, self.kind);
-            kept.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
-        }
-        self.refuse_what_follows(&blamed, memory);
-        self.refused_here.extend(blamed);
-        while self.refused_here.len() > MOST_REMEMBERED {
-            self.refused_here.pop_first();
-        }
-        let carried = sent.content.resources.iter().take(MOST_CARRIED);
-        let carried = carried.map(|resource| (resource.name.clone(), resource.version.clone())).collect();
-        Some(Event::Nacked { kind, version, message, resources, carried })
-    }
-
-    /// What is in force may have a refused resource too, unchanged, and be another set than the refused one: a change that
-    /// came between was sent before the refusal was known, or something was kept beside it. It is refused as well.
-    fn refuse_what_follows(&self, blamed: &[(String, Digest)], memory: &Memory) {
-        let Some(due) = self.due.as_ref().filter(|_| self.kind != ResourceType::ExtensionConfig) else { return };
-        let has =
-            |(name, version): &(String, Digest)| due.offer.set().get(name).is_some_and(|it| it.version == *version);
-        if blamed.iter().any(has) && !memory.has_refused(self.kind, due.offer.version()) {
-            memory.refuse_version(self.kind, due.offer.version());
-        }
-    }
-
-    /// What is to be said of a client that has policies for routes of its own, some of which edit request headers, and
-    /// no filter that verifies that the route stays the same: the filter refuses these.
-    pub(super) fn unverified(&self, snapshot: &Snapshot) -> Option<Event> {
-        let names = self.interest.names();
-        let has = |placement: Placement| names.contains(placement.name());
-        let alone = has(Placement::Overlay) && !has(Placement::Verify) && !self.interest.is_everything();
-        let unverified = self.kind == ResourceType::ExtensionConfig && alone && snapshot.needs_verification();
-        unverified.then_some(Event::Warned { kind: self.kind, warning: UNVERIFIED })
-    }
-
-    fn accept(&mut self, content: &Content, due: &Due, memory: &Memory) -> Option<Event> {
-        let (kind, version) = (self.kind, content.version.clone());
-        // Accepted in part, in another response: what was refused still is.
-        let refused = match kind {
-            ResourceType::ExtensionConfig => memory.has_refused_any(content),
-            _ => self.lacks_refused(content, due),
-        };
-        // What was refused and asked for by name may be accepted after all; but then all of it.
-        let has_all = |it: &Arc<Resource>| {
-            let carried = content.resources.iter().any(|sent| sent.name == it.name && sent.version == it.version);
-            carried || self.inventory.knows(it)
-        };
-        if refused || (due.standing == Standing::Refused && !due.offer.set().resources.iter().all(has_all)) {
-            return None;
-        }
-        // Refused on another stream, or before it was known that it was sent again: it is accepted after all.
-        memory.forgive(kind, &version);
-        // What was good stays what it was: were it to follow answers that cross, two versions could be sent for ever.
-        if due.standing == Standing::LastGood {
-            return Some(Event::Restored { kind, version });
-        }
-        memory.accept(self.stream, &self.interest, content, &due.offer);
-        let accepted = |name: &str, version: &Digest| {
-            content.resources.iter().any(|resource| resource.name == name && resource.version == *version)
-        };
-        self.refused_here.retain(|(name, version)| !accepted(name, version));
-        self.refused = false;
-        Some(Event::Acked { kind, version })
-    }
-
-    /// Whether the client still lacks what it refused before it accepted a response that was under way.
-    fn lacks_refused(&self, content: &Content, due: &Due) -> bool {
-        let is_it =
-            |resource: &Resource, name: &str, version: &Digest| resource.name == name && resource.version == *version;
-        let mut refused = self.refused_here.iter();
-        refused.any(|(name, version)| {
-            let is_due = due.offer.set().get(name).is_some_and(|resource| is_it(resource, name, version));
-            is_due && !content.resources.iter().any(|resource| is_it(resource, name, version))
-        })
-    }
-
-    /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
-    pub(super) fn honour_claim(&mut self, memory: &Memory) -> Option<Event> {
-        let due = self.due.clone().filter(|_| !self.begun)?;
-        let is_due = match &self.claim {
-            Claim::Nothing => false,
-            Claim::Version(version) => version == due.offer.version().as_str(),
-            Claim::Resources => self.difference.is_none() && self.asked.is_empty(),
-        };
-        if !is_due {
-            return None;
-        }
-        if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
-            // An Envoy that refused one keeps it as its last, whatever it says: it is told of the good one in any case.
-            self.asked.extend(due.offer.set().resources.iter().map(|resource| resource.name.clone()));
-            return None;
-        }
-        self.inventory.settle(Arc::clone(&due.offer), []);
-        self.asked.clear();
-        (self.difference, self.begun, self.claim) = (None, true, Claim::Nothing);
-        let content = due.offer.whole(self.variant, self.kind);
-        self.accept(&content, &due, memory)
-    }
-
-    /// What the client refused is no longer in force, and what is, it has.
-    pub(super) fn recover(&mut self, memory: &Memory) -> Option<Event> {
-        let settled = self.refused && self.progress() == Progress::Settled;
-        let due = self.due.as_ref().filter(|_| settled)?;
-        self.refused = false;
-        memory.recover(self.stream, self.kind);
-        Some(Event::Acked { kind: self.kind, version: due.offer.version().clone() })
-    }
+/// What is in force, as the node last accepted it.
+fn as_it_was(target: &Offer, good: &Offer) -> Arc<Offer> {
+    let known = target.names().filter_map(|name| good.set().get(name).cloned());
+    Arc::new(Offer::from(known.collect::<ResourceSet>()))
 }

@@ -1,0 +1,103 @@
+//! Owns the mutants of the xDS session: puts one fault after the other into a copy of the source, and tells which of them the
+//! model test (`control-plane/tests/xds_model`) finds. The faults are in `list`.
+
+mod list;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use self::list::{MUTANTS, Mutant};
+use crate::paths::Paths;
+use crate::run::{cargo, output, say, step};
+
+/// Where the session's source is.
+const SESSION: &str = "control-plane/src/xds/session";
+
+/// Tries all mutants, or those whose names contain one of these, and prints a table on stdout.
+pub(crate) fn mutants(paths: &Paths, names: &[String]) -> Result<ExitCode> {
+    let chosen = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name.as_str()));
+    let chosen: Vec<_> = MUTANTS.iter().filter(chosen).collect();
+    ensure!(!chosen.is_empty(), "there is no such mutant");
+    let source = copy(paths)?;
+    // A replacement that fits nothing is told before anything is built.
+    let mutated = chosen.iter().map(|mutant| mutant.apply(&source)).collect::<Result<Vec<_>>>()?;
+    let sound = step("the session as it is", || finding(paths, &source))?;
+    ensure!(sound.is_none(), "the model test fails without any mutant: {}", sound.unwrap_or_default());
+
+    let mut survivors = 0;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{:<24}{:<76}caught by", "mutant", "what it breaks")?;
+    for (mutant, text) in chosen.into_iter().zip(mutated) {
+        let file = source.join(SESSION).join(mutant.file);
+        let whole = fs::read(&file)?;
+        fs::write(&file, text)?;
+        let found = step(mutant.name, || finding(paths, &source));
+        fs::write(&file, whole)?;
+        let found = found?;
+        survivors += usize::from(found.is_none());
+        let found = found.unwrap_or_else(|| "NOTHING: it survives".to_owned());
+        writeln!(stdout, "{:<24}{:<76}{found}", mutant.name, mutant.breaks)?;
+    }
+    Ok(if survivors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Mutant {
+    /// The text of its file with the fault in it. The text that it replaces must be there, once.
+    fn apply(&self, source: &Path) -> Result<String> {
+        let file = source.join(SESSION).join(self.file);
+        let text = fs::read_to_string(&file).with_context(|| format!("mutant `{}`: {}", self.name, file.display()))?;
+        let places = text.matches(self.old).count();
+        ensure!(places == 1, "mutant `{}`: its old text occurs {places} times in {SESSION}/{}", self.name, self.file);
+        Ok(text.replacen(self.old, self.new, 1))
+    }
+}
+
+/// Copies the files that git knows, as they are now, and returns where they are.
+fn copy(paths: &Paths) -> Result<PathBuf> {
+    let to = paths.mutants().join("source");
+    if to.exists() {
+        fs::remove_dir_all(&to)?;
+    }
+    let files = output(Command::new("git").args(["ls-files", "-z"]).current_dir(&paths.root))?;
+    for file in files.split('\0').filter(|file| !file.is_empty()) {
+        let from = paths.root.join(file);
+        // What is deleted and not yet committed is not copied.
+        if from.is_file() {
+            let to = to.join(file);
+            fs::create_dir_all(to.parent().context("a file is in no directory")?)?;
+            fs::copy(&from, &to).with_context(|| format!("cannot copy `{file}`"))?;
+        }
+    }
+    Ok(to)
+}
+
+/// Builds the model test of a copy and runs it. Returns the first sequence that fails, if one does.
+fn finding(paths: &Paths, source: &Path) -> Result<Option<String>> {
+    let test = |arguments: &[&str]| {
+        let mut cargo = cargo(paths);
+        cargo.current_dir(source).env("CARGO_TARGET_DIR", paths.mutants().join("target"));
+        cargo.args(["test", "--package", "postern", "--test", "xds_model"]).args(arguments).stdin(Stdio::null());
+        cargo.env("RUST_BACKTRACE", "0");
+        cargo
+    };
+    // What does not compile proves nothing.
+    let built = test(&["--no-run"]).output()?;
+    if !built.status.success() {
+        bail!("it does not compile:\n{}", String::from_utf8_lossy(&built.stderr));
+    }
+    let tested = test(&[]).output()?;
+    let told = String::from_utf8_lossy(&tested.stdout).into_owned() + &String::from_utf8_lossy(&tested.stderr);
+    let found = told.lines().find(|line| line.contains(", seed "));
+    match (tested.status.success(), found) {
+        (true, _) => Ok(None),
+        (false, Some(line)) => {
+            say(line);
+            Ok(Some(line.split(':').next().unwrap_or_default().to_owned()))
+        }
+        (false, None) => bail!("the model test failed without a seed:\n{told}"),
+    }
+}
