@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    order::may_be_withdrawn,
+    order::{Hold, may_be_withdrawn},
     subscription::{Due, MOST_UNANSWERED, Standing, Subscription},
 };
 use crate::{
@@ -17,15 +17,6 @@ use crate::{
         offer::{Difference, Offer},
     },
 };
-
-/// What must wait.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Hold {
-    /// Changes that nobody asked for.
-    pub(super) updates: bool,
-    /// Removals.
-    pub(super) removals: bool,
-}
 
 impl Subscription {
     /// The response that is to be sent now, if any. The inventory then counts it as had.

@@ -26,8 +26,7 @@ pub use message::{Event, Reaction, Request, Response, Wish};
 pub use order::{PATIENCE_TO_BREAK, PATIENCE_TO_MAKE, TIME_TO_REJOIN};
 
 use self::{
-    compose::Hold,
-    order::{leads_to_clusters, users},
+    order::{Hold, leads_to_clusters, users},
     subscription::{Claim, Progress, Sent, Subscription},
 };
 use super::content::Variant;

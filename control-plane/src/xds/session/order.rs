@@ -6,6 +6,15 @@ use std::time::Duration;
 
 use crate::snapshot::ResourceType;
 
+/// What must wait.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Hold {
+    /// Changes that nobody asked for.
+    pub(super) updates: bool,
+    /// Removals.
+    pub(super) removals: bool,
+}
+
 /// How long routes, listeners and plans wait for the clusters that come before them to be accepted. An Envoy accepts
 /// clusters once they are warm, so a route that moves to a new cluster finds it ready, and so does a step that calls one.
 pub const PATIENCE_TO_MAKE: Duration = Duration::from_secs(10);

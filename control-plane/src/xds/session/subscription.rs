@@ -6,7 +6,12 @@ use std::{
     time::Instant,
 };
 
-use super::{compose::Hold, interest::Interest, inventory::Inventory, memory::Memory, order::may_be_withdrawn};
+use super::{
+    interest::Interest,
+    inventory::Inventory,
+    memory::Memory,
+    order::{Hold, may_be_withdrawn},
+};
 use crate::{
     digest::Digest,
     snapshot::{Resource, ResourceSet, ResourceType, Snapshot},
