@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, MutexGuard},
-    thread,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -12,7 +11,6 @@ use tokio::time;
 use crate::{
     digest::Digest,
     fleet::Sighting,
-    heap,
     journal::Happening,
     keys::KeySets,
     lint::Finding,
@@ -33,8 +31,6 @@ use crate::{
 const PAUSE_FOR_LOOK: u32 = 19;
 /// … but no longer than this, since one may have refused.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// After a change of so many documents, memory that is free is given back: below, taking it again costs more.
-const MANY: usize = 20_000;
 /// How often a rollout is looked at because a pause may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
 
@@ -50,16 +46,12 @@ impl Hub {
         self.metrics().applied(&applied, begin.elapsed());
         let applied = applied?;
         *lock(&self.refused_change) = Vec::new();
-        if let Applied::Revision(Revision { number, author, message, documents, .. }) = &applied {
+        if let Applied::Revision(Revision { number, author, message, .. }) = &applied {
             let (revision, author, message) = (*number, author.clone(), message.clone());
             self.journal().note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
             self.put_in_force(&releases);
             // It is stored; the rest can follow while nodes take it in.
             releases.note();
-            if *documents >= MANY {
-                // What went through here was as large as what is kept of it. Nobody waits for the thread.
-                drop(thread::spawn(heap::give_back));
-            }
         }
         Ok(applied)
     }

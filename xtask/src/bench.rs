@@ -10,6 +10,7 @@ use clap::Subcommand;
 
 use crate::paths::Paths;
 use crate::run::{cargo, run, say, step};
+use crate::setup::install_make;
 use crate::{envoy, filter};
 
 /// What can be measured.
@@ -93,6 +94,7 @@ fn xds(paths: &Paths, rest: &[OsString]) -> Result<ExitCode> {
 }
 
 fn build(paths: &Paths, programs: &[&str]) -> Result<()> {
+    install_make()?;
     let programs = programs.iter().flat_map(|program| ["--bin", program]);
     step("building the bench", || {
         let mut cargo = cargo(paths);

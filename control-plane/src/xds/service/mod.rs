@@ -41,10 +41,10 @@ use self::{
     watchdog::Watchdog,
 };
 use super::{
-    limits::{Limits, MANY_DEPARTED, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
+    limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
     wire::{ClientMessage, Scope},
 };
-use crate::{accept::accept, bounded, heap, open_files, serve::Hub, snapshot::ResourceType};
+use crate::{accept::accept, bounded, open_files, serve::Hub, snapshot::ResourceType};
 
 /// Every service: its name, what it carries, and its methods for state of the world and for changes.
 const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
@@ -110,8 +110,6 @@ struct Shared {
     hub: Arc<Hub>,
     limits: Limits,
     open_streams: AtomicUsize,
-    /// How many have ended.
-    ended_streams: AtomicUsize,
     watchdog: Watchdog,
     lines: Lines,
 }
@@ -120,16 +118,7 @@ impl XdsServer {
     /// Serves what the hub publishes.
     pub fn new(hub: Arc<Hub>, limits: Limits) -> Self {
         let (watchdog, lines) = (Watchdog::default(), Lines::new(open_files::share(limits.streams)));
-        Self {
-            shared: Arc::new(Shared {
-                hub,
-                limits,
-                open_streams: AtomicUsize::new(0),
-                ended_streams: AtomicUsize::new(0),
-                watchdog,
-                lines,
-            }),
-        }
+        Self { shared: Arc::new(Shared { hub, limits, open_streams: AtomicUsize::new(0), watchdog, lines }) }
     }
 
     /// The HTTP/2 server, with its limits.
@@ -179,12 +168,10 @@ impl XdsServer {
         ReceiverStream::new(receiver)
     }
 
-    /// Cuts off clients that do not read, forgets nodes that are long gone, and gives back what they leave behind. Never
-    /// ends.
+    /// Cuts off clients that do not read, and forgets nodes that are long gone. Never ends.
     pub async fn sweep(&self) {
         let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut departed, mut ended_before) = (0, 0);
         loop {
             ticks.tick().await;
             let limits = &self.shared.limits;
@@ -192,16 +179,7 @@ impl XdsServer {
             self.shared.lines.cut_unused(limits.idle_timeout);
             let publication = self.shared.hub.publications().borrow().clone();
             let is_known = |node: &_| publication.as_ref().is_some_and(|publication| publication.selects(node));
-            let forgotten = self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now(), is_known);
-            let ended = self.shared.ended_streams.load(Ordering::Relaxed);
-            let leaving = ended.wrapping_sub(ended_before).saturating_add(forgotten);
-            (departed, ended_before) = (leaving.saturating_add(departed), ended);
-            // While they are still leaving, there is more to come.
-            if leaving == 0 && departed >= MANY_DEPARTED {
-                departed = 0;
-                // Whoever waits for a thread of the runtime does not wait for this.
-                drop(tokio::task::spawn_blocking(heap::give_back));
-            }
+            self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now(), is_known);
         }
     }
 

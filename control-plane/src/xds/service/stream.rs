@@ -308,7 +308,6 @@ impl<M: ClientMessage> http_body::Body for StreamBody<M> {
 impl<M> Drop for StreamBody<M> {
     fn drop(&mut self) {
         self.shared.open_streams.fetch_sub(1, Ordering::Relaxed);
-        self.shared.ended_streams.fetch_add(1, Ordering::Relaxed);
         self.shared.watchdog.forget(&self.watched);
         if let Some(peer) = &self.peer {
             tracing::info!(node = peer.node.id, stream = peer.stream, "disconnected");
