@@ -35,6 +35,7 @@ mod key_rotation;
 mod limits;
 mod loopback;
 mod matching;
+mod memory;
 mod module;
 mod mtls;
 mod names;

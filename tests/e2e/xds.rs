@@ -1,32 +1,19 @@
 //! xDS as a real Envoy speaks it, in both variants: nothing warms for long, nothing is sent twice, no request is lost.
 
 use std::{
-    ffi::OsStr,
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use envoy_types::pb::{
-    envoy::{
-        config::{cluster::v3::Cluster, core::v3::Node},
-        service::discovery::v3::{
-            DiscoveryRequest, DiscoveryResponse, aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
-        },
-    },
-    google::protobuf,
-};
+use envoy_types::pb::{envoy::config::cluster::v3::Cluster, google::protobuf};
 use postern::{
     digest::Digest,
     pipeline::compile,
     snapshot::{Resource, ResourceType, Snapshot},
     source,
 };
-use postern_tests::{Client, ControlPlane, Envoy, Request, Site, Upstream, site::free_port, wait};
+use postern_tests::{Client, Envoy, Request, Site, Upstream, site::free_port, wait};
 use prost::Message;
-use tokio::runtime::Runtime;
-use tokio_stream::StreamExt;
-use tonic::{Streaming, transport::Channel};
 
 use crate::{
     refusals::InProcess,
@@ -179,73 +166,6 @@ fn policies(world: &World, round: u32) -> String {
     let text = world.site.read("policies.yaml").unwrap();
     let line = text.lines().find(|line| line.contains("x-content-type-options")).unwrap();
     text.replace(line, &format!("        set: {{ x-content-type-options: round-{round} }}"))
-}
-
-/// How many clients come and go at once: enough that what they left behind would show.
-const CLIENTS: usize = 400;
-
-/// As many as the environment says, for a run with thousands, which needs a limit of open files that allows for them.
-fn clients() -> usize {
-    std::env::var("POSTERN_CLIENTS").map_or(CLIENTS, |clients| clients.parse().expect("POSTERN_CLIENTS is a number"))
-}
-
-#[test]
-fn case_40_clients_that_vanish_leave_no_memory_behind() {
-    let directory = tempfile::tempdir().unwrap();
-    let upstream = Upstream::start(0).unwrap();
-    let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
-    let options = ["--xds-keep-nodes", "1"].map(OsStr::new);
-    let control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
-    let before = resident(control_plane.id());
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..5 {
-        let runtime = Runtime::new().unwrap();
-        let streams = runtime.block_on(open_streams(control_plane.xds()));
-        with.push(resident(control_plane.id()));
-        // They say no good-bye: their connections end.
-        runtime.shutdown_background();
-        drop(streams);
-        let forgotten = |status: &serde_json::Value| status["nodes"].as_array().is_some_and(Vec::is_empty);
-        control_plane.wait_for_status("all to be forgotten", forgotten).unwrap();
-        without.push(resident(control_plane.id()));
-    }
-    let clients = clients();
-    println!("{clients} clients, five times: {before} kB before, {with:?} kB with them, {without:?} kB after them");
-    let wave = with[0].saturating_sub(before);
-    let grown = with[4].saturating_sub(with[1]);
-    assert!(grown < wave, "three more times {clients} clients took {grown} kB more; once they cost {wave} kB");
-    // What is free is given back some seconds later. What happened is remembered, up to a few thousand happenings: that is
-    // the same after any number of clients, so that it counts among hundreds, and not among thousands.
-    let most = if clients > CLIENTS { wave / 8 } else { wave };
-    let given_back = || with[4].saturating_sub(resident(control_plane.id()));
-    let left = || resident(control_plane.id()).saturating_sub(before);
-    let waited = wait::until_true("memory to be given back", || Ok(given_back() > wave / 4 && left() < most));
-    println!("{} kB are given back, {} kB are left after {waited:?}", given_back(), left());
-    assert!(waited.is_ok(), "five times {clients} clients left {} kB behind; once they cost {wave} kB", left());
-}
-
-/// So many aggregated streams of as many connections and nodes, each of which has its clusters.
-async fn open_streams(xds: SocketAddr) -> Vec<(Channel, Streaming<DiscoveryResponse>)> {
-    let mut streams = Vec::new();
-    for number in 0..clients() {
-        let channel = Channel::from_shared(format!("http://{xds}")).unwrap().connect().await.unwrap();
-        let node = Some(Node { id: format!("node-{number}"), ..Default::default() });
-        let type_url = ResourceType::Cluster.type_url().to_owned();
-        let request = DiscoveryRequest { node, type_url, ..Default::default() };
-        let requests = tokio_stream::iter([request]).chain(tokio_stream::pending());
-        let mut client = AggregatedDiscoveryServiceClient::new(channel.clone());
-        let mut responses = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
-        responses.message().await.unwrap().unwrap();
-        streams.push((channel, responses));
-    }
-    streams
-}
-
-/// The memory that a process has in use, in kB, without what it has mapped of files, such as its own code.
-fn resident(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 #[test]

@@ -20,7 +20,11 @@ use super::{
 /// The number of streams that the targets are for, the most memory a stream (kB) and the most CPU time a change (s).
 const TARGET_STREAMS: u32 = 5000;
 const MOST_MEMORY: f64 = 50.0;
-const MOST_CPU: f64 = 0.4;
+const MOST_CPU: f64 = 0.3;
+/// The number of streams that have a change this soon (ms, half of them), and are in sync this soon (s).
+const PROMPT_STREAMS: u32 = 1000;
+const MOST_DELAY: f64 = 35.0;
+const MOST_FIRST_SYNC: f64 = 0.4;
 /// Between these numbers of streams, the cost of one stays the same but for this part.
 const FLAT: (u32, u32) = (1000, 10_000);
 const MOST_GROWTH: f64 = 1.25;
@@ -103,6 +107,7 @@ impl Report {
             let at = |streams| Case { variant, streams };
             let case = at(TARGET_STREAMS);
             let row = self.row(variant, TARGET_STREAMS);
+            let prompt = self.row(variant, PROMPT_STREAMS);
             let (small, large) = (self.row(variant, FLAT.0), self.row(variant, FLAT.1));
             let growth = |cost: fn(&Row) -> f64| Some(cost(large?) / cost(small?));
             let streams = f64::from(FLAT.1) / f64::from(FLAT.0);
@@ -110,6 +115,12 @@ impl Report {
             [
                 Target::new(format!("{case}: kB a stream"), row.map(|row| row.memory), MOST_MEMORY),
                 Target::new(format!("{case}: CPU seconds a change"), row.map(|row| row.cpu), MOST_CPU),
+                Target::new(format!("{}: p50 ms", at(PROMPT_STREAMS)), prompt.map(|row| row.p50), MOST_DELAY),
+                Target::new(
+                    format!("{}: first sync s", at(PROMPT_STREAMS)),
+                    prompt.map(|row| row.first_sync),
+                    MOST_FIRST_SYNC,
+                ),
                 Target::new(format!("{flat}: memory"), growth(|row| row.memory), MOST_GROWTH),
                 Target::new(format!("{flat}: CPU"), growth(|row| row.cpu).map(|it| it / streams), MOST_GROWTH),
             ]
