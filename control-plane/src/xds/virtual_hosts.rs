@@ -137,11 +137,13 @@ impl VirtualHosts {
         found.map(|(_, resource)| resource.as_str())
     }
 
-    /// All names but its own that a resource is known by: its domains, and those that it was asked for by.
+    /// All names but its own that a resource is known by: its domains, and those that it was asked for by. The name of
+    /// another resource stands for that one, even if it is a host that this one serves.
     pub(super) fn aliases<'a>(&self, resource: &str, asked: impl IntoIterator<Item = &'a String>) -> Vec<String> {
         let asked = asked.into_iter().filter(|name| *name != resource && self.find(name) == Some(resource));
         let mut aliases: BTreeSet<_> = self.aliases.get(resource).into_iter().flatten().cloned().collect();
         aliases.extend(asked.cloned());
+        aliases.retain(|name| name == resource || !self.aliases.contains_key(name));
         aliases.into_iter().collect()
     }
 }
@@ -158,8 +160,13 @@ fn companions(domains: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<S
             (Some(""), _) => add(resource, &|_| true),
             // Whatever is under a longer suffix is under this one, too.
             (Some(end), _) => add(resource, &|domain| domain.len() >= wildcard.len() && domain.ends_with(end)),
-            // Every suffix takes precedence over a prefix, and whatever is under it over that.
-            _ => add(resource, &|_| true),
+            // Every suffix takes precedence over a prefix, since a host may be under both.
+            (_, Some(start)) => add(resource, &|domain| {
+                domain.len() > 1 && domain.starts_with('*')
+                    || domain.len() >= wildcard.len() && domain.starts_with(start)
+            }),
+            // A wildcard elsewhere matches nothing.
+            (None, None) => {}
         }
     }
     companions

@@ -258,7 +258,8 @@ fn case_36_virtual_hosts_are_sent_again_on_a_stream_of_their_own_too() {
 fn case_36_virtual_hosts_are_sent_again_if_their_route_configuration_came_before_they_were_asked_for() {
     let snapshot = hosts(b"1", &[SHOP, BLOG]);
     let had = versions(&snapshot);
-    let had: Vec<_> = had.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+    let had = had.iter().filter(|(name, _)| name != "team/edge/blog");
+    let had: Vec<_> = had.map(|(name, version)| (name.as_str(), version.as_str())).collect();
     let resumed = |routes: &str| {
         let mut client = Client::new(Incremental);
         client.publish(&snapshot);
@@ -269,4 +270,55 @@ fn case_36_virtual_hosts_are_sent_again_if_their_route_configuration_came_before
     assert_eq!(resumed("old"), [NOBODY, "team/edge/shop"]);
     let current = snapshot.offer(RouteConfiguration).set().resources[0].version.to_string();
     assert_eq!(resumed(&current), Vec::<String>::new(), "they were not replaced");
+}
+
+#[test]
+fn case_45_what_comes_with_a_wildcard_brings_what_precedes_its_own_wildcards() {
+    let (wild, both, far) =
+        (("wild", &["*.example"][..]), ("both", &["b.example", "*.test"][..]), ("far", &["f.test"][..]));
+    let mut client = Client::new(Incremental);
+    client.publish(&hosts(b"1", &[wild, both, far, ("other", &["other.org"])]));
+    let asked = client.subscribe(VirtualHost, &["team/edge/any.example"]);
+    assert_eq!(hosts_of(&asked), ["team/edge/both", "team/edge/far", "team/edge/wild"]);
+}
+
+#[test]
+fn case_45_a_prefix_comes_with_what_precedes_it_and_no_more() {
+    let all =
+        [("api", &["api.*"][..]), ("rest", &["*"]), ("one", &["api.one"]), ("end", &["*.two"]), ("far", &["far.org"])];
+    let mut client = Client::new(Incremental);
+    client.publish(&hosts(b"1", &all));
+    let asked = client.subscribe(VirtualHost, &["team/edge/api.any"]);
+    assert_eq!(hosts_of(&asked), ["team/edge/api", "team/edge/end", "team/edge/one"]);
+}
+
+#[test]
+fn case_36_the_name_of_a_virtual_host_is_no_alias_of_another_that_would_serve_it() {
+    let mut client = Client::new(Incremental);
+    client.publish(&hosts(b"1", &[("rest", &["*"]), BLOG]));
+    let response = only(client.subscribe(VirtualHost, &["team/edge/blog", "team/edge/any.example"]));
+    let wire = decoded(&response.content);
+    let rest = wire.resources.iter().find(|it| it.name == "team/edge/rest").unwrap();
+    assert_eq!(rest.aliases, ["team/edge/any.example"]);
+}
+
+#[test]
+fn case_45_a_virtual_host_that_was_left_and_gone_comes_as_a_new_one() {
+    let (rest, with_blog) = (("rest", &["*"][..]), hosts(b"1", &[("rest", &["*"]), BLOG]));
+    let (mut client, first) = base(&with_blog);
+    assert_eq!(first, ["team/edge/blog", "team/edge/rest"]);
+    let left = client.unsubscribe(VirtualHost, &["team/edge/blog"]);
+    assert_eq!(hosts_of(&left), ["-team/edge/blog"]);
+    client.accept_all(left);
+    assert_eq!(told(&client.publish(&hosts(b"1", &[rest]))), SILENCE);
+    assert_eq!(hosts_of(&client.publish(&with_blog)), ["team/edge/blog"]);
+}
+
+#[test]
+fn case_45_a_client_that_comes_back_is_told_what_its_names_no_longer_stand_for() {
+    let before = hosts(b"1", &[SHOP, BLOG]);
+    let after = hosts(b"1", &[("shop", &["www.shop.example"]), ("blog", &["blog.example", "shop.example"])]);
+    let had: Vec<_> = versions(&before).into_iter().filter(|(name, _)| name != "team/edge/blog").collect();
+    let (_, told) = come_back(&after, &["team/edge/shop.example"], &had);
+    assert_eq!(hosts_of(&told), ["team/edge/blog", "-team/edge/shop"]);
 }

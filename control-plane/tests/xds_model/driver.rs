@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use envoy_types::pb::google::protobuf::Any;
+use envoy_types::pb::{envoy::config::route::v3::VirtualHost, google::protobuf::Any};
 use postern::{
     digest::Digest,
     fleet::{Fleet, Learnt},
@@ -20,10 +20,20 @@ use postern::{
         session::{self, Event, Reaction, Session},
     },
 };
+use prost::Message as _;
 
-use crate::model::{Contents, Expected, Kind, Request, Response, Stream, Truth, Variant, Wish};
+use crate::{
+    hosts,
+    model::{Expected, Stream, Truth},
+    wire::{self, Contents, Kind, Request, Response, Variant, Wish},
+};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+/// Names of virtual hosts, of which one is the host that it serves, and what they may serve.
+const HOSTS: [&str; 3] = ["h", "i", "x.test"];
+const DOMAINS: [&str; 6] = ["x.test", "y.test", "z.other", "*.test", "x.*", "*"];
+/// What virtual hosts are asked for by, beside their names.
+const ASKED: [&str; 5] = ["x.test", "y.test", "z.other", "v.test", "x.other"];
 const STEPS: usize = 50;
 
 /// Numbers that look random and are the same in every run.
@@ -42,6 +52,32 @@ impl Dice {
 
     fn names(&mut self) -> Vec<String> {
         NAMES.into_iter().filter(|_| self.roll(2) == 0).map(str::to_owned).collect()
+    }
+
+    /// Some names of virtual hosts, by which others may be meant than those that there are.
+    fn host_names(&mut self) -> Vec<String> {
+        let all = ["a", "b"].into_iter().flat_map(|routes| HOSTS.iter().chain(&ASKED[1..]).map(move |it| (routes, it)));
+        all.filter(|_| self.roll(5) == 0).map(|(routes, host)| format!("{routes}/{host}")).collect()
+    }
+
+    /// Some virtual hosts of two route configurations. No two have one domain.
+    fn hosts(&mut self, salt: &str) -> Contents {
+        let mut hosts = Contents::new();
+        for routes in ["a", "b"] {
+            let mut served: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for domain in DOMAINS {
+                let host = if domain == "x.test" { "x.test" } else { HOSTS[usize::try_from(self.roll(3)).unwrap()] };
+                // In the end there are none that answer 404, which never change.
+                if self.roll(3) == 0 || (domain == "*" && !salt.is_empty()) {
+                    served.entry(host).or_default().push(domain);
+                }
+            }
+            for (host, domains) in served {
+                let label = format!("{salt}{}", self.roll(2));
+                hosts.insert(format!("{routes}/{host}"), hosts::content(&label, &domains));
+            }
+        }
+        hosts::with_base(hosts)
     }
 }
 
@@ -120,7 +156,7 @@ impl Node {
         }
         // Changes wait for a client that leaves many unanswered, which would be another matter.
         for stream in 0..self.streams.len() {
-            for kind in Kind::ALL {
+            for &kind in Kind::all(self.variant) {
                 while self.unanswered(stream, kind) > 8 {
                     self.answer(stream, kind, false, false);
                 }
@@ -130,14 +166,18 @@ impl Node {
 
     fn publish(&mut self, salt: &str) {
         let mut next = BTreeMap::new();
-        for kind in Kind::ALL {
+        for &kind in Kind::all(self.variant) {
+            if kind == Kind::Hosts {
+                next.insert(kind, self.dice.hosts(salt));
+                continue;
+            }
             let names = self.dice.names();
             let contents = names.into_iter().map(|name| (name, format!("{salt}{}", self.dice.roll(3))));
             next.insert(kind, contents.collect::<Contents>());
         }
         // Often little changes.
         if salt.is_empty() && self.dice.roll(2) == 0 {
-            let changes = self.dice.one_of(&Kind::ALL).unwrap();
+            let changes = self.dice.one_of(Kind::all(self.variant)).unwrap();
             let kept = |kind: &Kind| *kind != changes;
             next.extend(
                 self.truth.in_force.iter().filter(|(kind, _)| kept(kind)).map(|(kind, it)| (*kind, it.clone())),
@@ -145,7 +185,11 @@ impl Node {
         }
         self.say(&format!("in force: {next:?}"));
         self.snapshot = assemble(&next);
-        self.truth.in_force = next;
+        let before = std::mem::replace(&mut self.truth.in_force, next);
+        let routes = |all: &BTreeMap<Kind, Contents>, name: &str| all.get(&Kind::Routes)?.get(name).cloned();
+        let is_replaced = |name: &&str| routes(&before, name) != routes(&self.truth.in_force, name);
+        let replaced = NAMES.into_iter().filter(is_replaced).map(str::to_owned).collect();
+        self.streams.iter_mut().for_each(|open| open.model.on_replaced(&replaced));
         self.streams.iter_mut().for_each(|open| open.model.on_change(&self.truth, self.now));
         for stream in 0..self.streams.len() {
             let (revision, snapshot, now) =
@@ -186,7 +230,11 @@ impl Node {
         self.open();
         let stream = self.streams.len() - 1;
         for (kind, sub) in before.model.subs {
-            let names = before.names.get(&kind).cloned().unwrap_or_default();
+            let mut names = before.names.get(&kind).cloned().unwrap_or_default();
+            if restarts && kind == Kind::Hosts {
+                // They are asked for when requests come.
+                names.clear();
+            }
             self.streams[stream].names.insert(kind, names.clone());
             let wish = match self.variant {
                 Variant::World => Wish::All { names, version: if restarts { String::new() } else { sub.version } },
@@ -204,7 +252,7 @@ impl Node {
 
     /// Names other resources than before.
     fn ask(&mut self, stream: usize) {
-        let kind = self.dice.one_of(&Kind::ALL).unwrap();
+        let kind = self.dice.one_of(Kind::all(self.variant)).unwrap();
         let old = self.streams[stream].old.get(&kind);
         let nonce = match self.variant {
             // It has answered what it has got, and repeats that nonce.
@@ -221,10 +269,10 @@ impl Node {
     }
 
     fn other_names(&mut self, stream: usize, kind: Kind) -> Wish {
-        let mut names = self.dice.names();
+        let mut names = if kind == Kind::Hosts { self.dice.host_names() } else { self.dice.names() };
         match self.dice.roll(6) {
             0 => names = Vec::new(),
-            1 => names.push("*".to_owned()),
+            1 if kind != Kind::Hosts => names.push("*".to_owned()),
             _ => {}
         }
         let open = &mut self.streams[stream];
@@ -248,7 +296,7 @@ impl Node {
         if self.variant == Variant::Delta || self.streams.is_empty() {
             return;
         }
-        let kind = self.dice.one_of(&Kind::ALL).unwrap();
+        let kind = self.dice.one_of(Kind::all(self.variant)).unwrap();
         if !self.streams[stream].model.subs.contains_key(&kind) {
             return;
         }
@@ -273,7 +321,8 @@ impl Node {
         if self.streams.is_empty() {
             return;
         }
-        let waiting: Vec<_> = Kind::ALL.into_iter().filter(|kind| self.unanswered(stream, *kind) > 0).collect();
+        let waiting: Vec<_> =
+            Kind::all(self.variant).iter().copied().filter(|kind| self.unanswered(stream, *kind) > 0).collect();
         if let Some(kind) = self.dice.one_of(&waiting) {
             let refuses = self.dice.roll(5) == 0;
             self.answer(stream, kind, refuses, true);
@@ -360,7 +409,7 @@ impl Node {
     fn settle(&mut self) {
         for _ in 0..200 {
             for stream in 0..self.streams.len() {
-                for kind in Kind::ALL {
+                for &kind in Kind::all(self.variant) {
                     while self.unanswered(stream, kind) > 0 {
                         self.answer(stream, kind, false, false);
                     }
@@ -408,6 +457,7 @@ const fn type_of(kind: Kind) -> ResourceType {
         Kind::Extension => ResourceType::ExtensionConfig,
         Kind::Listener => ResourceType::Listener,
         Kind::Routes => ResourceType::RouteConfiguration,
+        Kind::Hosts => ResourceType::VirtualHost,
     }
 }
 
@@ -422,11 +472,12 @@ fn to_session(request: Request) -> session::Request {
 
 fn from_session(response: &session::Response) -> Response {
     let content = &response.content;
-    let kind = Kind::ALL.into_iter().find(|kind| type_of(*kind) == content.kind).unwrap();
-    let resource = |resource: &Arc<Resource>| crate::model::Resource {
+    let kind = *Kind::all(Variant::Delta).iter().find(|kind| type_of(**kind) == content.kind).unwrap();
+    let resource = |resource: &Arc<Resource>| wire::Resource {
         name: resource.name.clone(),
         version: resource.version.to_string(),
-        content: String::from_utf8(resource.body.value.clone()).unwrap(),
+        content: decoded(kind, &resource.body.value),
+        aliases: content.aliases.get(&resource.name).into_iter().flatten().cloned().collect(),
     };
     Response {
         kind,
@@ -434,6 +485,7 @@ fn from_session(response: &session::Response) -> Response {
         version: content.version.to_string(),
         resources: content.resources.iter().map(resource).collect(),
         removed: content.removed.clone(),
+        vacant: content.vacant.clone(),
         crossed: false,
         target: Contents::new(),
     }
@@ -445,8 +497,8 @@ fn assemble(all: &BTreeMap<Kind, Contents>) -> Arc<Snapshot> {
         .flat_map(|(kind, name, content)| [type_of(kind).type_url().as_bytes(), name.as_bytes(), content.as_bytes()]);
     let revision = Digest::of_parts(parts);
     let resources = each().map(|(kind, name, content)| {
-        let body = Any { type_url: type_of(kind).type_url().to_owned(), value: content.clone().into_bytes() };
-        let version = Digest::of(content.as_bytes());
+        let body = Any { type_url: type_of(kind).type_url().to_owned(), value: encoded(kind, content) };
+        let version = Digest::of(&body.value);
         (type_of(kind), Resource { name: name.clone(), version, body, author: Author::Postern })
     });
     Arc::new(Snapshot::assemble(revision, plan(), resources.collect::<Vec<_>>()))
@@ -460,4 +512,21 @@ fn plan() -> AdmittedPlan {
         compile(&[file], &FilterCode::new(vec![1], None)).unwrap().plan().clone()
     };
     PLAN.get_or_init(make).clone()
+}
+
+fn encoded(kind: Kind, content: &str) -> Vec<u8> {
+    if kind != Kind::Hosts {
+        return content.as_bytes().to_vec();
+    }
+    let (label, domains) = hosts::parts(content);
+    let domains = domains.into_iter().map(str::to_owned).collect();
+    VirtualHost { name: label.to_owned(), domains, ..VirtualHost::default() }.encode_to_vec()
+}
+
+fn decoded(kind: Kind, body: &[u8]) -> String {
+    if kind != Kind::Hosts {
+        return String::from_utf8(body.to_vec()).unwrap();
+    }
+    let host = VirtualHost::decode(body).unwrap();
+    hosts::content(&host.name, &host.domains.iter().map(String::as_str).collect::<Vec<_>>())
 }

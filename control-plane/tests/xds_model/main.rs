@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod driver;
+mod hosts;
 mod model;
+mod wire;
 
 use std::panic::catch_unwind;
 
 use driver::history;
-use model::Variant;
+use wire::Variant;
 
 /// How many sequences of each variant are tried, unless `XDS_MODEL_SEQUENCES` says otherwise.
 const SEQUENCES: u64 = 2_000;

@@ -1,109 +1,13 @@
 //! What an xDS server may and must send, written from the protocol's document and the list of cases. It knows nothing of the
 //! server: it sees what goes over the wire, keeps what the client has, and says what is wrong with a response.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    hosts,
+    wire::{Contents, Kind, Request, Resource, Response, Variant, Wish},
 };
 
-/// The types, in the order in which changes must be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Secret,
-    Cluster,
-    Endpoints,
-    Extension,
-    Listener,
-    Routes,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Secret, Self::Cluster, Self::Endpoints, Self::Extension, Self::Listener, Self::Routes];
-
-    /// LDS and CDS: a response is the complete state, and a first request without names asks for it.
-    pub(crate) fn is_full_state(self) -> bool {
-        matches!(self, Self::Cluster | Self::Listener)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Variant {
-    World,
-    Delta,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Resource {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) content: String,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Response {
-    pub(crate) kind: Kind,
-    pub(crate) nonce: String,
-    pub(crate) version: String,
-    pub(crate) resources: Vec<Resource>,
-    pub(crate) removed: Vec<String>,
-    /// Whether another was refused while it was under way.
-    pub(crate) crossed: bool,
-    /// What was in force of what was wanted when it was sent.
-    pub(crate) target: Contents,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
-    pub(crate) nonce: String,
-    /// A NACK, and the resources that its message names.
-    pub(crate) refuses: Option<Vec<String>>,
-    pub(crate) wish: Wish,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Wish {
-    All { names: Vec<String>, version: String },
-    Changes { subscribe: Vec<String>, unsubscribe: Vec<String>, initial: BTreeMap<String, String> },
-}
-
-impl Response {
-    fn mentions(&self, name: &str) -> bool {
-        self.removed.iter().any(|it| it == name) || self.resources.iter().any(|it| it.name == name)
-    }
-
-    fn has(&self, name: &str, content: &str) -> bool {
-        self.resources.iter().any(|it| it.name == name && it.content == content)
-    }
-}
-
-impl fmt::Display for Response {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {} is {:.6}:", self.kind, self.nonce, self.version)?;
-        self.resources.iter().try_for_each(|it| write!(f, " {}={}", it.name, it.content))?;
-        self.removed.iter().try_for_each(|name| write!(f, " -{name}"))
-    }
-}
-
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.refuses {
-            None => write!(f, "{:?} [{}]", self.kind, self.nonce)?,
-            Some(named) => write!(f, "{:?} [{}] refused {named:?}", self.kind, self.nonce)?,
-        }
-        match &self.wish {
-            Wish::All { names, version } => write!(f, " wants {names:?}, has {version:.6}"),
-            Wish::Changes { subscribe, unsubscribe, initial } => {
-                write!(f, " wants {subscribe:?}, leaves {unsubscribe:?}, has")?;
-                initial.iter().try_for_each(|(name, version)| write!(f, " {name}={version:.6}"))
-            }
-        }
-    }
-}
-
-/// Contents by name.
-pub(crate) type Contents = BTreeMap<String, String>;
 /// A resource by type, name and content.
 type Item = (Kind, String, String);
 
@@ -128,6 +32,11 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
+    /// The resource that a name stands for. A virtual host has many.
+    fn stands_for<'a>(&'a self, kind: Kind, name: &'a String) -> Option<&'a String> {
+        if kind == Kind::Hosts { hosts::resolve(&self.in_force[&kind], name) } else { Some(name) }
+    }
+
     pub(crate) fn content(&self, kind: Kind, name: &str) -> Option<&String> {
         self.in_force.get(&kind)?.get(name)
     }
@@ -169,6 +78,10 @@ pub(crate) struct Stream {
     variant: Variant,
     pub(crate) subs: BTreeMap<Kind, Sub>,
     nonces: BTreeSet<String>,
+    /// The route configurations that were sent before virtual hosts were asked for.
+    routes_sent: BTreeSet<String>,
+    /// The route configurations that changed, and that the client gets elsewhere.
+    replaced: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +96,10 @@ enum Wildcard {
 pub(crate) struct Sub {
     wildcard: Wildcard,
     names: BTreeSet<String>,
+    /// Virtual hosts: whether it gets those for every host unasked.
+    gets_base: bool,
+    /// Virtual hosts that it unsubscribed from, and that are still there.
+    left: BTreeSet<String>,
     /// What the client has accepted.
     pub(crate) held: Contents,
     /// The version of the last response that it accepted.
@@ -221,6 +138,8 @@ impl Sub {
         Self {
             wildcard: Wildcard::No,
             names: BTreeSet::new(),
+            gets_base: false,
+            left: BTreeSet::new(),
             held: Contents::new(),
             version: String::new(),
             unanswered: Vec::new(),
@@ -240,6 +159,9 @@ impl Sub {
 
     /// What is in force of what is wanted.
     pub(crate) fn target(&self, kind: Kind, truth: &Truth) -> Contents {
+        if kind == Kind::Hosts {
+            return hosts::target(&truth.in_force[&kind], &self.names, self.gets_base, &self.left);
+        }
         let all = truth.in_force.get(&kind).into_iter().flatten();
         all.filter(|(name, _)| self.wants(name)).map(|(name, content)| (name.clone(), content.clone())).collect()
     }
@@ -254,6 +176,21 @@ impl Sub {
         held == target
     }
 
+    /// The names that go when the client unsubscribes from these. The own name of a virtual host stands for all names that
+    /// it was subscribed to by, and so does one that was not subscribed to.
+    fn leave(&mut self, kind: Kind, unsubscribe: &[String], truth: &Truth) -> Vec<String> {
+        if kind != Kind::Hosts {
+            return unsubscribe.to_vec();
+        }
+        let own = |name: &String| hosts::resolve(&truth.in_force[&kind], name).cloned();
+        let is_whole = |name: &&String| !self.names.contains(*name) || own(name).as_ref() == Some(*name);
+        let left: BTreeSet<_> = unsubscribe.iter().filter(is_whole).filter_map(own).collect();
+        let aliases = self.names.iter().filter(|name| own(name).is_some_and(|it| left.contains(&it)));
+        let gone = unsubscribe.iter().chain(aliases).cloned().collect();
+        self.left.extend(left);
+        gone
+    }
+
     /// Whether the client may have something of this name, or gets it.
     fn may_have(&self, name: &str) -> bool {
         let comes = || self.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == name));
@@ -265,7 +202,11 @@ impl Sub {
         self.sent.contains_key(name) || self.held.contains_key(name)
     }
 
-    fn drop_unwanted(&mut self) {
+    fn drop_unwanted(&mut self, kind: Kind) {
+        if kind == Kind::Hosts {
+            // It goes by many names: the server says which of them was the last.
+            return;
+        }
         let (wildcard, names) = (self.wildcard, self.names.clone());
         let wants = |name: &String| wildcard != Wildcard::No || names.contains(name);
         self.held.retain(|name, _| wants(name));
@@ -276,7 +217,8 @@ impl Sub {
 
 impl Stream {
     pub(crate) fn new(variant: Variant) -> Self {
-        Self { variant, subs: BTreeMap::new(), nonces: BTreeSet::new() }
+        let (subs, nonces) = (BTreeMap::new(), BTreeSet::new());
+        Self { variant, subs, nonces, routes_sent: BTreeSet::new(), replaced: BTreeSet::new() }
     }
 
     /// The client sends a request.
@@ -303,7 +245,7 @@ impl Stream {
                 };
                 sub.names = all;
                 sub.claims |= is_first && !version.is_empty();
-                sub.drop_unwanted();
+                sub.drop_unwanted(kind);
                 if let Some(set) = truth.sets.get(&(kind, version.clone())).filter(|_| is_first) {
                     sub.sent.clone_from(set);
                     sub.held.clone_from(set);
@@ -324,6 +266,8 @@ impl Stream {
                     Wildcard::No if is_first && subscribe.is_empty() && kind.is_full_state() => Wildcard::Implied,
                     before => before,
                 };
+                let unsubscribe = &sub.leave(kind, unsubscribe, truth);
+                sub.gets_base |= is_first && (subscribe.is_empty() || !initial.is_empty());
                 sub.names.extend(expected.asked.iter().cloned());
                 if unsubscribe.iter().any(|name| name == "*") {
                     sub.wildcard = Wildcard::No;
@@ -335,21 +279,26 @@ impl Stream {
                         expected.asked.insert(name.clone());
                     }
                 }
-                sub.drop_unwanted();
+                sub.drop_unwanted(kind);
                 for (name, version) in initial {
-                    expected.asked.remove(name);
+                    // By its own name, one that is gone is told as removed.
+                    expected.asked.retain(|asked| asked != name && truth.stands_for(kind, asked) != Some(name));
                     let known = truth
                         .versions
                         .iter()
                         .find(|((of, named, _), it)| *of == kind && named == name && *it == version);
                     let content = known.map_or_else(String::new, |((_, _, content), _)| content.clone());
                     truth.claimed.insert((kind, name.clone(), content.clone()));
-                    if sub.wants(name) {
+                    if kind == Kind::Hosts || sub.wants(name) {
                         sub.sent.insert(name.clone(), content.clone());
                         sub.held.insert(name.clone(), content);
                     }
                 }
                 sub.claims |= !initial.is_empty();
+                if kind == Kind::Hosts && is_first {
+                    let replaced = |name: &&String| self.routes_sent.contains(hosts::routes_of(name));
+                    sub.again.extend(initial.keys().filter(replaced).cloned());
+                }
             }
         }
         let place = sub.unanswered.iter().position(|(sent, _)| sent.nonce == request.nonce).filter(|_| !is_first);
@@ -375,7 +324,7 @@ impl Stream {
             if !response.crossed {
                 sub.again.remove(&resource.name);
             }
-            if sub.wants(&resource.name) && was_wanted(&resource.name) {
+            if kind == Kind::Hosts || sub.wants(&resource.name) && was_wanted(&resource.name) {
                 sub.held.insert(resource.name.clone(), resource.content.clone());
                 if !sub.unanswered.iter().any(|(later, _)| later.mentions(&resource.name)) {
                     sub.sent.insert(resource.name.clone(), resource.content.clone());
@@ -426,6 +375,7 @@ impl Stream {
     /// the one that used it, so that it may come again unchanged.
     pub(crate) fn on_change(&mut self, truth: &Truth, now: u64) {
         for (kind, sub) in &mut self.subs {
+            sub.left.retain(|name| truth.content(*kind, name).is_some());
             let target = sub.target(*kind, truth);
             let had = || [&sub.sent, &sub.held].into_iter().flat_map(BTreeMap::keys).chain(&sub.again);
             // What was refused may be had in part.
@@ -458,6 +408,8 @@ impl Stream {
             return Err("a stale request was answered".to_owned());
         }
         let mut changed = BTreeMap::new();
+        let mut replaced = std::mem::take(&mut self.replaced);
+        self.drop_hosts(&replaced);
         for response in responses {
             self.check(response, expected, &changed, truth, now).map_err(|wrong| format!("{wrong} in {response}"))?;
             if response.kind == Kind::Cluster {
@@ -470,8 +422,19 @@ impl Stream {
                     changed.insert(it.name.clone(), surely);
                 }
             }
+            if response.kind == Kind::Routes {
+                let sub = &self.subs[&Kind::Routes];
+                let is_new =
+                    |it: &&Resource| sub.sent.get(&it.name) != Some(&it.content) || sub.again.contains(&it.name);
+                let sent: BTreeSet<_> = response.resources.iter().filter(is_new).map(|it| it.name.clone()).collect();
+                self.drop_hosts(&sent);
+                let is_asked = expected.kind == Some(Kind::Routes);
+                let surely = |name: &String| !is_asked && !self.subs[&Kind::Routes].again.contains(name);
+                replaced.extend(sent.into_iter().filter(surely));
+            }
             self.note(response, truth, now);
         }
+        self.check_replaced(&replaced, responses, truth)?;
         self.on_change(truth, now);
         self.check_warming(&changed, responses, truth)?;
         if expected.is_stale { Ok(()) } else { self.check_answers(expected, responses, truth) }
@@ -490,11 +453,13 @@ impl Stream {
         if !self.nonces.insert(response.nonce.clone()) || response.nonce.is_empty() {
             return Err("the nonce is not new".to_owned());
         }
-        let users_wait = [Kind::Extension, Kind::Listener, Kind::Routes]
+        let users_wait = [Kind::Extension, Kind::Listener, Kind::Routes, Kind::Hosts]
             .iter()
             .any(|user| self.subs.get(user).is_some_and(|sub| !sub.unanswered.is_empty()));
         let Some(sub) = self.subs.get(&kind) else { return Err("nobody asked for this type".to_owned()) };
-        let asked = |name: &str| expected.kind == Some(kind) && expected.asked.contains(name);
+        let mut meant = expected.asked.iter().filter_map(|name| truth.stands_for(kind, name)).cloned();
+        let meant: BTreeSet<_> = meant.by_ref().filter(|_| expected.kind == Some(kind)).collect();
+        let asked = |name: &str| meant.contains(name);
         let target = sub.target(kind, truth);
         // An Envoy keeps a refused extension configuration as its last, whatever it says: the good one is told again.
         let is_retold = kind == Kind::Extension
@@ -503,7 +468,7 @@ impl Stream {
             truth.check_version(kind, resource)?;
             let Resource { name, content, .. } = resource;
             let item = |content: &String| (kind, name.clone(), content.clone());
-            if !sub.wants(name) {
+            if kind == Kind::Hosts && !target.contains_key(name) || kind != Kind::Hosts && !sub.wants(name) {
                 return Err(format!("`{name}` is not subscribed to"));
             }
             let comes = || sub.unanswered.iter().any(|(sent, _)| sent.has(name, content));
@@ -574,6 +539,7 @@ impl Stream {
         {
             return Err("nothing changed".to_owned());
         }
+        sub.check_names(response, expected, truth)?;
         let mut gone: Vec<_> = response.removed.iter().collect();
         for name in &response.removed {
             if target.contains_key(name) {
@@ -648,6 +614,41 @@ impl Stream {
         Ok(())
     }
 
+    /// The client drops the virtual hosts of a route configuration that is replaced: they may come again.
+    fn drop_hosts(&mut self, routes: &BTreeSet<String>) {
+        let Some(sub) = self.subs.get_mut(&Kind::Hosts) else {
+            self.routes_sent.extend(routes.iter().cloned());
+            return;
+        };
+        let had = [&sub.sent, &sub.held].into_iter().flat_map(BTreeMap::keys);
+        let dropped: Vec<_> = had.filter(|name| routes.contains(hosts::routes_of(name))).cloned().collect();
+        if !dropped.is_empty() {
+            sub.again.extend(dropped);
+            sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
+        }
+    }
+
+    /// Something else is in force of these route configurations. A client that does not ask for them here gets them elsewhere.
+    pub(crate) fn on_replaced(&mut self, routes: &BTreeSet<String>) {
+        if !self.subs.contains_key(&Kind::Routes) && self.subs.contains_key(&Kind::Hosts) {
+            self.replaced.extend(routes.iter().cloned());
+        }
+    }
+
+    /// The virtual hosts of a replaced route configuration must follow it, changed or not.
+    fn check_replaced(&self, routes: &BTreeSet<String>, responses: &[Response], truth: &Truth) -> Result<(), String> {
+        let Some(sub) = self.subs.get(&Kind::Hosts).filter(|sub| sub.refused.is_empty()) else { return Ok(()) };
+        let waits = self.subs.get(&Kind::Cluster).is_some_and(|sub| !sub.unanswered.is_empty());
+        let doubted = truth.doubted.iter().any(|(kind, ..)| *kind == Kind::Hosts);
+        let sent = |name: &String| responses.iter().any(|it| it.kind == Kind::Hosts && it.mentions(name));
+        let target = sub.target(Kind::Hosts, truth);
+        let mut within = target.keys().filter(|name| routes.contains(hosts::routes_of(name)));
+        match within.find(|name| !sent(name)).filter(|_| !waits && !doubted) {
+            Some(name) => Err(format!("`{name}` does not follow its route configuration")),
+            None => Ok(()),
+        }
+    }
+
     /// What a request must bring.
     fn check_answers(&mut self, expected: &Expected, responses: &[Response], truth: &Truth) -> Result<(), String> {
         let Some((kind, sub)) = expected.kind.and_then(|kind| Some((kind, self.subs.get_mut(&kind)?))) else {
@@ -658,6 +659,13 @@ impl Stream {
         let has = |name: &String| response.is_some_and(|it| it.resources.iter().any(|it| it.name == *name));
         let is_removed = |name: &String| response.is_some_and(|it| it.removed.contains(name));
         for name in &expected.asked {
+            if kind == Kind::Hosts && truth.stands_for(kind, name).is_none() {
+                if !response.is_some_and(|it| it.vacant.contains(name)) {
+                    return Err(format!("`{name}` stands for nothing, and that is not said in {response:?}"));
+                }
+                continue;
+            }
+            let name = truth.stands_for(kind, name).unwrap_or(name);
             let answered = match target.get(name) {
                 Some(content) => has(name) || truth.doubted.contains(&(kind, name.clone(), content.clone())),
                 // It is not withdrawn, not even by the answer to a question.
@@ -691,6 +699,30 @@ impl Stream {
             let greeted = response.is_some() || sub.wildcard == Wildcard::No;
             if !greeted && kind.is_full_state() {
                 return Err("a wildcard that stands for nothing was not answered".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sub {
+    /// Names that stand for nothing were asked for and do; and a virtual host tells all names that it was asked for by.
+    fn check_names(&self, response: &Response, expected: &Expected, truth: &Truth) -> Result<(), String> {
+        let kind = response.kind;
+        for name in &response.vacant {
+            let is_asked = expected.kind == Some(kind) && expected.asked.contains(name);
+            if !is_asked || kind != Kind::Hosts || truth.stands_for(kind, name).is_some() {
+                return Err(format!("`{name}` is said to stand for nothing"));
+            }
+        }
+        for resource in response.resources.iter().filter(|_| kind == Kind::Hosts) {
+            let is_it = |name: &&String| truth.stands_for(kind, name) == Some(&resource.name);
+            if let Some(other) = resource.aliases.iter().find(|name| !is_it(name)) {
+                return Err(format!("`{}` does not go by `{other}`", resource.name));
+            }
+            let mut known = self.names.iter().filter(is_it).filter(|name| **name != resource.name);
+            if let Some(name) = known.find(|name| !resource.aliases.contains(*name)) {
+                return Err(format!("`{}` does not tell that it goes by `{name}`", resource.name));
             }
         }
         Ok(())

@@ -22,10 +22,15 @@ impl Subscription {
         let named = self.interest.names().iter().filter_map(|name| snapshot.resolve(self.kind, name));
         let named: BTreeSet<_> = named.map(|resource| resource.name.clone()).collect();
         let base = hosts.base().difference(&self.left).filter(|_| self.gets_base);
-        let wanted: BTreeSet<_> = named.iter().chain(base).collect();
-        let companions = wanted.iter().filter_map(|name| hosts.companions(name)).flatten();
-        let companions = companions.filter(|name| !self.left.contains(*name));
-        let all = wanted.iter().copied().chain(companions).cloned().collect();
+        let mut wanted: Vec<_> = named.iter().chain(base).collect();
+        let mut all = BTreeSet::new();
+        // What comes with one may have a wildcard of its own, and so bring others.
+        while let Some(name) = wanted.pop() {
+            if all.insert(name.clone()) {
+                let companions = hosts.companions(name).into_iter().flatten();
+                wanted.extend(companions.filter(|name| !self.left.contains(*name)));
+            }
+        }
         snapshot.offer_named(self.kind, &all)
     }
 
@@ -39,18 +44,23 @@ impl Subscription {
         let aliases = names.iter().filter(|name| resolved(name).is_some_and(|resource| left.contains(&resource)));
         unsubscribe.extend(aliases.cloned());
         self.left.extend(left);
-        let all = snapshot.offer(self.kind);
-        self.left.retain(|name| all.set().get(name).is_some());
+    }
+
+    /// A virtual host that the client unsubscribed from counts as new once it has been gone.
+    pub(super) fn forget_left_hosts(&mut self, snapshot: &Snapshot) {
+        if !self.left.is_empty() {
+            let all = snapshot.offer(self.kind);
+            self.left.retain(|name| all.set().get(name).is_some());
+        }
     }
 
     /// The client comes back with virtual hosts of an earlier stream: it need not be sent what it has, by whatever name it
-    /// asks, and is told what was deleted meanwhile. What it no longer wants, it will drop by itself.
-    pub(super) fn take_claimed_hosts(&mut self, target: &Offer, snapshot: &Snapshot) {
+    /// asks, and is told what was deleted meanwhile. So is what its names no longer stand for: it would keep a domain that
+    /// another virtual host has now.
+    pub(super) fn take_claimed_hosts(&mut self, snapshot: &Snapshot) {
         if self.kind != ResourceType::VirtualHost || self.begun || self.claim != Claim::Resources {
             return;
         }
-        let all = snapshot.offer(self.kind);
-        self.inventory.retain(|name| target.set().get(name).is_some() || all.set().get(name).is_none());
         let inventory = &self.inventory;
         let has = |name: &String| snapshot.resolve(self.kind, name).is_some_and(|it| inventory.holds(&it.name));
         self.asked.retain(|name| !has(name));

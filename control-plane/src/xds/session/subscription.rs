@@ -213,8 +213,9 @@ impl Subscription {
         if !std::mem::take(&mut self.stale) {
             return;
         }
+        self.forget_left_hosts(snapshot);
         let target = self.target(snapshot);
-        self.take_claimed_hosts(&target, snapshot);
+        self.take_claimed_hosts(snapshot);
         let due = self.due_of(Arc::clone(&target), memory);
         let difference = self.inventory.difference(self.kind, &due.offer, snapshot);
         self.difference = difference.map(|difference| self.with_last_good(difference, memory));
