@@ -7,12 +7,11 @@ use std::net::IpAddr;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, failure};
+use super::{BuiltIn, Context, Flow, Known, failure};
 use crate::{
     event::{Needs, Phase, Property},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     text::ip,
     verdict::{Denial, Response},
 };
@@ -76,8 +75,11 @@ pub(crate) struct IpFilter {
     trusted_hops: usize,
 }
 
-impl IpFilter {
-    pub(crate) fn load(wire: &wire::IpFilter, _: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for IpFilter {
+    type Wire = wire::IpFilter;
+    type State = ();
+
+    fn load(wire: &wire::IpFilter, _: Known<'_>) -> Result<Self, LoadError> {
         let hops = u64::from(wire.trusted_hops);
         if wire.trusted_hops > MOST_HOPS {
             return Err(LoadError::Range { what: "trusted_hops", least: 0, most: MOST_HOPS.into(), value: hops });
@@ -90,12 +92,12 @@ impl IpFilter {
         Ok(Self { allow, deny: Networks::load(&wire.deny)?, trusted_hops })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::of(Property::SourceAddress).union(Needs::REQUEST_HEADERS.when(self.trusted_hops > 0))
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let Some(peer) = context.inputs.property(Property::SourceAddress).and_then(ip::address) else {
             return Flow::Fail(failure("address_unknown"));
         };

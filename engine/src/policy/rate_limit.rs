@@ -10,7 +10,7 @@ use postern_proto::plan::v1 as wire;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::{Context, Flow, failure, least_cost, needs_of, unevaluated};
+use super::{BuiltIn, Context, Flow, Known, failure, least_cost, needs_of, unevaluated};
 use crate::{
     cel::{Expression, Value},
     event::{Needs, Phase},
@@ -18,7 +18,6 @@ use crate::{
     host::{SharedValue, Unavailable},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     verdict::{Denial, Response},
 };
 
@@ -90,8 +89,11 @@ enum Report {
     Never,
 }
 
-impl RateLimit {
-    pub(crate) fn load(wire: &wire::RateLimit, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for RateLimit {
+    type Wire = wire::RateLimit;
+    type State = ();
+
+    fn load(wire: &wire::RateLimit, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let most_interval = SECOND.saturating_mul(86_400 * 366);
         let interval = in_range("interval_ns", wire.interval_ns, 1, most_interval)?;
         let burst = in_range("burst", wire.burst.into(), 1, 1_000_000)?;
@@ -117,22 +119,26 @@ impl RateLimit {
         })
     }
 
-    /// The value of a limit that has one bucket for all.
-    pub(crate) fn shared_key(&self) -> Option<Arc<str>> {
-        self.key.is_none().then(|| Arc::clone(&self.prefix))
-    }
-
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::NOW.union(needs_of(&self.key))
     }
 
-    pub(crate) fn least_cost(&self) -> u64 {
+    fn evaluates(&self) -> bool {
+        true
+    }
+
+    fn least_cost(&self) -> u64 {
         least_cost(&self.key)
+    }
+
+    /// The value of a limit that has one bucket for all.
+    fn shared_key(&self) -> Option<Arc<str>> {
+        self.key.is_none().then(|| Arc::clone(&self.prefix))
     }
 
     /// Takes a token, and tries again when another worker was faster.
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let made;
         let (hash, key) = match &self.key {
             None => (0, &self.prefix),
@@ -159,7 +165,9 @@ impl RateLimit {
         }
         Flow::Fail(failure("bucket_contended"))
     }
+}
 
+impl RateLimit {
     /// The name of the value that has a bucket, of a limit with a key.
     #[inline(never)]
     fn set_key(&self, hash: u64) -> Arc<str> {
