@@ -21,8 +21,10 @@ pub struct Field {
     pub kind: Kind,
     /// Whether the field must be there.
     pub required: bool,
-    /// What a field that is left out means, as a user would write it.
+    /// What a field that is left out means, as a user would write it. Nobody else knows it: it is filled in from here.
     pub default: Option<&'static str>,
+    /// When that is so.
+    pub applies: Applies,
     /// Whether merging takes it from a less specific resource. What could open a route that way is not inherited.
     pub inherited: bool,
     /// One sentence for documentation.
@@ -32,12 +34,12 @@ pub struct Field {
 impl Field {
     /// A field that must be there.
     pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: true, default: None, inherited: true, about }
+        Self { name, kind, required: true, default: None, applies: Applies::Always, inherited: true, about }
     }
 
     /// A field that may be left out.
     pub const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: false, default: None, inherited: true, about }
+        Self { name, kind, required: false, default: None, applies: Applies::Always, inherited: true, about }
     }
 
     /// The same, and what it means to leave it out.
@@ -46,11 +48,42 @@ impl Field {
         Self { default: Some(default), ..self }
     }
 
+    /// The same, and left out it is what another field of the same object says.
+    #[must_use]
+    pub const fn or_same_as(self, other: &'static str) -> Self {
+        Self { default: Some(other), applies: Applies::SameAs, ..self }
+    }
+
+    /// The same, but one of these in its place leaves it without a default.
+    #[must_use]
+    pub const fn unless(self, others: &'static [&'static str]) -> Self {
+        Self { applies: Applies::Unless(others), ..self }
+    }
+
+    /// The same, but it has its default only beside this one.
+    #[must_use]
+    pub const fn with(self, other: &'static str) -> Self {
+        Self { applies: Applies::With(other), ..self }
+    }
+
     /// The same, but never merged from a less specific resource unless the more specific one asks for it.
     #[must_use]
     pub const fn not_inherited(self) -> Self {
         Self { inherited: false, ..self }
     }
+}
+
+/// When a field that is left out has its default.
+#[derive(Debug, Clone, Copy)]
+pub enum Applies {
+    /// Always.
+    Always,
+    /// Unless one of these fields of the same object is there.
+    Unless(&'static [&'static str]),
+    /// If this field of the same object is there.
+    With(&'static str),
+    /// Always: the default is the name of a field of the same object, and means its value.
+    SameAs,
 }
 
 /// What a value must be.

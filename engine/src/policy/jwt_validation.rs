@@ -40,7 +40,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 "A token must be for one of these, beside what its issuer asks for.",
             ),
             Field::optional("header", Kind::EditedHeader(HeaderUse::Set), "The request header that carries the token.")
-                .or("authorization"),
+                .or("authorization")
+                .unless(&["query", "cookie"]),
             Field::optional("query", Kind::Text, "The query parameter that carries the token instead."),
             Field::optional("cookie", Kind::HeaderName, "The cookie that carries the token instead."),
             Field::optional(

@@ -38,7 +38,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::required("requests", Kind::Integer { min: 1, max: 1_000_000 }, "How many requests …"),
             Field::required("per", Kind::Duration, "… in this time."),
             Field::optional("burst", Kind::Integer { min: 1, max: 1_000_000 }, "How many may come at once.")
-                .or("requests"),
+                .or_same_as("requests"),
             Field::optional("key", Kind::Expression, "What each bucket is for; one bucket for all by default."),
             Field::optional(
                 "maxKeys",

@@ -27,7 +27,9 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     phases: &[Phase::Request],
     params: Object {
         fields: &[
-            Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status.").or("200"),
+            Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status.")
+                .or("200")
+                .unless(&["redirect"]),
             Field::optional(
                 "headers",
                 Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue },

@@ -40,9 +40,12 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 "Whether one entry of a list is enough, or all are needed.",
             )
             .or("any"),
-            Field::optional("rolesClaim", Kind::Text, "The claim that has the roles: a list, or one role.").or("roles"),
+            Field::optional("rolesClaim", Kind::Text, "The claim that has the roles: a list, or one role.")
+                .or("roles")
+                .with("roles"),
             Field::optional("scopesClaim", Kind::Text, "The claim that has the scopes: a list, or text with spaces.")
-                .or("scope"),
+                .or("scope")
+                .with("scopes"),
         ],
         exactly_one_of: &[],
     },
