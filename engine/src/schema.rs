@@ -1,7 +1,7 @@
 //! How a user's input is described: one small language for the parameters of policies and, in the control plane,
 //! for whole resources. It owns no checking: the control plane checks against it and generates documentation from it.
 
-use crate::{event::Phase, header::HeaderUse};
+use crate::{event::Phase, header::HeaderUse, load_error::LoadError};
 
 /// A mapping with named fields; any other field is an error.
 #[derive(Debug)]
@@ -10,6 +10,51 @@ pub struct Object {
     pub fields: &'static [Field],
     /// The fields of which exactly one must be there; empty if there is no such rule.
     pub exactly_one_of: &'static [&'static str],
+}
+
+impl Object {
+    /// The least and the greatest value of a whole number. It is for constants: that there is no such field, or that it is
+    /// no whole number, is then an error of the compiler's.
+    #[expect(clippy::panic, reason = "it is evaluated by the compiler")]
+    pub(crate) const fn range(&self, name: &str) -> Range {
+        let mut fields = self.fields;
+        while let [field, rest @ ..] = fields {
+            fields = rest;
+            if let (true, Kind::Integer { min, max }) = (equal(field.name.as_bytes(), name.as_bytes()), &field.kind) {
+                return Range { least: min.unsigned_abs(), most: max.unsigned_abs() };
+            }
+        }
+        panic!("no whole number has this name")
+    }
+}
+
+/// What a whole number may be, which is never negative.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    least: u64,
+    most: u64,
+}
+
+impl Range {
+    /// A number of a plan, if it is in the range.
+    pub(crate) fn check(self, what: &'static str, value: u32) -> Result<u32, LoadError> {
+        let (Self { least, most }, wide) = (self, value.into());
+        if (least..=most).contains(&wide) {
+            Ok(value)
+        } else {
+            Err(LoadError::Range { what, least, most, value: wide })
+        }
+    }
+}
+
+const fn equal(mut a: &[u8], mut b: &[u8]) -> bool {
+    while let ([first, rest @ ..], [other, others @ ..]) = (a, b) {
+        if *first != *other {
+            return false;
+        }
+        (a, b) = (rest, others);
+    }
+    a.is_empty() && b.is_empty()
 }
 
 /// One field of an [`Object`].

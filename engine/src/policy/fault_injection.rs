@@ -7,7 +7,7 @@ use crate::{
     ask::{Answer, Ask},
     event::{Needs, Phase},
     load_error::LoadError,
-    schema::{Ending, Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema, Range},
     verdict::{Denial, Response},
 };
 
@@ -53,6 +53,8 @@ const ABORT: Object = Object {
     exactly_one_of: &[],
 };
 
+const SHARE: Range = ABORT.range("percent");
+
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct FaultInjection {
@@ -65,10 +67,7 @@ impl BuiltIn for FaultInjection {
     type State = ();
 
     fn load(wire: &wire::FaultInjection, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
-        let percent = |value: u32| match value {
-            0..=100 => Ok(value),
-            _ => Err(LoadError::Range { what: "percent", least: 0, most: 100, value: value.into() }),
-        };
+        let percent = |value: u32| SHARE.check("percent", value);
         let delay = match &wire.delay {
             None => None,
             Some(delay) if delay.milliseconds > LONGEST_DELAY => {

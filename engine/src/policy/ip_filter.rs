@@ -11,13 +11,12 @@ use super::{BuiltIn, Context, Flow, Known, failure};
 use crate::{
     event::{Needs, Phase, Property},
     load_error::LoadError,
-    schema::{Ending, Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema, Range},
     text::ip,
     verdict::{Denial, Response},
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
-const MOST_HOPS: u32 = 16;
 const CIDRS: Kind = Kind::List { item: &Kind::Cidr, at_least: 1 };
 
 /// What a user may write.
@@ -35,7 +34,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional("deny", CIDRS, "The addresses and networks that are refused, whatever `allow` says."),
             Field::optional(
                 "trustedHops",
-                Kind::Integer { min: 0, max: MOST_HOPS as i64 },
+                Kind::Integer { min: 0, max: 16 },
                 "How many proxies in front of this one are trusted: 0 takes the peer's own address, and n the address \
                  that the n-th proxy, counted from here, saw and put into X-Forwarded-For.",
             )
@@ -66,6 +65,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 ",
 };
 
+const TRUSTED_HOPS: Range = SCHEMA.params.range("trustedHops");
+
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct IpFilter {
@@ -80,15 +81,12 @@ impl BuiltIn for IpFilter {
     type State = ();
 
     fn load(wire: &wire::IpFilter, _: Known<'_>) -> Result<Self, LoadError> {
-        let hops = u64::from(wire.trusted_hops);
-        if wire.trusted_hops > MOST_HOPS {
-            return Err(LoadError::Range { what: "trusted_hops", least: 0, most: MOST_HOPS.into(), value: hops });
-        }
+        let trusted_hops = TRUSTED_HOPS.check("trusted_hops", wire.trusted_hops)?;
         if wire.allow.is_empty() && wire.deny.is_empty() {
             return Err(LoadError::Missing("allow"));
         }
         let allow = (!wire.allow.is_empty()).then(|| Networks::load(&wire.allow)).transpose()?;
-        let trusted_hops = usize::try_from(wire.trusted_hops).unwrap_or_default();
+        let trusted_hops = usize::try_from(trusted_hops).unwrap_or_default();
         Ok(Self { allow, deny: Networks::load(&wire.deny)?, trusted_hops })
     }
 

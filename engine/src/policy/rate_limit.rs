@@ -17,7 +17,7 @@ use crate::{
     header::{self, Name},
     host::{SharedValue, Unavailable},
     load_error::LoadError,
-    schema::{Ending, Field, Kind, Object, PolicySchema},
+    schema::{Ending, Field, Kind, Object, PolicySchema, Range},
     verdict::{Denial, Response},
 };
 
@@ -66,6 +66,9 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 ",
 };
 
+const BURST: Range = SCHEMA.params.range("burst");
+const MOST_KEYS: Range = SCHEMA.params.range("maxKeys");
+
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
@@ -96,8 +99,8 @@ impl BuiltIn for RateLimit {
     fn load(wire: &wire::RateLimit, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let most_interval = SECOND.saturating_mul(86_400 * 366);
         let interval = in_range("interval_ns", wire.interval_ns, 1, most_interval)?;
-        let burst = in_range("burst", wire.burst.into(), 1, 1_000_000)?;
-        let most_keys = in_range("most_keys", wire.most_keys.into(), 1, 1 << 20)?;
+        let burst = u64::from(BURST.check("burst", wire.burst)?);
+        let most_keys = u64::from(MOST_KEYS.check("most_keys", wire.most_keys)?);
         let report = match wire::ReportLimit::try_from(wire.report) {
             Ok(wire::ReportLimit::Denied) => Report::Denied,
             Ok(wire::ReportLimit::Always) => Report::Always,
