@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use postern_proto::plan::v1::{self as wire, api_key_auth, jwt_validation, step::Policy as Wire};
+use postern_proto::plan::v1::{self as wire, step::Policy as Wire};
 
 use crate::{
-    agent::Agent,
     attributes, budget,
     cel::Expression,
     deny_with::DenyWith,
     event::{Needs, Phase},
     header::Name,
-    jwt::Issuer,
     load_error::LoadError,
     on_failure::OnFailure,
-    policy::{Following, Policy, audit_log::AuditLog},
+    policy::{Following, Known, Policy, audit_log::AuditLog},
     selector::Selector,
     strings::Strings,
 };
@@ -70,22 +68,14 @@ pub(crate) struct Step {
     pub(crate) is_alternative: bool,
 }
 
-/// What else of a plan steps refer to.
-type Known<'a> = (&'a [Agent], &'a [Arc<Issuer>]);
-
 impl Chain {
-    pub(crate) fn load(
-        wire: &wire::Chain,
-        strings: &Strings,
-        agents: &[Agent],
-        issuers: &[Arc<Issuer>],
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn load(wire: &wire::Chain, known: Known<'_>) -> Result<Self, LoadError> {
         let steps = |wire: &Option<wire::Steps>, phase, name: &str| match wire {
             None => Ok(Steps::default()),
-            Some(wire) => Steps::load(wire, strings, (agents, issuers), phase).map_err(|error| error.within(name)),
+            Some(wire) => Steps::load(wire, known, phase).map_err(|error| error.within(name)),
         };
         let response = steps(&wire.response, Phase::Response, "response")?;
-        let audits = load_audits(wire, strings)?;
+        let mut audits = load_audits(wire, known.strings)?;
         let later = audits.iter().filter(|audit| audit.waits()).map(AuditLog::needs);
         let later = response.steps.iter().map(|step| step.needs).chain(later);
         let keep = later.fold(Needs::NONE, |keep, needs| keep.union(needs.of_request()));
@@ -95,6 +85,9 @@ impl Chain {
             request.steps.iter_mut().for_each(|step| step.policy.leave_out_claims());
         }
         request.keep_promises(wire.shadow);
+        for credential in request.steps.iter().chain(&response.steps).filter_map(|step| step.policy.credential()) {
+            audits.iter_mut().for_each(|audit| audit.hide(credential));
+        }
         Ok(Self {
             request,
             response,
@@ -143,35 +136,14 @@ impl Chain {
 
 /// The audit logs of both phases.
 fn load_audits(wire: &wire::Chain, strings: &Strings) -> Result<Vec<AuditLog>, LoadError> {
-    let steps = || wire.request.iter().chain(&wire.response).flat_map(|steps| &steps.steps);
     let mut audits = Vec::new();
-    for step in steps() {
+    for step in wire.request.iter().chain(&wire.response).flat_map(|steps| &steps.steps) {
         if let Some(Wire::AuditLog(audit)) = &step.policy {
             let name = strings.name(step.name)?;
             let load = || AuditLog::load(audit, &name, strings.expression(step.when)?, strings);
             audits.push(load().map_err(|error| error.within(format!("step `{name}`")))?);
         }
     }
-    if audits.is_empty() {
-        return Ok(audits);
-    }
-    let (mut headers, mut query) = (Vec::new(), Vec::new());
-    for step in steps() {
-        match &step.policy {
-            Some(Wire::ApiKeyAuth(wire::ApiKeyAuth { source: Some(api_key_auth::Source::Header(name)) }))
-            | Some(Wire::JwtValidation(wire::JwtValidation {
-                source: Some(jwt_validation::Source::Header(name)),
-                ..
-            })) => headers.push(strings.header_name(*name)?),
-            Some(Wire::ApiKeyAuth(wire::ApiKeyAuth { source: Some(api_key_auth::Source::Query(name)) }))
-            | Some(Wire::JwtValidation(wire::JwtValidation {
-                source: Some(jwt_validation::Source::Query(name)),
-                ..
-            })) => query.push(strings.get(*name)?),
-            _ => {}
-        }
-    }
-    audits.iter_mut().for_each(|audit| audit.hide(&headers, &query));
     Ok(audits)
 }
 
@@ -181,17 +153,18 @@ impl Steps {
         self.steps.is_empty() && self.unsupported.is_empty()
     }
 
-    fn load(wire: &wire::Steps, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
+    fn load(wire: &wire::Steps, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         let steps: Vec<_> = wire.steps.iter().filter(|step| !matches!(step.policy, Some(Wire::AuditLog(_)))).collect();
         let load = |(index, wire): (usize, &&wire::Step)| {
-            let mut step = Step::load(wire, strings, known, phase)?;
+            let mut step = Step::load(wire, known, phase)?;
             let following = steps.iter().skip(index.saturating_add(1));
             step.alternatives = following.take_while(|following| following.alternative).count();
             Ok(step)
         };
         let steps: Vec<Step> = steps.iter().enumerate().map(load).collect::<Result<_, LoadError>>()?;
         let cheap = steps.iter().fold(Needs::NONE, |cheap, step| cheap.union(step.needs.cheap()));
-        let unsupported: Vec<_> = wire.unsupported.iter().map(|name| strings.name(*name)).collect::<Result<_, _>>()?;
+        let unsupported: Vec<_> =
+            wire.unsupported.iter().map(|name| known.strings.name(*name)).collect::<Result<_, _>>()?;
         let plain = unsupported.is_empty() && steps.iter().all(|step| step.policy.agents().is_none());
         let certain = |step: &&Step| plain && step.source.is_none() && !step.needs.has(Needs::BODY);
         let first = steps.first().filter(certain).map_or(Needs::NONE, |step| step.needs.without(Needs::OWN));
@@ -259,19 +232,13 @@ impl Step {
         budget::steps(limit).saturating_mul(budget::STEPS_A_BODY_BYTE)
     }
 
-    fn load(wire: &wire::Step, strings: &Strings, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
-        let name = strings.name(wire.name)?;
-        Self::load_named(&name, wire, strings, known, phase).map_err(|error| error.within(format!("step `{name}`")))
+    fn load(wire: &wire::Step, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
+        let name = known.strings.name(wire.name)?;
+        Self::load_named(&name, wire, known, phase).map_err(|error| error.within(format!("step `{name}`")))
     }
 
-    fn load_named(
-        name: &Arc<str>,
-        wire: &wire::Step,
-        strings: &Strings,
-        (agents, issuers): Known<'_>,
-        phase: Phase,
-    ) -> Result<Self, LoadError> {
-        let policy = Policy::load(wire, strings, agents, issuers)?;
+    fn load_named(name: &Arc<str>, wire: &wire::Step, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
+        let (strings, policy) = (known.strings, Policy::load(wire, known)?);
         if !policy.phases().contains(&phase) {
             return Err(LoadError::Phase);
         }

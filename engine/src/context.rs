@@ -15,7 +15,6 @@ use crate::{
     edits::{Edits, Values},
     event::{Inputs, Needs, Phase},
     host::Host,
-    on_failure::OnFailure,
     rare::Rare,
     verdict::HeaderPair,
 };
@@ -68,45 +67,6 @@ impl Facts {
     }
 }
 
-/// What a step remembers between the turns that it takes.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    /// Whether its condition has been found true.
-    pub(crate) entered: bool,
-    /// The agent that was asked.
-    pub(crate) agent: Option<usize>,
-    /// How many places of the chain what that agent was asked for in one go takes up, with the steps in between that are
-    /// for other sources.
-    pub(crate) span: usize,
-    /// The strictest `onFailure` of what that agent was asked for.
-    pub(crate) on_failure: OnFailure,
-    pub(crate) tries: u32,
-    pub(crate) numbers: [u64; 2],
-    /// Who has signed the request, while it is not certain yet that it may pass.
-    pub(crate) consumer: Option<Arc<Consumer>>,
-    /// The name of the key that it is signed with.
-    pub(crate) key: Option<Arc<str>>,
-    /// The signature that the message was admitted by. It stays for the steps that follow: they see no replay in it.
-    pub(crate) signature: Option<u64>,
-    /// Whether the signature is one of the body too.
-    pub(crate) covers_digest: bool,
-}
-
-impl Memory {
-    /// Forgets everything, for the next step. What is rarely there is only looked at: to drop it costs a call.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        (self.entered, self.agent, self.span, self.tries) = (false, None, 0, 0);
-        (self.numbers, self.covers_digest) = ([0; 2], false);
-        if self.consumer.is_some() {
-            self.consumer = None;
-        }
-        if self.key.is_some() {
-            self.key = None;
-        }
-    }
-}
-
 /// What the steps of a chain share while one message passes: each sees what earlier ones changed.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
@@ -128,7 +88,6 @@ pub(crate) struct Context<'a> {
     /// What became of the request, while its response is under way.
     pub(crate) request_edits: &'a Edits,
     pub(crate) facts: &'a mut Facts,
-    pub(crate) memory: &'a mut Memory,
     /// What came in answer to what the step asked for.
     pub(crate) answer: &'a mut Option<Answer>,
     pub(crate) host: &'a mut dyn Host,

@@ -23,6 +23,7 @@ use crate::{
     jwt::Issuer,
     load_error::LoadError,
     placement::Placement,
+    policy::Known,
     replays::Replays,
     strings::{Strings, find},
     verdict::Response,
@@ -79,7 +80,8 @@ impl Plan {
         let issuer = |issuer| Issuer::load(issuer, &strings).map(Arc::new);
         let issuers = wire.issuers.iter().map(issuer).collect::<Result<Vec<_>, _>>()?;
         let load = |(index, chain)| {
-            Chain::load(chain, &strings, &agents, &issuers).map_err(|error| error.within(format!("chain {index}")))
+            Chain::load(chain, Known { strings: &strings, agents: &agents, issuers: &issuers })
+                .map_err(|error| error.within(format!("chain {index}")))
         };
         let chains = wire.chains.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
         let steps = if wire.steps == 0 { budget::STEPS } else { wire.steps };
@@ -217,7 +219,7 @@ impl Plan {
     /// first compare-and-swap is exact.
     pub fn shared_keys(&self) -> impl Iterator<Item = Arc<str>> {
         let steps = self.chains.iter().flat_map(|chain| &chain.request.steps);
-        steps.flat_map(|step| step.policy.shared_keys())
+        steps.filter_map(|step| step.policy.shared_key())
     }
 
     /// The name and chain of a route. One that the plan does not list has the default chain; without that, its requests

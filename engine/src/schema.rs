@@ -1,7 +1,7 @@
 //! How a user's input is described: one small language for the parameters of policies and, in the control plane,
 //! for whole resources. It owns no checking: the control plane checks against it and generates documentation from it.
 
-use crate::{event::Phase, header::HeaderUse};
+use crate::{event::Phase, header::HeaderUse, load_error::LoadError};
 
 /// A mapping with named fields; any other field is an error.
 #[derive(Debug)]
@@ -10,6 +10,51 @@ pub struct Object {
     pub fields: &'static [Field],
     /// The fields of which exactly one must be there; empty if there is no such rule.
     pub exactly_one_of: &'static [&'static str],
+}
+
+impl Object {
+    /// The least and the greatest value of a whole number. It is for constants: that there is no such field, or that it is
+    /// no whole number, is then an error of the compiler's.
+    #[expect(clippy::panic, reason = "it is evaluated by the compiler")]
+    pub(crate) const fn range(&self, name: &str) -> Range {
+        let mut fields = self.fields;
+        while let [field, rest @ ..] = fields {
+            fields = rest;
+            if let (true, Kind::Integer { min, max }) = (equal(field.name.as_bytes(), name.as_bytes()), &field.kind) {
+                return Range { least: min.unsigned_abs(), most: max.unsigned_abs() };
+            }
+        }
+        panic!("no whole number has this name")
+    }
+}
+
+/// What a whole number may be, which is never negative.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    least: u64,
+    most: u64,
+}
+
+impl Range {
+    /// A number of a plan, if it is in the range.
+    pub(crate) fn check(self, what: &'static str, value: u32) -> Result<u32, LoadError> {
+        let (Self { least, most }, wide) = (self, value.into());
+        if (least..=most).contains(&wide) {
+            Ok(value)
+        } else {
+            Err(LoadError::Range { what, least, most, value: wide })
+        }
+    }
+}
+
+const fn equal(mut a: &[u8], mut b: &[u8]) -> bool {
+    while let ([first, rest @ ..], [other, others @ ..]) = (a, b) {
+        if *first != *other {
+            return false;
+        }
+        (a, b) = (rest, others);
+    }
+    a.is_empty() && b.is_empty()
 }
 
 /// One field of an [`Object`].
@@ -21,8 +66,10 @@ pub struct Field {
     pub kind: Kind,
     /// Whether the field must be there.
     pub required: bool,
-    /// What a field that is left out means, as a user would write it.
+    /// What a field that is left out means, as a user would write it. Nobody else knows it: it is filled in from here.
     pub default: Option<&'static str>,
+    /// When that is so.
+    pub applies: Applies,
     /// Whether merging takes it from a less specific resource. What could open a route that way is not inherited.
     pub inherited: bool,
     /// One sentence for documentation.
@@ -32,12 +79,12 @@ pub struct Field {
 impl Field {
     /// A field that must be there.
     pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: true, default: None, inherited: true, about }
+        Self { name, kind, required: true, default: None, applies: Applies::Always, inherited: true, about }
     }
 
     /// A field that may be left out.
     pub const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, required: false, default: None, inherited: true, about }
+        Self { name, kind, required: false, default: None, applies: Applies::Always, inherited: true, about }
     }
 
     /// The same, and what it means to leave it out.
@@ -46,11 +93,42 @@ impl Field {
         Self { default: Some(default), ..self }
     }
 
+    /// The same, and left out it is what another field of the same object says.
+    #[must_use]
+    pub const fn or_same_as(self, other: &'static str) -> Self {
+        Self { default: Some(other), applies: Applies::SameAs, ..self }
+    }
+
+    /// The same, but one of these in its place leaves it without a default.
+    #[must_use]
+    pub const fn unless(self, others: &'static [&'static str]) -> Self {
+        Self { applies: Applies::Unless(others), ..self }
+    }
+
+    /// The same, but it has its default only beside this one.
+    #[must_use]
+    pub const fn with(self, other: &'static str) -> Self {
+        Self { applies: Applies::With(other), ..self }
+    }
+
     /// The same, but never merged from a less specific resource unless the more specific one asks for it.
     #[must_use]
     pub const fn not_inherited(self) -> Self {
         Self { inherited: false, ..self }
     }
+}
+
+/// When a field that is left out has its default.
+#[derive(Debug, Clone, Copy)]
+pub enum Applies {
+    /// Always.
+    Always,
+    /// Unless one of these fields of the same object is there.
+    Unless(&'static [&'static str]),
+    /// If this field of the same object is there.
+    With(&'static str),
+    /// Always: the default is the name of a field of the same object, and means its value.
+    SameAs,
 }
 
 /// What a value must be.

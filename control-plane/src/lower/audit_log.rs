@@ -30,29 +30,26 @@ impl Lowering {
             let compiled = expression::compile_condition(when, environment(place.phase));
             self.refuse_body(place, "when", compiled.as_ref().ok());
         }
-        let at_request = params.at.as_deref() == Some("request");
+        let at_request = params.at == "request";
         if at_request && place.phase == Phase::Response {
             return Err(LowerError::Value("`at: request` cannot be had in a response chain"));
         }
         if params.fields.len() > MOST || params.headers.len() > MOST {
             return Err(LowerError::Value("expected at most 64 `fields` and 64 `headers`"));
         }
-        let (log, http, grpc) = match &params.to {
-            None => (true, None, None),
-            Some(to) => (to.log, to.http.as_ref(), to.grpc.as_ref()),
-        };
+        let (log, http, grpc) = (params.to.log, params.to.http.as_ref(), params.to.grpc.as_ref());
         if !log && http.is_none() && grpc.is_none() {
             return Err(LowerError::Value("records go nowhere: expected `to.log: true`, `to.http` or `to.grpc`"));
         }
         let fields = params.fields.iter().map(|(name, text)| self.audit_field(place, name, text)).collect();
         let collector = http.map(|http| AuditCollector {
             service: self.service(place, "params.to.http.service", &http.service),
-            path: self.string(http.path.as_deref().unwrap_or("/")),
+            path: self.string(&http.path),
         });
         let grpc = grpc.map(|grpc| AuditGrpcCollector { service: self.grpc_service(place, &grpc.service) });
         let redact = &params.redact;
         Ok(Policy::AuditLog(AuditLog {
-            sample: params.sample.map_or(SAMPLE_OF, of_a_million),
+            sample: of_a_million(params.sample),
             sample_denials: params.sample_denials,
             at_request,
             fields,
@@ -113,11 +110,10 @@ fn of_a_million(percent: f64) -> u32 {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AuditLogParams {
-    to: Option<ToParams>,
-    sample: Option<f64>,
-    #[serde(default)]
+    to: ToParams,
+    sample: f64,
     sample_denials: bool,
-    at: Option<String>,
+    at: String,
     #[serde(default)]
     fields: BTreeMap<String, String>,
     #[serde(default)]
@@ -130,7 +126,6 @@ pub(super) struct AuditLogParams {
 
 #[derive(Deserialize)]
 struct ToParams {
-    #[serde(default)]
     log: bool,
     http: Option<HttpParams>,
     grpc: Option<GrpcParams>,
@@ -139,7 +134,7 @@ struct ToParams {
 #[derive(Deserialize)]
 struct HttpParams {
     service: String,
-    path: Option<String>,
+    path: String,
 }
 
 #[derive(Deserialize)]

@@ -7,16 +7,16 @@ use super::{Lowering, policies::LowerError};
 
 impl Lowering {
     pub(super) fn basic_auth(&mut self, params: &BasicAuthParams) -> Result<Policy, LowerError> {
-        let realm = params.realm.as_deref().unwrap_or("api");
+        let realm = &params.realm;
         if realm.contains(['"', '\\']) {
             return Err(LowerError::Value("a realm cannot have `\"` or `\\` in it"));
         }
-        Ok(Policy::BasicAuth(BasicAuth { realm: self.string(realm), remove: params.forward == Some(false) }))
+        Ok(Policy::BasicAuth(BasicAuth { realm: self.string(realm), remove: !params.forward }))
     }
 }
 
 #[derive(Deserialize)]
 pub(super) struct BasicAuthParams {
-    realm: Option<String>,
-    forward: Option<bool>,
+    realm: String,
+    forward: bool,
 }

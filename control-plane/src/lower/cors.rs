@@ -31,15 +31,10 @@ impl Lowering {
             self.no_wildcards(place, params);
         }
         let seconds = params.max_age.as_deref().and_then(unit::duration).map(|age| age.as_secs().to_string());
-        let methods = if params.allow_methods.is_empty() {
-            "GET, HEAD, POST".to_owned()
-        } else {
-            params.allow_methods.join(", ")
-        };
         Ok(Policy::Cors(Cors {
             origins: params.allow_origins.iter().map(|origin| self.string(origin)).collect(),
             origin_patterns: params.allow_origin_regexes.iter().map(|pattern| self.string(pattern)).collect(),
-            allow_methods: self.string(&methods),
+            allow_methods: self.string(&params.allow_methods.join(", ")),
             allow_headers: self.string(&params.allow_headers.join(", ").to_ascii_lowercase()),
             expose_headers: self.string(&params.expose_headers.join(", ").to_ascii_lowercase()),
             max_age: self.string(&seconds.unwrap_or_default()),
@@ -67,13 +62,16 @@ impl Lowering {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct CorsParams {
+    #[serde(default)]
     allow_origins: Vec<String>,
+    #[serde(default)]
     allow_origin_regexes: Vec<String>,
     allow_methods: Vec<String>,
+    #[serde(default)]
     allow_headers: Vec<String>,
+    #[serde(default)]
     expose_headers: Vec<String>,
     max_age: Option<String>,
     allow_credentials: bool,

@@ -25,11 +25,11 @@ impl Lowering {
                 self.error(place, "params.delay.duration", "expected at most `5m`".to_owned());
             }
             let milliseconds = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
-            InjectedDelay { milliseconds, percent: delay.percent.unwrap_or(100) }
+            InjectedDelay { milliseconds, percent: delay.percent }
         });
         let abort = params.abort.as_ref().map(|abort| InjectedAbort {
             status: abort.status,
-            percent: abort.percent.unwrap_or(100),
+            percent: abort.percent,
             body: abort.body.as_deref().map(|body| self.string(body)),
         });
         Ok(Policy::FaultInjection(FaultInjection { delay, abort }))
@@ -45,12 +45,12 @@ pub(super) struct FaultInjectionParams {
 #[derive(Deserialize)]
 struct DelayParams {
     duration: String,
-    percent: Option<u32>,
+    percent: u32,
 }
 
 #[derive(Deserialize)]
 struct AbortParams {
     status: u32,
-    percent: Option<u32>,
+    percent: u32,
     body: Option<String>,
 }

@@ -7,26 +7,21 @@ use postern_proto::plan::v1::{HmacAuth, HmacKey, step::Policy};
 use serde::Deserialize;
 
 use super::{Lowering, Place};
-use crate::model::{self, quote, unit};
+use crate::model::{self, Step, quote, unit};
 
-const DEFAULT_COMPONENTS: [&str; 4] = ["@method", "@authority", "@path", "@query"];
 const DERIVED: [&str; 7] = ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
-const DEFAULT_WINDOW: Duration = Duration::from_secs(300);
-const DEFAULT_SKEW: Duration = Duration::from_secs(30);
-/// How many requests a second one key signs, where nobody says.
-const DEFAULT_RATE: u32 = 100;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HmacAuthParams {
-    components: Option<Vec<String>>,
+    components: Vec<String>,
     label: Option<String>,
-    window: Option<String>,
-    clock_skew: Option<String>,
-    require_date: Option<bool>,
-    require_digest: Option<bool>,
-    refuse_replays: Option<bool>,
-    replay_rate: Option<u32>,
+    window: String,
+    clock_skew: String,
+    require_date: bool,
+    require_digest: bool,
+    refuse_replays: bool,
+    replay_rate: u32,
 }
 
 impl Lowering {
@@ -34,10 +29,8 @@ impl Lowering {
         HmacKey { id: self.string(&key.key_id), secret: key.secret.0.clone() }
     }
 
-    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, params: &HmacAuthParams) -> Policy {
-        let defaults = || DEFAULT_COMPONENTS.map(str::to_owned).to_vec();
-        let components: Vec<_> =
-            params.components.clone().unwrap_or_else(defaults).iter().map(|name| name.to_ascii_lowercase()).collect();
+    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, step: &Step, params: &HmacAuthParams) -> Policy {
+        let components: Vec<_> = params.components.iter().map(|name| name.to_ascii_lowercase()).collect();
         for (index, name) in components.iter().enumerate() {
             let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             if !DERIVED.contains(&name.as_str()) && (name.is_empty() || !name.bytes().all(token)) {
@@ -51,11 +44,11 @@ impl Lowering {
             let message = format!("expected a label such as `sig1`, found {}", quote(label));
             self.error(place, "params.label", message);
         }
-        let time = |written: &Option<String>, default| written.as_deref().and_then(unit::duration).unwrap_or(default);
-        let (window, skew) = (time(&params.window, DEFAULT_WINDOW), time(&params.clock_skew, DEFAULT_SKEW));
+        let time = |written: &str| unit::duration(written).unwrap_or_default();
+        let (window, skew) = (time(&params.window), time(&params.clock_skew));
         let replay_capacity = match params.refuse_replays {
-            Some(false) => 0,
-            _ => self.replay_capacity(place, params, window.saturating_add(skew)),
+            false => 0,
+            true => self.replay_capacity(place, step, params.replay_rate, window.saturating_add(skew)),
         };
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Policy::HmacAuth(HmacAuth {
@@ -63,28 +56,25 @@ impl Lowering {
             label: self.string(label),
             window_ns: nanoseconds(window),
             skew_ns: nanoseconds(skew),
-            require_date: params.require_date.unwrap_or(true),
-            require_digest: params.require_digest.unwrap_or(true),
+            require_date: params.require_date,
+            require_digest: params.require_digest,
             replay_capacity,
         })
     }
 
     /// How many signatures of one key can be good at a time: those of the whole window, and of clocks that are ahead.
-    fn replay_capacity(&mut self, place: &Place<'_>, params: &HmacAuthParams, good: Duration) -> u32 {
+    fn replay_capacity(&mut self, place: &Place<'_>, step: &Step, rate: u32, good: Duration) -> u32 {
         let seconds = good.as_nanos().div_ceil(1_000_000_000).saturating_add(1);
-        let wanted = |rate: u32| u32::try_from(seconds.saturating_mul(rate.into())).unwrap_or(u32::MAX);
-        match params.replay_rate {
-            None => wanted(DEFAULT_RATE).min(MOST_SIGNATURES),
-            Some(rate) if wanted(rate) > MOST_SIGNATURES => {
-                let message = format!(
-                    "{rate} signatures a second for {seconds}s are more than the {MOST_SIGNATURES} that are remembered of a \
-                     key: lower `window`, or spread the load over several keys"
-                );
-                self.error(place, "params.replayRate", message);
-                MOST_SIGNATURES
-            }
-            Some(rate) => wanted(rate),
+        let wanted = u32::try_from(seconds.saturating_mul(rate.into())).unwrap_or(u32::MAX);
+        // Who leaves the rate out has asked for no more than there is room for.
+        if wanted > MOST_SIGNATURES && step.params.get("replayRate").is_some() {
+            let message = format!(
+                "{rate} signatures a second for {seconds}s are more than the {MOST_SIGNATURES} that are remembered of a \
+                 key: lower `window`, or spread the load over several keys"
+            );
+            self.error(place, "params.replayRate", message);
         }
+        wanted.min(MOST_SIGNATURES)
     }
 }
 

@@ -14,7 +14,7 @@ impl Lowering {
         Ok(Policy::IpFilter(IpFilter {
             allow: sorted(&params.allow),
             deny: sorted(&params.deny),
-            trusted_hops: params.trusted_hops.unwrap_or(0),
+            trusted_hops: params.trusted_hops,
         }))
     }
 }
@@ -34,7 +34,7 @@ pub(super) struct IpFilterParams {
     allow: Vec<String>,
     #[serde(default)]
     deny: Vec<String>,
-    trusted_hops: Option<u32>,
+    trusted_hops: u32,
 }
 
 #[cfg(test)]

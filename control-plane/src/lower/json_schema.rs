@@ -67,10 +67,10 @@ const DIVISOR_DIGITS: usize = 18;
 #[serde(rename_all = "camelCase")]
 pub(super) struct JsonSchemaParams {
     schema: Json,
-    content_types: Option<Vec<String>>,
-    allow_empty: Option<bool>,
-    status: Option<u32>,
-    max_errors: Option<u32>,
+    content_types: Vec<String>,
+    allow_empty: bool,
+    status: u32,
+    max_errors: u32,
 }
 
 impl Lowering {
@@ -88,8 +88,7 @@ impl Lowering {
         for (field, message) in errors {
             self.error(place, &field, message);
         }
-        let defaults = || vec!["application/json".to_owned(), "application/*+json".to_owned()];
-        let content_types = params.content_types.clone().unwrap_or_else(defaults);
+        let content_types = &params.content_types;
         for (index, text) in content_types.iter().enumerate().filter(|(_, text)| !is_media_type(text)) {
             let message = format!("expected a media type such as `application/json`, found {}", quote(text));
             self.error(place, &format!("params.contentTypes[{index}]"), message);
@@ -97,9 +96,9 @@ impl Lowering {
         Policy::JsonSchema(JsonSchema {
             schemas,
             content_types: content_types.iter().map(|text| self.string(&text.to_ascii_lowercase())).collect(),
-            allow_empty: params.allow_empty.unwrap_or(false),
-            status: params.status.unwrap_or(400),
-            most_errors: params.max_errors.unwrap_or(10),
+            allow_empty: params.allow_empty,
+            status: params.status,
+            most_errors: params.max_errors,
         })
     }
 }

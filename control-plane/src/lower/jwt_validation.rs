@@ -13,10 +13,7 @@ use serde::Deserialize;
 use super::{Lowering, Place, policies::LowerError};
 use crate::model::unit;
 
-const DEFAULT_MAX_SIZE: u32 = 8 << 10;
 const MOST_MAX_SIZE: u32 = 64 << 10;
-/// What tokens for access are called: RFC 7519, section 5.1, and RFC 9068, section 2.1. Many issuers say nothing.
-const DEFAULT_TYPES: [&str; 3] = ["jwt", "at+jwt", ""];
 const MOST_LEEWAY_MS: u32 = 600_000;
 
 #[derive(Deserialize)]
@@ -29,9 +26,9 @@ pub(super) struct JwtValidationParams {
     query: Option<String>,
     cookie: Option<String>,
     scheme: Option<String>,
-    forward: Option<bool>,
-    allow_missing: Option<bool>,
-    require_expiry: Option<bool>,
+    forward: bool,
+    allow_missing: bool,
+    require_expiry: bool,
     leeway: Option<String>,
     max_age: Option<String>,
     #[serde(default)]
@@ -39,9 +36,9 @@ pub(super) struct JwtValidationParams {
     #[serde(default)]
     claims_to_headers: BTreeMap<String, String>,
     consumer: Option<String>,
-    max_token_size: Option<Size>,
-    realm: Option<String>,
-    typ: Option<Vec<String>>,
+    max_token_size: Size,
+    realm: String,
+    typ: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -63,7 +60,7 @@ pub(super) struct RoleCheckParams {
     #[serde(default)]
     claims: BTreeMap<String, Vec<String>>,
     #[serde(rename = "match")]
-    matching: Option<String>,
+    matching: String,
     roles_claim: Option<String>,
     scopes_claim: Option<String>,
 }
@@ -75,7 +72,7 @@ impl Lowering {
         params: &JwtValidationParams,
     ) -> Result<Policy, LowerError> {
         let source = self.token_source(params)?;
-        let remove = params.forward == Some(false);
+        let remove = !params.forward;
         if remove && params.query.is_some() {
             return Err(LowerError::Value(
                 "`forward: false` cannot be had with `query`: the path that Envoy routes by stays as it is",
@@ -87,22 +84,21 @@ impl Lowering {
             scheme: self.string(scheme(params)?),
             source: Some(source),
             remove,
-            optional: params.allow_missing == Some(true),
-            unexpiring: params.require_expiry == Some(false),
+            optional: params.allow_missing,
+            unexpiring: !params.require_expiry,
             leeway_ms: leeway(params.leeway.as_deref())?,
             max_age_ms: params.max_age.as_deref().map_or(0, milliseconds),
             required_claims: self.all_texts(&params.required_claims)?,
             claim_headers: self.claim_headers(&params.claims_to_headers)?,
-            consumer_claim: self.claim(params.consumer.as_deref(), "")?,
-            max_size: max_size(params.max_token_size.as_ref())?,
-            realm: self.realm(params.realm.as_deref().unwrap_or("api"))?,
-            types: self.types(params.typ.as_deref())?,
+            consumer_claim: self.claim(params.consumer.as_deref())?,
+            max_size: max_size(&params.max_token_size)?,
+            realm: self.realm(&params.realm)?,
+            types: self.types(&params.typ)?,
         }))
     }
 
     /// What `typ` may say, in the form that the engine compares: media types in lower case, without `application/`.
-    fn types(&mut self, types: Option<&[String]>) -> Result<Vec<u32>, LowerError> {
-        let Some(types) = types else { return Ok(DEFAULT_TYPES.map(|name| self.string(name)).to_vec()) };
+    fn types(&mut self, types: &[String]) -> Result<Vec<u32>, LowerError> {
         let mut lowered = Vec::with_capacity(types.len());
         for written in types {
             let lower = written.to_ascii_lowercase();
@@ -133,15 +129,15 @@ impl Lowering {
         let mut rules = Vec::with_capacity(claims.len());
         for (path, values) in claims {
             let values = values.iter().map(|value| self.string(value)).collect();
-            rules.push(role_check::Claim { path: self.claim(Some(path), "")?, values });
+            rules.push(role_check::Claim { path: self.claim(Some(path))?, values });
         }
         Ok(Policy::RoleCheck(RoleCheck {
             groups: groups.iter().map(|group| self.string(group)).collect(),
-            all: params.matching.as_deref() == Some("all"),
+            all: params.matching == "all",
             roles: self.all_texts(roles)?,
-            roles_claim: self.claim(params.roles_claim.as_deref(), "roles")?,
+            roles_claim: self.claim(params.roles_claim.as_deref())?,
             scopes: self.all_texts(scopes)?,
-            scopes_claim: self.claim(params.scopes_claim.as_deref(), "scope")?,
+            scopes_claim: self.claim(params.scopes_claim.as_deref())?,
             claims: rules,
         }))
     }
@@ -172,7 +168,6 @@ impl Lowering {
 
     fn token_source(&mut self, params: &JwtValidationParams) -> Result<Source, LowerError> {
         match (&params.header, &params.query, &params.cookie) {
-            (None, None, None) => Ok(Source::Header(self.header_name("authorization"))),
             (Some(header), None, None) => Ok(Source::Header(self.header_name(header))),
             (None, Some(query), None) if !query.is_empty() => Ok(Source::Query(self.string(query))),
             (None, None, Some(cookie)) => Ok(Source::Cookie(self.string(cookie))),
@@ -188,16 +183,16 @@ impl Lowering {
             if lowered.iter().any(|other| other.header == header) {
                 return Err(LowerError::Value("two of `claimsToHeaders` go to the same header"));
             }
-            lowered.push(ClaimHeader { claim: self.claim(Some(claim), "")?, header });
+            lowered.push(ClaimHeader { claim: self.claim(Some(claim))?, header });
         }
         Ok(lowered)
     }
 
-    /// A claim's name or path; an empty one finds nothing, so it is a mistake.
-    fn claim(&mut self, name: Option<&str>, default: &str) -> Result<u32, LowerError> {
+    /// A claim's name or path; an empty one finds nothing, so it is a mistake. The plan has an empty one for none.
+    fn claim(&mut self, name: Option<&str>) -> Result<u32, LowerError> {
         match name {
             Some("") => Err(LowerError::Value("a claim's name must not be empty")),
-            name => Ok(self.string(name.unwrap_or(default))),
+            name => Ok(self.string(name.unwrap_or_default())),
         }
     }
 
@@ -221,7 +216,6 @@ fn scheme(params: &JwtValidationParams) -> Result<&str, LowerError> {
     match (&params.scheme, &params.header) {
         (Some(_), _) if !in_header => Err(LowerError::Value("`scheme` goes with `header`")),
         (Some(scheme), _) => Ok(scheme),
-        (None, None) if in_header => Ok("Bearer"),
         (None, Some(header)) if header.eq_ignore_ascii_case("authorization") => Ok("Bearer"),
         (None, _) => Ok(""),
     }
@@ -236,11 +230,10 @@ fn milliseconds(text: &str) -> u64 {
     unit::duration(text).and_then(|time| u64::try_from(time.as_millis()).ok()).unwrap_or_default()
 }
 
-fn max_size(size: Option<&Size>) -> Result<u32, LowerError> {
+fn max_size(size: &Size) -> Result<u32, LowerError> {
     let size = match size {
-        None => Some(DEFAULT_MAX_SIZE),
-        Some(Size::Bytes(bytes)) => Some(*bytes),
-        Some(Size::Text(text)) => unit::size(text),
+        Size::Bytes(bytes) => Some(*bytes),
+        Size::Text(text) => unit::size(text),
     };
     let size = size.filter(|size| (1..=MOST_MAX_SIZE).contains(size));
     size.ok_or(LowerError::Value("`maxTokenSize` must be 1 byte to `64KiB`"))

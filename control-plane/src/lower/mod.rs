@@ -4,6 +4,7 @@
 mod audit_log;
 mod basic_auth;
 mod cors;
+mod defaults;
 mod ecma;
 mod fault_injection;
 mod hmac_auth;

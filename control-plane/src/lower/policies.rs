@@ -2,16 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use postern_engine::policy;
 use postern_proto::plan::v1::{
     ApiKeyAuth, Headers, RateLimit, ReportLimit, TrafficPermission, Validate, api_key_auth::Source, step::Policy,
     traffic_permission, validate,
 };
 use serde::Deserialize;
 
-use super::{Lowering, Place};
+use super::{Lowering, Place, defaults::filled};
 use crate::model::{Step, unit};
-
-const DEFAULT_MOST_KEYS: u32 = 65_536;
 
 /// Why parameters that fit the schema do not become a plan.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +32,7 @@ impl Lowering {
             "cors" => self.cors(place, &params(step)?),
             "faultInjection" => self.fault_injection(place, &params(step)?),
             "headers" => Ok(self.headers(params(step)?)),
-            "hmacAuth" => Ok(self.hmac_auth(place, &params(step)?)),
+            "hmacAuth" => Ok(self.hmac_auth(place, step, &params(step)?)),
             "ipFilter" => self.ip_filter(&params(step)?),
             "jsonSchema" => Ok(self.json_schema(place, &params(step)?)),
             "jwtValidation" => self.jwt_validation(place, &params(step)?),
@@ -72,9 +71,9 @@ impl Lowering {
         let interval = per.as_nanos().checked_div(params.requests.into()).filter(|interval| *interval > 0);
         let interval = interval.and_then(|interval| u64::try_from(interval).ok());
         let key = params.key.as_deref().map_or(0, |key| self.expression(place, "params.key", key));
-        let report = match params.report.as_deref() {
-            Some("always") => ReportLimit::Always,
-            Some("never") => ReportLimit::Never,
+        let report = match params.report.as_str() {
+            "always" => ReportLimit::Always,
+            "never" => ReportLimit::Never,
             _ => ReportLimit::Denied,
         };
         Ok(Policy::RateLimit(RateLimit {
@@ -82,9 +81,9 @@ impl Lowering {
             id: self.string(&place.step.id()),
             interval_ns: interval
                 .ok_or(LowerError::Value("more than one request a nanosecond cannot be told apart"))?,
-            burst: params.burst.unwrap_or(params.requests),
+            burst: params.burst,
             key,
-            most_keys: if key == 0 { 1 } else { params.max_keys.unwrap_or(DEFAULT_MOST_KEYS) },
+            most_keys: if key == 0 { 1 } else { params.max_keys },
             limit: params.requests,
             report: report.into(),
         }))
@@ -111,12 +110,14 @@ impl Lowering {
             let expression = self.condition(place, &format!("params.rules[{index}].rule"), &rule.rule);
             rules.push(validate::Rule { expression, message: self.string(&rule.message) });
         }
-        Policy::Validate(Validate { rules, status: params.status.unwrap_or(400) })
+        Policy::Validate(Validate { rules, status: params.status })
     }
 }
 
+/// What a step says, and what its policy's schema says about the rest.
 fn params<T: for<'de> Deserialize<'de>>(step: &Step) -> Result<T, LowerError> {
-    Ok(T::deserialize(&step.params)?)
+    let schema = policy::schema(&step.policy).ok_or_else(|| LowerError::Policy(step.policy.clone()))?;
+    Ok(T::deserialize(filled(&step.params, &schema.params))?)
 }
 
 #[derive(Deserialize)]
@@ -144,10 +145,10 @@ struct HeadersParams {
 struct RateLimitParams {
     requests: u32,
     per: String,
-    burst: Option<u32>,
+    burst: u32,
     key: Option<String>,
-    max_keys: Option<u32>,
-    report: Option<String>,
+    max_keys: u32,
+    report: String,
 }
 
 #[derive(Deserialize)]
@@ -172,7 +173,7 @@ struct PermissionSource {
 #[derive(Deserialize)]
 struct ValidateParams {
     rules: Vec<ValidateRule>,
-    status: Option<u32>,
+    status: u32,
 }
 
 #[derive(Deserialize)]

@@ -8,10 +8,10 @@ use super::Lowering;
 impl Lowering {
     pub(super) fn request_id(&mut self, params: &RequestIdParams) -> Policy {
         Policy::RequestId(RequestId {
-            header: self.header_name(params.header.as_deref().unwrap_or("x-request-id")),
+            header: self.header_name(&params.header),
             trust_incoming: params.trust_incoming,
-            sortable: params.format.as_deref() == Some("uuidv7"),
-            echo: params.echo.unwrap_or(true),
+            sortable: params.format == "uuidv7",
+            echo: params.echo,
         })
     }
 }
@@ -19,9 +19,8 @@ impl Lowering {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestIdParams {
-    header: Option<String>,
-    #[serde(default)]
+    header: String,
     trust_incoming: bool,
-    format: Option<String>,
-    echo: Option<bool>,
+    format: String,
+    echo: bool,
 }

@@ -37,6 +37,5 @@ pub(super) struct RequestSizeParams {
     max_header_bytes: Option<Json>,
     max_path: Option<Json>,
     max_query: Option<Json>,
-    #[serde(default)]
     require_content_length: bool,
 }

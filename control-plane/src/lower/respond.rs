@@ -22,9 +22,8 @@ impl Lowering {
             return Err(LowerError::Value("a redirect's status is `redirect.status`"));
         }
         let parts = template.as_deref().map_or_else(Vec::new, |text| self.template_parts(place, text, headers));
-        let default = redirect.as_ref().map_or(200, |redirect| redirect.status.unwrap_or(302));
         let answer = Answer {
-            status: status.unwrap_or(default),
+            status: redirect.as_ref().map(|redirect| redirect.status).or(*status).unwrap_or_default(),
             headers: headers.clone(),
             body: body.clone().unwrap_or_default(),
         };
@@ -35,7 +34,7 @@ impl Lowering {
     fn redirect(&mut self, place: &Place<'_>, params: &RedirectParams) -> Redirect {
         let mut complain =
             |field: &str, message: String| self.error(place, &format!("params.redirect.{field}"), message);
-        if params.status.is_some_and(|status| !STATUSES.contains(&status)) {
+        if !STATUSES.contains(&params.status) {
             complain("status", "expected one of 301, 302, 303, 307, 308".to_owned());
         }
         let rest = [params.scheme.is_some(), params.host.is_some(), params.path.is_some(), params.prefix.is_some()];
@@ -70,7 +69,7 @@ impl Lowering {
             host: string(&params.host),
             path: string(&params.path),
             prefix,
-            keep_query: params.keep_query.unwrap_or(true),
+            keep_query: params.keep_query,
         }
     }
 
@@ -196,8 +195,8 @@ struct RedirectParams {
     host: Option<String>,
     path: Option<String>,
     prefix: Option<PrefixParams>,
-    status: Option<u16>,
-    keep_query: Option<bool>,
+    status: u16,
+    keep_query: bool,
 }
 
 #[derive(Deserialize)]

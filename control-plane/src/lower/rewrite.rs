@@ -27,7 +27,7 @@ impl Lowering {
             _ => return Err(LowerError::Value("expected only one of `prefix`, `template`, `regex`")),
         };
         let host = params.host.as_deref().map_or_else(Vec::new, |host| self.host(place, host, &names));
-        Ok(Policy::Rewrite(Rewrite { path, host, pass_unmatched: params.unmatched.as_deref() == Some("pass") }))
+        Ok(Policy::Rewrite(Rewrite { path, host, pass_unmatched: params.unmatched == "pass" }))
     }
 
     fn host(&mut self, place: &Place<'_>, host: &str, names: &[String]) -> Vec<RewritePart> {
@@ -144,7 +144,7 @@ pub(super) struct RewriteParams {
     template: Option<Template>,
     regex: Option<Regex>,
     host: Option<String>,
-    unmatched: Option<String>,
+    unmatched: String,
 }
 
 #[derive(Deserialize)]

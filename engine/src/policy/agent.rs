@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, failure};
+use super::{Context, Flow, Known, State, failure};
 use crate::{
-    agent::{Agent, Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
+    agent::{Call, CallError, CalledPolicy, Instruction, Outcome, Reply},
     ask::{Answer, Ask},
     edited::HeaderEdits,
     event::{Needs, Phase},
@@ -14,7 +14,7 @@ use crate::{
     load_error::LoadError,
     on_failure::OnFailure,
     selector::Selector,
-    strings::{Strings, find},
+    strings::find,
     verdict::{Denial, Response},
 };
 
@@ -25,8 +25,27 @@ pub(crate) struct AgentPolicy {
     policy: CalledPolicy,
 }
 
+/// What an agent has been asked for, while it answers.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The agent.
+    pub(crate) agent: Option<usize>,
+    /// How many places of the chain what it was asked for in one go takes up, with the steps in between that are for other
+    /// sources; 0 if none was asked.
+    pub(crate) span: usize,
+    /// The strictest `onFailure` of what it was asked for.
+    pub(crate) on_failure: OnFailure,
+}
+
+impl State for Asked {
+    #[inline]
+    fn leave(&mut self) {
+        (self.agent, self.span) = (None, 0);
+    }
+}
+
 impl AgentPolicy {
-    pub(crate) fn load(wire: &wire::AgentPolicy, strings: &Strings, agents: &[Agent]) -> Result<Self, LoadError> {
+    pub(crate) fn load(wire: &wire::AgentPolicy, Known { strings, agents, .. }: Known<'_>) -> Result<Self, LoadError> {
         if wire.agents.is_empty() {
             return Err(LoadError::Missing("agents"));
         }
@@ -49,9 +68,14 @@ impl AgentPolicy {
     }
 
     #[inline(never)]
-    pub(crate) fn run<'a>(&self, context: &mut Context<'_>, steps: impl Fn(usize) -> Option<Following<'a>>) -> Flow {
+    pub(crate) fn run<'a>(
+        &self,
+        context: &mut Context<'_>,
+        asked: &mut Asked,
+        steps: impl Fn(usize) -> Option<Following<'a>>,
+    ) -> Flow {
         match context.answer.take() {
-            None => self.ask(context, steps),
+            None => self.ask(context, asked, steps),
             Some(Answer::Called(Ok(reply))) => take(context, reply),
             Some(Answer::Called(Err(error))) => Flow::Fail(unanswered(context, error)),
             Some(_) => Flow::Fail(failure("agent_answer_unfit")),
@@ -59,7 +83,12 @@ impl AgentPolicy {
     }
 
     /// Asks the first healthy agent for this step and for all that follow at once and that it can evaluate too.
-    fn ask<'a>(&self, context: &mut Context<'_>, steps: impl Fn(usize) -> Option<Following<'a>>) -> Flow {
+    fn ask<'a>(
+        &self,
+        context: &mut Context<'_>,
+        asked: &mut Asked,
+        steps: impl Fn(usize) -> Option<Following<'a>>,
+    ) -> Flow {
         let Some(agent) = self.agents.iter().copied().find(|agent| context.health.is_healthy(*agent)) else {
             return Flow::Fail(unanswered(context, CallError::Unreachable));
         };
@@ -67,9 +96,7 @@ impl AgentPolicy {
             Ok(group) => group,
             Err(missing) => return Flow::Want(missing),
         };
-        context.memory.agent = Some(agent);
-        context.memory.span = span;
-        context.memory.on_failure = on_failure;
+        *asked = Asked { agent: Some(agent), span, on_failure };
         let known = context.directory.agent(agent);
         let (name, timeout_ms) = known.map_or(("".into(), 0), |agent| (Arc::clone(&agent.name), agent.timeout_ms));
         Flow::Ask(Ask::Call(Call { agent, name, policies, timeout_ms }))

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, api_key_auth::Source as Wire};
 
-use super::{Context, Flow, source::Source};
+use super::{BuiltIn, Context, Flow, Known, source::Source};
 use crate::{
     consumers::Consumer,
     edits::Only,
-    event::Phase,
+    event::{Needs, Phase},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     verdict::{Denial, Response},
 };
 
@@ -48,8 +47,11 @@ pub(crate) struct ApiKeyAuth {
     source: Source,
 }
 
-impl ApiKeyAuth {
-    pub(crate) fn load(wire: &wire::ApiKeyAuth, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for ApiKeyAuth {
+    type Wire = wire::ApiKeyAuth;
+    type State = ();
+
+    fn load(wire: &wire::ApiKeyAuth, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let source = match wire.source.as_ref().ok_or(LoadError::Missing("source"))? {
             Wire::Header(name) => Source::Header(strings.header_name(*name)?),
             Wire::Query(name) => Source::Query(strings.get(*name)?),
@@ -58,8 +60,16 @@ impl ApiKeyAuth {
         Ok(Self { source })
     }
 
+    fn needs(&self, _: Phase) -> Needs {
+        Needs::REQUEST_HEADERS
+    }
+
+    fn credential(&self) -> Option<&Source> {
+        Some(&self.source)
+    }
+
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         match self.consumer(context) {
             Ok(consumer) => {
                 context.facts.consumer = Some(consumer);
@@ -68,7 +78,9 @@ impl ApiKeyAuth {
             Err(reason) => Flow::Deny(unauthorized(reason)),
         }
     }
+}
 
+impl ApiKeyAuth {
     /// Whose key the request carries, or why it is nobody's.
     fn consumer(&self, context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
         let values;

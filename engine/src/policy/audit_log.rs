@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, needs_of};
+use super::{Context, Source, needs_of};
 use crate::{
     attributes,
     cel::{Attribute, Attributes as _, Expression, Key, Map, Value},
@@ -228,10 +228,13 @@ impl AuditLog {
         needs.union(Needs::of(Property::SourceAddress).when(self.shows("source")))
     }
 
-    /// Hides the places where a step of the same chain looks for credentials.
-    pub(crate) fn hide(&mut self, headers: &[Arc<str>], query: &[Arc<str>]) {
-        self.redaction.headers.extend_from_slice(headers);
-        self.redaction.query.extend_from_slice(query);
+    /// Hides a place where a step of the same chain looks for a credential. Cookies are hidden anyway.
+    pub(crate) fn hide(&mut self, credential: &Source) {
+        match credential {
+            Source::Header(name) => self.redaction.headers.push(Arc::clone(name)),
+            Source::Query(name) => self.redaction.query.push(Arc::clone(name)),
+            Source::Cookie(_) => {}
+        }
     }
 
     /// What it must be given before a record.

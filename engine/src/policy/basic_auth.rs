@@ -5,15 +5,14 @@ use std::sync::Arc;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     consumers::Consumer,
     edited::HeaderEdits,
-    event::Phase,
+    event::{Needs, Phase},
     header::Name,
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     verdict::{Denial, Response},
 };
 
@@ -65,8 +64,11 @@ pub(crate) struct BasicAuth {
     removed: Option<Name>,
 }
 
-impl BasicAuth {
-    pub(crate) fn load(wire: &wire::BasicAuth, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for BasicAuth {
+    type Wire = wire::BasicAuth;
+    type State = ();
+
+    fn load(wire: &wire::BasicAuth, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let realm = strings.header_value(wire.realm)?;
         if realm.contains(['"', '\\']) {
             return Err(LoadError::Unfit { what: "realm", text: realm });
@@ -75,12 +77,16 @@ impl BasicAuth {
         Ok(Self { challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""), removed })
     }
 
-    pub(crate) fn edits(&self) -> HeaderEdits {
+    fn needs(&self, _: Phase) -> Needs {
+        Needs::REQUEST_HEADERS
+    }
+
+    fn edits(&self) -> HeaderEdits {
         HeaderEdits::none().editing(self.removed.iter().map(Name::get))
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         match caller(context) {
             Ok(consumer) => {
                 context.facts.consumer = Some(consumer);
@@ -92,7 +98,9 @@ impl BasicAuth {
             Err(reason) => Flow::Deny(self.unauthorized(reason)),
         }
     }
+}
 
+impl BasicAuth {
     /// One answer for every cause: a caller must not learn from it whether a user exists.
     fn unauthorized(&self, reason: &'static str) -> Denial {
         let response = Response::problem(401, "a valid user name and password are required")

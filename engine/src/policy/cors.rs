@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     budget::{Budget, Exhausted},
     cel::Pattern,
-    event::Phase,
+    event::{Needs, Phase},
     header::{Name, Value},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     text::origin::{Origin, OriginRule},
     verdict::{Denial, HeaderPair, Response},
 };
@@ -124,8 +123,11 @@ enum From {
     Other,
 }
 
-impl Cors {
-    pub(crate) fn load(wire: &wire::Cors, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for Cors {
+    type Wire = wire::Cors;
+    type State = ();
+
+    fn load(wire: &wire::Cors, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let rule = |index: &u32| {
             let text = strings.get(*index)?;
             OriginRule::parse(&text).ok_or(LoadError::Unfit { what: "origin", text })
@@ -161,8 +163,12 @@ impl Cors {
         Ok(Self { rules, patterns, any, preflight, actual, private_network, enforce, names })
     }
 
+    fn needs(&self, _: Phase) -> Needs {
+        Needs::REQUEST_HEADERS
+    }
+
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let from = match self.from(context) {
             Ok(from) => from,
             Err(exhausted) => return Flow::Fail(exhausted.into()),
@@ -177,7 +183,9 @@ impl Cors {
         self.mark(context, &from);
         Flow::Continue
     }
+}
 
+impl Cors {
     fn from(&self, context: &Context<'_>) -> Result<From, Exhausted> {
         let values = context.request_header("origin");
         Ok(match values.as_slice() {

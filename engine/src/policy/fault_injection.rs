@@ -2,13 +2,12 @@
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, failure};
+use super::{BuiltIn, Context, Flow, Known, failure};
 use crate::{
     ask::{Answer, Ask},
     event::{Needs, Phase},
     load_error::LoadError,
-    schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
+    schema::{Ending, Field, Kind, Object, PolicySchema, Range},
     verdict::{Denial, Response},
 };
 
@@ -54,6 +53,8 @@ const ABORT: Object = Object {
     exactly_one_of: &[],
 };
 
+const SHARE: Range = ABORT.range("percent");
+
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct FaultInjection {
@@ -61,12 +62,12 @@ pub(crate) struct FaultInjection {
     abort: Option<(Response, u32)>,
 }
 
-impl FaultInjection {
-    pub(crate) fn load(wire: &wire::FaultInjection, strings: &Strings) -> Result<Self, LoadError> {
-        let percent = |value: u32| match value {
-            0..=100 => Ok(value),
-            _ => Err(LoadError::Range { what: "percent", least: 0, most: 100, value: value.into() }),
-        };
+impl BuiltIn for FaultInjection {
+    type Wire = wire::FaultInjection;
+    type State = ();
+
+    fn load(wire: &wire::FaultInjection, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
+        let percent = |value: u32| SHARE.check("percent", value);
         let delay = match &wire.delay {
             None => None,
             Some(delay) if delay.milliseconds > LONGEST_DELAY => {
@@ -92,12 +93,12 @@ impl FaultInjection {
         Ok(Self { delay, abort })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::RANDOM
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let [a, b, c, d, e, f, g, h, ..] = context.random();
         match (&self.delay, context.answer.take()) {
             (Some((milliseconds, percent)), None) if is_hit([a, b, c, d], *percent) => {

@@ -2,7 +2,7 @@
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     edited::HeaderEdits,
     event::{Needs, Phase},
@@ -63,8 +63,11 @@ struct HeaderValue {
     value: Value,
 }
 
-impl Headers {
-    pub(crate) fn load(wire: &wire::Headers, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for Headers {
+    type Wire = wire::Headers;
+    type State = ();
+
+    fn load(wire: &wire::Headers, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         Ok(Self {
             remove: wire.remove.iter().map(|name| strings.removed_header(*name)).collect::<Result<_, _>>()?,
             set: load_values(&wire.set, strings)?,
@@ -73,8 +76,16 @@ impl Headers {
         })
     }
 
+    fn needs(&self, phase: Phase) -> Needs {
+        let headers = match phase {
+            Phase::Request => Needs::REQUEST_HEADERS,
+            Phase::Response => Needs::RESPONSE_HEADERS,
+        };
+        headers.when(!self.default.is_empty())
+    }
+
     /// What is set says what the step says, or nothing.
-    pub(crate) fn edits(&self) -> HeaderEdits {
+    fn edits(&self) -> HeaderEdits {
         HeaderEdits::none()
             .editing(self.remove.iter().map(RemovableName::get))
             .editing(self.add.iter().chain(&self.default).map(|header| header.name.get()))
@@ -82,7 +93,7 @@ impl Headers {
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         for name in &self.remove {
             context.edits.remove(context.step, name);
         }
@@ -100,14 +111,6 @@ impl Headers {
 }
 
 impl Headers {
-    pub(crate) fn needs(&self, phase: Phase) -> Needs {
-        let headers = match phase {
-            Phase::Request => Needs::REQUEST_HEADERS,
-            Phase::Response => Needs::RESPONSE_HEADERS,
-        };
-        headers.when(!self.default.is_empty())
-    }
-
     #[cold]
     #[inline(never)]
     fn fill_in(&self, context: &mut Context<'_>) {

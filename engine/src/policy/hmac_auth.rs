@@ -8,22 +8,20 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, exhausted, failure};
+use super::{BuiltIn, Context, Flow, Known, State, exhausted, failure};
 use crate::{
     budget::{self, Exhausted},
+    consumers::Consumer,
     event::{Needs, Phase},
     load_error::LoadError,
     message_signature::{Message, NOBODY, Problem, Signature, is_digest_of},
     replays::{Demand, MOST_SIGNATURES, Remembered},
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     text::date,
     verdict::{Denial, Response},
 };
 
 const SECOND: u64 = 1_000_000_000;
-/// A step that has asked for the body.
-const ASKED: u32 = 1 << 16;
 
 /// What a user may write.
 pub(super) const SCHEMA: PolicySchema = PolicySchema {
@@ -119,14 +117,49 @@ pub(crate) struct HmacAuth {
     capacity: u32,
 }
 
+/// What has been found out about the signature of a message.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// A good signature, while the body that it may cover is waited for.
+    checked: Option<Signed>,
+    /// The signature that the message was admitted by. It stays for the steps that follow: they see no replay in it.
+    admitted: Option<u64>,
+}
+
+impl State for Admission {
+    /// To drop what is rarely there costs a call, so it is only looked at.
+    #[inline]
+    fn leave(&mut self) {
+        if self.checked.is_some() {
+            self.checked = None;
+        }
+    }
+}
+
+/// What a good signature says.
+#[derive(Debug)]
+struct Signed {
+    hash: u64,
+    /// When it was made.
+    made: u64,
+    /// The name of the key.
+    key: Option<Arc<str>>,
+    consumer: Arc<Consumer>,
+    /// Whether it is one of the body too.
+    covers_digest: bool,
+}
+
 impl Message for &Context<'_> {
     fn values(&self, name: &str) -> Vec<&[u8]> {
         self.request_header(name).into_vec()
     }
 }
 
-impl HmacAuth {
-    pub(crate) fn load(wire: &wire::HmacAuth, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for HmacAuth {
+    type Wire = wire::HmacAuth;
+    type State = Admission;
+
+    fn load(wire: &wire::HmacAuth, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let components = wire.components.iter().map(|name| strings.get(*name)).collect::<Result<_, _>>()?;
         let label = strings.get(wire.label)?;
         let most = u64::from(MOST_SIGNATURES);
@@ -145,40 +178,41 @@ impl HmacAuth {
         })
     }
 
-    /// Only a signature that is good is compared with the body.
-    pub(crate) fn may_want_body(&self) -> bool {
-        self.require_digest
-    }
-
-    pub(crate) fn needs() -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::REQUEST_HEADERS.union(Needs::NOW)
     }
 
+    /// Only a signature that is good is compared with the body.
+    fn may_want_body(&self) -> bool {
+        self.require_digest
+    }
+
     /// What it wants of the memory of signatures, if it uses it.
-    pub(crate) fn replays(&self) -> Option<Demand> {
+    fn replays(&self) -> Option<Demand> {
         (self.capacity > 0).then_some(Demand { window: self.window, capacity: self.capacity })
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
-        let checked = match context.memory.tries {
-            ASKED => self.check_digest(context),
-            _ => self.check(context),
+    fn run(&self, context: &mut Context<'_>, admission: &mut Admission) -> Flow {
+        let checked = match admission.checked.take() {
+            Some(signed) => check_digest(context, &signed).map(|()| (signed, true)),
+            None => self.check(context).map(|signed| (signed, false)),
         };
         match checked {
             Err(budget::REASON) => Flow::Fail(exhausted()),
             Err(reason) => deny(reason),
-            Ok(()) if self.require_digest && context.memory.tries != ASKED => {
-                context.memory.tries = ASKED;
+            Ok((signed, false)) if self.require_digest => {
+                admission.checked = Some(signed);
                 Flow::Want(Needs::BODY)
             }
-            Ok(()) => self.admit(context),
+            Ok((signed, _)) => self.admit(context, signed, &mut admission.admitted),
         }
     }
+}
 
-    /// Everything but the body; what comes of it is kept in the step's memory.
-    fn check(&self, context: &mut Context<'_>) -> Result<(), &'static str> {
-        let message = &*context;
+impl HmacAuth {
+    /// Everything but the body.
+    fn check(&self, message: &Context<'_>) -> Result<Signed, &'static str> {
         let signature = Signature::find(&message, self.label.as_deref()).map_err(reason)?;
         if !self.components.iter().all(|component| signature.covers(component)) {
             return Err("component_missing");
@@ -187,8 +221,8 @@ impl HmacAuth {
             return Err("algorithm_unsupported");
         }
         let base = signature.base(&message).map_err(reason)?;
-        context.budget.digest(base.len()).map_err(|Exhausted| budget::REASON)?;
-        let key = signature.text("keyid").and_then(|id| context.directory.consumers.by_hmac_key(id));
+        message.budget.digest(base.len()).map_err(|Exhausted| budget::REASON)?;
+        let key = signature.text("keyid").and_then(|id| message.directory.consumers.by_hmac_key(id));
         let right = signature.is_made_with(key.map_or(NOBODY, |key| key.secret()), &base);
         let consumer = Arc::clone(key.ok_or("key_unknown")?.consumer());
         if !right {
@@ -196,11 +230,8 @@ impl HmacAuth {
         }
         let made = self.check_time(message, &signature)?;
         let hash = key.map_or(0, |key| key.replays().hash(&signature.code));
-        context.memory.numbers = [hash, made];
-        context.memory.key = signature.text("keyid").map(Arc::from);
-        context.memory.consumer = Some(consumer);
-        context.memory.covers_digest = signature.covers("content-digest");
-        Ok(())
+        let key = signature.text("keyid").map(Arc::from);
+        Ok(Signed { hash, made, key, consumer, covers_digest: signature.covers("content-digest") })
     }
 
     /// The earliest time that a signature names, which must be within the window.
@@ -228,35 +259,35 @@ impl HmacAuth {
         }
     }
 
-    fn check_digest(&self, context: &Context<'_>) -> Result<(), &'static str> {
-        let body = context.body();
-        // Two algorithms at the most.
-        context.allow_body();
-        context.budget.digest(body.len().saturating_mul(2)).map_err(|Exhausted| budget::REASON)?;
-        match context.memory.covers_digest {
-            true if is_digest_of(&context.request_header("content-digest"), body) => Ok(()),
-            true => Err("digest_wrong"),
-            false if body.is_empty() => Ok(()),
-            false => Err("digest_missing"),
-        }
-    }
-
-    /// Admits the signature, once if signatures are remembered.
-    fn admit(&self, context: &mut Context<'_>) -> Flow {
-        let [hash, made] = context.memory.numbers;
-        // The message has passed another step like this one.
-        if self.capacity > 0 && context.memory.signature != Some(hash) {
-            let key = context.memory.key.as_deref().and_then(|id| context.directory.consumers.by_hmac_key(id));
+    /// Admits the signature, once if signatures are remembered. `admitted` is the one that the message was admitted by
+    /// before, in another step like this one.
+    fn admit(&self, context: &mut Context<'_>, signed: Signed, admitted: &mut Option<u64>) -> Flow {
+        let Signed { hash, made, key, consumer, .. } = signed;
+        if self.capacity > 0 && *admitted != Some(hash) {
+            let key = key.as_deref().and_then(|id| context.directory.consumers.by_hmac_key(id));
             let Some(key) = key else { return Flow::Fail(failure("replays_contended")) };
             match context.directory.replays.remember(context.host, key.replays(), hash, made, context.inputs.now) {
-                Remembered::New => context.memory.signature = Some(hash),
+                Remembered::New => *admitted = Some(hash),
                 Remembered::Before => return deny("signature_replayed"),
                 Remembered::Full => return Flow::Fail(failure("replay_memory_full")),
                 Remembered::Unknown => return Flow::Fail(failure("replays_contended")),
             }
         }
-        context.facts.consumer = context.memory.consumer.take();
+        context.facts.consumer = Some(consumer);
         Flow::Continue
+    }
+}
+
+fn check_digest(context: &Context<'_>, signed: &Signed) -> Result<(), &'static str> {
+    let body = context.body();
+    // Two algorithms at the most.
+    context.allow_body();
+    context.budget.digest(body.len().saturating_mul(2)).map_err(|Exhausted| budget::REASON)?;
+    match signed.covers_digest {
+        true if is_digest_of(&context.request_header("content-digest"), body) => Ok(()),
+        true => Err("digest_wrong"),
+        false if body.is_empty() => Ok(()),
+        false => Err("digest_missing"),
     }
 }
 

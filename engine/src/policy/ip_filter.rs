@@ -7,18 +7,16 @@ use std::net::IpAddr;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, failure};
+use super::{BuiltIn, Context, Flow, Known, failure};
 use crate::{
     event::{Needs, Phase, Property},
     load_error::LoadError,
-    schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
+    schema::{Ending, Field, Kind, Object, PolicySchema, Range},
     text::ip,
     verdict::{Denial, Response},
 };
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
-const MOST_HOPS: u32 = 16;
 const CIDRS: Kind = Kind::List { item: &Kind::Cidr, at_least: 1 };
 
 /// What a user may write.
@@ -36,7 +34,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional("deny", CIDRS, "The addresses and networks that are refused, whatever `allow` says."),
             Field::optional(
                 "trustedHops",
-                Kind::Integer { min: 0, max: MOST_HOPS as i64 },
+                Kind::Integer { min: 0, max: 16 },
                 "How many proxies in front of this one are trusted: 0 takes the peer's own address, and n the address \
                  that the n-th proxy, counted from here, saw and put into X-Forwarded-For.",
             )
@@ -67,6 +65,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 ",
 };
 
+const TRUSTED_HOPS: Range = SCHEMA.params.range("trustedHops");
+
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct IpFilter {
@@ -76,26 +76,26 @@ pub(crate) struct IpFilter {
     trusted_hops: usize,
 }
 
-impl IpFilter {
-    pub(crate) fn load(wire: &wire::IpFilter, _: &Strings) -> Result<Self, LoadError> {
-        let hops = u64::from(wire.trusted_hops);
-        if wire.trusted_hops > MOST_HOPS {
-            return Err(LoadError::Range { what: "trusted_hops", least: 0, most: MOST_HOPS.into(), value: hops });
-        }
+impl BuiltIn for IpFilter {
+    type Wire = wire::IpFilter;
+    type State = ();
+
+    fn load(wire: &wire::IpFilter, _: Known<'_>) -> Result<Self, LoadError> {
+        let trusted_hops = TRUSTED_HOPS.check("trusted_hops", wire.trusted_hops)?;
         if wire.allow.is_empty() && wire.deny.is_empty() {
             return Err(LoadError::Missing("allow"));
         }
         let allow = (!wire.allow.is_empty()).then(|| Networks::load(&wire.allow)).transpose()?;
-        let trusted_hops = usize::try_from(wire.trusted_hops).unwrap_or_default();
+        let trusted_hops = usize::try_from(trusted_hops).unwrap_or_default();
         Ok(Self { allow, deny: Networks::load(&wire.deny)?, trusted_hops })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::of(Property::SourceAddress).union(Needs::REQUEST_HEADERS.when(self.trusted_hops > 0))
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let Some(peer) = context.inputs.property(Property::SourceAddress).and_then(ip::address) else {
             return Flow::Fail(failure("address_unknown"));
         };

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, exhausted};
+use super::{BuiltIn, Context, Flow, Known, exhausted};
 use crate::{
     event::{Needs, Phase},
     json_schema::{Outcome, Schemas, Violation},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     text::json,
     verdict::{Denial, Response},
 };
@@ -95,8 +94,11 @@ pub(crate) struct JsonSchema {
     most_errors: usize,
 }
 
-impl JsonSchema {
-    pub(crate) fn load(wire: &wire::JsonSchema, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for JsonSchema {
+    type Wire = wire::JsonSchema;
+    type State = ();
+
+    fn load(wire: &wire::JsonSchema, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         Ok(Self {
             schemas: Schemas::load(&wire.schemas, strings)?,
             content_types: wire.content_types.iter().map(|name| strings.get(*name)).collect::<Result<_, _>>()?,
@@ -106,16 +108,16 @@ impl JsonSchema {
         })
     }
 
-    pub(crate) fn needs() -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::REQUEST_HEADERS.union(Needs::BODY)
     }
 
-    pub(crate) fn least_cost(&self) -> u64 {
+    fn least_cost(&self) -> u64 {
         if self.allow_empty { 0 } else { self.schemas.least_cost() }
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let body = context.body();
         if body.is_empty() {
             return match self.allow_empty {
@@ -137,7 +139,9 @@ impl JsonSchema {
             Outcome::Violates(found) => Flow::Deny(self.violated(&found)),
         }
     }
+}
 
+impl JsonSchema {
     /// Whether there is one media type, and one that counts as JSON.
     fn is_json(&self, headers: &[&[u8]]) -> bool {
         let [header] = headers else { return false };

@@ -6,10 +6,10 @@ use std::{borrow::Cow, sync::Arc};
 use memchr::memchr;
 use postern_proto::plan::v1::{self as wire, jwt_validation::Source as Wire};
 
-use super::{Context, Flow, source::Source};
+use super::{BuiltIn, Context, Flow, Known, source::Source};
 use crate::{
     edited::HeaderEdits,
-    event::Phase,
+    event::{Needs, Phase},
     header::{self, HeaderUse, Name},
     json,
     jwt::{Issuer, Rules, Trouble, Verified, Verifier},
@@ -40,7 +40,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 "A token must be for one of these, beside what its issuer asks for.",
             ),
             Field::optional("header", Kind::EditedHeader(HeaderUse::Set), "The request header that carries the token.")
-                .or("authorization"),
+                .or("authorization")
+                .unless(&["query", "cookie"]),
             Field::optional("query", Kind::Text, "The query parameter that carries the token instead."),
             Field::optional("cookie", Kind::HeaderName, "The cookie that carries the token instead."),
             Field::optional(
@@ -133,9 +134,12 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 ",
 };
 
-/// The loaded step.
+/// The loaded step. It is larger than others, so it is boxed to keep every step small.
 #[derive(Debug)]
-pub(crate) struct JwtValidation {
+pub(crate) struct JwtValidation(Box<Validation>);
+
+#[derive(Debug)]
+struct Validation {
     source: Source,
     /// The scheme before a token in a header.
     scheme: Option<Arc<str>>,
@@ -150,12 +154,11 @@ pub(crate) struct JwtValidation {
     challenge: String,
 }
 
-impl JwtValidation {
-    pub(crate) fn load(
-        wire: &wire::JwtValidation,
-        strings: &Strings,
-        issuers: &[Arc<Issuer>],
-    ) -> Result<Self, LoadError> {
+impl BuiltIn for JwtValidation {
+    type Wire = wire::JwtValidation;
+    type State = ();
+
+    fn load(wire: &wire::JwtValidation, Known { strings, issuers, .. }: Known<'_>) -> Result<Self, LoadError> {
         let source = match wire.source.as_ref().ok_or(LoadError::Missing("source"))? {
             Wire::Header(name) => Source::Header(strings.header_name(*name)?),
             Wire::Query(name) => Source::Query(strings.get(*name)?),
@@ -175,7 +178,7 @@ impl JwtValidation {
             return Err(LoadError::Unfit { what: "realm", text: realm });
         }
         let headers = wire.claim_headers.iter().map(|header| strings.set_header(header.header));
-        Ok(Self {
+        Ok(Self(Box::new(Validation {
             source,
             scheme: Some(strings.get(wire.scheme)?).filter(|scheme| !scheme.is_empty()),
             removed: removed.filter(|_| wire.remove),
@@ -184,33 +187,48 @@ impl JwtValidation {
             headers: headers.collect::<Result<_, _>>()?,
             verifier: Verifier::new(rules(wire, strings, issuers)?)?,
             challenge: format!("Bearer realm=\"{realm}\""),
-        })
+        })))
     }
 
-    pub(crate) fn edits(&self) -> HeaderEdits {
-        HeaderEdits::none().editing(self.removed.iter().map(Name::get)).promising(&self.headers)
+    fn needs(&self, _: Phase) -> Needs {
+        Needs::REQUEST_HEADERS.union(Needs::NOW)
+    }
+
+    fn credential(&self) -> Option<&Source> {
+        Some(&self.0.source)
+    }
+
+    fn edits(&self) -> HeaderEdits {
+        HeaderEdits::none().editing(self.0.removed.iter().map(Name::get)).promising(&self.0.headers)
+    }
+
+    /// Tells it that nobody in its chain asks what a token says.
+    fn leave_out_claims(&mut self) {
+        self.0.verifier.leave_out_claims();
     }
 
     /// Whatever becomes of the token, no caller says by itself what only a token may say.
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let found: Result<Option<Arc<[u8]>>, _> =
-            self.token(context).map(|token| token.map(|token| token.as_ref().into()));
-        for header in &self.headers {
+            self.0.token(context).map(|token| token.map(|token| token.as_ref().into()));
+        for header in &self.0.headers {
             context.edits.remove(context.step, header);
         }
         match found {
-            Ok(Some(token)) => match self.find(context, token) {
-                Ok(token) => self.admit(context, &token),
+            Ok(Some(token)) => match self.0.find(context, token) {
+                Ok(token) => self.0.admit(context, &token),
                 Err(flow) => flow,
             },
-            Ok(None) if self.optional => Flow::Continue,
-            Ok(None) => Flow::Deny(self.unauthorized("token_missing", "")),
-            Err("token_repeated") => Flow::Deny(self.repeated()),
-            Err(reason) => Flow::Deny(self.refused(reason)),
+            Ok(None) if self.0.optional => Flow::Continue,
+            Ok(None) => Flow::Deny(self.0.unauthorized("token_missing", "")),
+            Err("token_repeated") => Flow::Deny(self.0.repeated()),
+            Err(reason) => Flow::Deny(self.0.refused(reason)),
         }
     }
+}
 
+impl Validation {
     /// What the token says, if it is good: from memory, or by checking it.
     fn find(&self, context: &mut Context<'_>, token: Arc<[u8]>) -> Result<Arc<Verified>, Flow> {
         let (now, key) = (context.inputs.now, self.verifier.key(token));
@@ -229,11 +247,6 @@ impl JwtValidation {
         }
         context.host.remember(pending.entry());
         Ok(pending.into_verified())
-    }
-
-    /// Tells it that nobody in its chain asks what a token says.
-    pub(crate) fn leave_out_claims(&mut self) {
-        self.verifier.leave_out_claims();
     }
 
     /// The one token that the request carries.

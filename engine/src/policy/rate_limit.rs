@@ -10,15 +10,14 @@ use postern_proto::plan::v1 as wire;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::{Context, Flow, failure, least_cost, needs_of, unevaluated};
+use super::{BuiltIn, Context, Flow, Known, failure, least_cost, needs_of, unevaluated};
 use crate::{
     cel::{Expression, Value},
     event::{Needs, Phase},
     header::{self, Name},
     host::{SharedValue, Unavailable},
     load_error::LoadError,
-    schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
+    schema::{Ending, Field, Kind, Object, PolicySchema, Range},
     verdict::{Denial, Response},
 };
 
@@ -39,7 +38,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::required("requests", Kind::Integer { min: 1, max: 1_000_000 }, "How many requests …"),
             Field::required("per", Kind::Duration, "… in this time."),
             Field::optional("burst", Kind::Integer { min: 1, max: 1_000_000 }, "How many may come at once.")
-                .or("requests"),
+                .or_same_as("requests"),
             Field::optional("key", Kind::Expression, "What each bucket is for; one bucket for all by default."),
             Field::optional(
                 "maxKeys",
@@ -67,6 +66,9 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 ",
 };
 
+const BURST: Range = SCHEMA.params.range("burst");
+const MOST_KEYS: Range = SCHEMA.params.range("maxKeys");
+
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
@@ -90,12 +92,15 @@ enum Report {
     Never,
 }
 
-impl RateLimit {
-    pub(crate) fn load(wire: &wire::RateLimit, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for RateLimit {
+    type Wire = wire::RateLimit;
+    type State = ();
+
+    fn load(wire: &wire::RateLimit, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let most_interval = SECOND.saturating_mul(86_400 * 366);
         let interval = in_range("interval_ns", wire.interval_ns, 1, most_interval)?;
-        let burst = in_range("burst", wire.burst.into(), 1, 1_000_000)?;
-        let most_keys = in_range("most_keys", wire.most_keys.into(), 1, 1 << 20)?;
+        let burst = u64::from(BURST.check("burst", wire.burst)?);
+        let most_keys = u64::from(MOST_KEYS.check("most_keys", wire.most_keys)?);
         let report = match wire::ReportLimit::try_from(wire.report) {
             Ok(wire::ReportLimit::Denied) => Report::Denied,
             Ok(wire::ReportLimit::Always) => Report::Always,
@@ -117,22 +122,26 @@ impl RateLimit {
         })
     }
 
-    /// The value of a limit that has one bucket for all.
-    pub(crate) fn shared_key(&self) -> Option<Arc<str>> {
-        self.key.is_none().then(|| Arc::clone(&self.prefix))
-    }
-
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::NOW.union(needs_of(&self.key))
     }
 
-    pub(crate) fn least_cost(&self) -> u64 {
+    fn evaluates(&self) -> bool {
+        true
+    }
+
+    fn least_cost(&self) -> u64 {
         least_cost(&self.key)
+    }
+
+    /// The value of a limit that has one bucket for all.
+    fn shared_key(&self) -> Option<Arc<str>> {
+        self.key.is_none().then(|| Arc::clone(&self.prefix))
     }
 
     /// Takes a token, and tries again when another worker was faster.
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let made;
         let (hash, key) = match &self.key {
             None => (0, &self.prefix),
@@ -159,7 +168,9 @@ impl RateLimit {
         }
         Flow::Fail(failure("bucket_contended"))
     }
+}
 
+impl RateLimit {
     /// The name of the value that has a bucket, of a limit with a key.
     #[inline(never)]
     fn set_key(&self, hash: u64) -> Arc<str> {

@@ -4,7 +4,7 @@ use std::{fmt::Write, sync::Arc};
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     edited::HeaderEdits,
     edits::Values,
@@ -12,7 +12,6 @@ use crate::{
     header::{HeaderUse, Name, Value},
     load_error::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
-    strings::Strings,
 };
 
 /// The longest id that is taken from a caller.
@@ -61,24 +60,27 @@ pub(crate) struct RequestId {
     echo: bool,
 }
 
-impl RequestId {
-    pub(crate) fn load(wire: &wire::RequestId, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for RequestId {
+    type Wire = wire::RequestId;
+    type State = ();
+
+    fn load(wire: &wire::RequestId, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let wire::RequestId { header, trust_incoming, sortable, echo } = *wire;
         Ok(Self { header: strings.set_header(header)?, trust_incoming, sortable, echo })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::RANDOM.union(Needs::REQUEST_HEADERS.when(self.trust_incoming)).union(Needs::NOW.when(self.sortable))
     }
 
     /// A trusted id is the caller's to say.
-    pub(crate) fn edits(&self) -> HeaderEdits {
+    fn edits(&self) -> HeaderEdits {
         let edits = HeaderEdits::none();
         if self.trust_incoming { edits.editing([self.header.get()]) } else { edits.promising([&self.header]) }
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let incoming = self.incoming(context);
         let is_new = incoming.is_none();
         let time = self.sortable.then_some(context.inputs.now);
@@ -92,7 +94,9 @@ impl RequestId {
         }
         Flow::Continue
     }
+}
 
+impl RequestId {
     /// The id that the request came with, if it is trusted and fit to stand in headers and logs.
     fn incoming(&self, context: &Context<'_>) -> Option<Value> {
         let values = if self.trust_incoming { context.forwarded_header(self.header.get()) } else { Values::new() };

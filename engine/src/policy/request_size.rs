@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     edits::Allowance,
     event::{Needs, Phase},
@@ -61,8 +61,11 @@ pub(crate) struct RequestSize {
     require_length: bool,
 }
 
-impl RequestSize {
-    pub(crate) fn load(wire: &wire::RequestSize) -> Result<Self, LoadError> {
+impl BuiltIn for RequestSize {
+    type Wire = wire::RequestSize;
+    type State = ();
+
+    fn load(wire: &wire::RequestSize, _: Known<'_>) -> Result<Self, LoadError> {
         Ok(Self {
             body: wire.body,
             headers: wire.headers,
@@ -73,12 +76,12 @@ impl RequestSize {
         })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::REQUEST_HEADERS.union(Needs::HAS_BODY.when(self.require_length))
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         match self.head(context).and_then(|()| self.length(context)) {
             Err(denial) => Flow::Deny(denial),
             Ok(()) => {
@@ -89,7 +92,9 @@ impl RequestSize {
             }
         }
     }
+}
 
+impl RequestSize {
     fn head(&self, context: &Context<'_>) -> Result<(), Denial> {
         let fields = || context.inputs.request_headers.iter().filter(|(name, _)| !name.starts_with(b":"));
         let size = |(name, value): (&[u8], &[u8])| name.len().saturating_add(value.len());

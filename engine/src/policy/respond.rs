@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, TemplateEscape};
 
-use super::{Context, Flow, failure, least_cost, needs_of, unevaluated};
+use super::{BuiltIn, Context, Flow, Known, failure, least_cost, needs_of, unevaluated};
 use crate::{
     budget::steps,
     cel::{Expression, Value, format_double},
@@ -27,7 +27,9 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     phases: &[Phase::Request],
     params: Object {
         fields: &[
-            Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status.").or("200"),
+            Field::optional("status", Kind::Integer { min: 200, max: 599 }, "The status.")
+                .or("200")
+                .unless(&["redirect"]),
             Field::optional(
                 "headers",
                 Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue },
@@ -109,8 +111,11 @@ struct Redirect {
     keep_query: bool,
 }
 
-impl Respond {
-    pub(crate) fn load(wire: &wire::Respond, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for Respond {
+    type Wire = wire::Respond;
+    type State = ();
+
+    fn load(wire: &wire::Respond, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let answer = strings.answer(wire.answer.as_ref().ok_or(LoadError::Missing("answer"))?)?;
         let filling = match &wire.redirect {
             Some(redirect) => Filling::Location(Redirect::load(redirect, strings)?),
@@ -122,7 +127,7 @@ impl Respond {
         Ok(Self { answer, filling })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         match &self.filling {
             Filling::Nothing => Needs::NONE,
             Filling::Location(_) => Needs::REQUEST_HEADERS,
@@ -130,7 +135,11 @@ impl Respond {
         }
     }
 
-    pub(crate) fn least_cost(&self) -> u64 {
+    fn evaluates(&self) -> bool {
+        true
+    }
+
+    fn least_cost(&self) -> u64 {
         match &self.filling {
             Filling::Template(parts) => least_cost(expressions(parts)),
             Filling::Nothing | Filling::Location(_) => 0,
@@ -138,7 +147,7 @@ impl Respond {
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let mut answer = self.answer.clone();
         match &self.filling {
             Filling::Nothing => {}

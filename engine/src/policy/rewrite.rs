@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1::{self as wire, rewrite::Path as WirePath, rewrite_part::Part as WirePart};
 
-use super::{Context, Flow, failure};
+use super::{BuiltIn, Context, Flow, Known, failure};
 use crate::{
     budget::{Budget, Exhausted},
     cel::Pattern,
-    event::Phase,
+    event::{Needs, Phase},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     strings::Strings,
@@ -126,8 +126,11 @@ enum Part {
     Capture(usize),
 }
 
-impl Rewrite {
-    pub(crate) fn load(wire: &wire::Rewrite, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for Rewrite {
+    type Wire = wire::Rewrite;
+    type State = ();
+
+    fn load(wire: &wire::Rewrite, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let (path, captures) = match &wire.path {
             None => (Path::Stays, 0),
             Some(WirePath::Prefix(prefix)) => {
@@ -159,7 +162,11 @@ impl Rewrite {
         Ok(Self { path, host, pass_unmatched: wire.pass_unmatched })
     }
 
-    pub(crate) fn least_cost(&self) -> u64 {
+    fn needs(&self, _: Phase) -> Needs {
+        Needs::REQUEST_HEADERS
+    }
+
+    fn least_cost(&self) -> u64 {
         match &self.path {
             Path::Regex { pattern, .. } => pattern.cost_of_captures(1),
             Path::Stays | Path::Prefix { .. } | Path::Template { .. } => 0,
@@ -167,7 +174,7 @@ impl Rewrite {
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let came = context.inputs.request_headers.values(":path").next().map(|path| split_path(path).0);
         let Some(came) = came.and_then(|path| str::from_utf8(path).ok()) else {
             return Flow::Fail(failure("path_invalid"));
@@ -199,7 +206,9 @@ impl Rewrite {
         }
         Flow::Continue
     }
+}
 
+impl Rewrite {
     /// The new host, empty if it stays; `None` if what the path has in its place makes no host name.
     ///
     /// Only the template brings a port: what a caller writes is part of a name, or nothing.

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, exhausted};
+use super::{BuiltIn, Context, Flow, Known, exhausted};
 use crate::{
     budget::steps,
     cel::{Map, Value},
-    event::Phase,
+    event::{Needs, Phase},
     jwt::ClaimPath,
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     verdict::{Denial, Response},
 };
 
@@ -41,9 +40,12 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
                 "Whether one entry of a list is enough, or all are needed.",
             )
             .or("any"),
-            Field::optional("rolesClaim", Kind::Text, "The claim that has the roles: a list, or one role.").or("roles"),
+            Field::optional("rolesClaim", Kind::Text, "The claim that has the roles: a list, or one role.")
+                .or("roles")
+                .with("roles"),
             Field::optional("scopesClaim", Kind::Text, "The claim that has the scopes: a list, or text with spaces.")
-                .or("scope"),
+                .or("scope")
+                .with("scopes"),
         ],
         exactly_one_of: &[],
     },
@@ -85,8 +87,11 @@ enum RuleKind {
     Claim,
 }
 
-impl RoleCheck {
-    pub(crate) fn load(wire: &wire::RoleCheck, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for RoleCheck {
+    type Wire = wire::RoleCheck;
+    type State = ();
+
+    fn load(wire: &wire::RoleCheck, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let all = |indexes: &[u32]| indexes.iter().map(|index| strings.get(*index)).collect::<Result<Vec<_>, _>>();
         let rule = |kind, path: u32, values: &[u32]| {
             Ok::<_, LoadError>(Rule { kind, path: ClaimPath::new(&strings.get(path)?), values: all(values)? })
@@ -110,8 +115,12 @@ impl RoleCheck {
         Ok(Self { groups: all(&wire.groups)?, all: wire.all, rules })
     }
 
+    fn needs(&self, _: Phase) -> Needs {
+        Needs::CLAIMS
+    }
+
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let (consumer, claims) = (&context.facts.consumer, &context.facts.claims);
         if consumer.is_none() && claims.is_none() {
             let response = Response::problem(401, "the caller is not known");
@@ -137,7 +146,9 @@ impl RoleCheck {
             }
         }
     }
+}
 
+impl RoleCheck {
     fn met(&self, wanted: &[Arc<str>], has: impl Fn(&Arc<str>) -> bool) -> bool {
         if self.all { wanted.iter().all(has) } else { wanted.iter().any(has) }
     }

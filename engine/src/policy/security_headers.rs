@@ -2,14 +2,13 @@
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     edited::HeaderEdits,
     event::{Needs, Phase},
     header::{HeaderUse, Name, RemovableName, Value},
     load_error::LoadError,
     schema::{Field, Kind, Object, PolicySchema},
-    strings::Strings,
 };
 
 /// What a user may write.
@@ -112,8 +111,11 @@ pub(crate) struct SecurityHeaders {
     keep_upstream: bool,
 }
 
-impl SecurityHeaders {
-    pub(crate) fn load(wire: &wire::SecurityHeaders, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for SecurityHeaders {
+    type Wire = wire::SecurityHeaders;
+    type State = ();
+
+    fn load(wire: &wire::SecurityHeaders, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let set = |header: &wire::HeaderValue| Ok((strings.set_header(header.name)?, strings.set_value(header.value)?));
         Ok(Self {
             set: wire.set.iter().map(set).collect::<Result<_, LoadError>>()?,
@@ -122,17 +124,17 @@ impl SecurityHeaders {
         })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         Needs::RESPONSE_HEADERS.when(self.keep_upstream)
     }
 
-    pub(crate) fn edits(&self) -> HeaderEdits {
+    fn edits(&self) -> HeaderEdits {
         HeaderEdits::none()
             .editing(self.remove.iter().map(RemovableName::get).chain(self.set.iter().map(|(name, _)| name.get())))
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         for name in &self.remove {
             context.edits.remove(context.step, name);
         }

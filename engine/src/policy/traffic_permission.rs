@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow};
+use super::{BuiltIn, Context, Flow, Known};
 use crate::{
     event::{Needs, Phase, Property},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     selector::{Selector, spiffe},
-    strings::Strings,
     verdict::{Denial, Response},
 };
 
@@ -72,8 +71,11 @@ enum Source {
     Selected(Selector),
 }
 
-impl TrafficPermission {
-    pub(crate) fn load(wire: &wire::TrafficPermission, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for TrafficPermission {
+    type Wire = wire::TrafficPermission;
+    type State = ();
+
+    fn load(wire: &wire::TrafficPermission, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let load = |rule: &wire::traffic_permission::Rule| {
             let services = rule.services.iter().map(|service| strings.get(*service)).collect::<Result<Vec<_>, _>>()?;
             let from = match (&rule.source, rule.anyone, services.is_empty()) {
@@ -87,7 +89,7 @@ impl TrafficPermission {
         Ok(Self { rules: wire.rules.iter().map(load).collect::<Result<_, LoadError>>()? })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         let selectors = self.rules.iter().filter_map(|rule| match &rule.from {
             Source::Selected(selector) => Some(selector.needs()),
             _ => None,
@@ -96,7 +98,7 @@ impl TrafficPermission {
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         // A certificate without an identity that we understand is no identity.
         let service = context.principal().ok().and_then(spiffe).map(|(_, service)| service);
         let fits = |rule: &&Rule| match (&rule.from, service) {

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use postern_proto::plan::v1 as wire;
 
-use super::{Context, Flow, least_cost, needs_of, unevaluated};
+use super::{BuiltIn, Context, Flow, Known, least_cost, needs_of, unevaluated};
 use crate::{
     cel::Expression,
     event::{Needs, Phase},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
-    strings::Strings,
     text::json,
     verdict::{Denial, Response},
 };
@@ -60,8 +59,11 @@ struct Rule {
     message: Arc<str>,
 }
 
-impl Validate {
-    pub(crate) fn load(wire: &wire::Validate, strings: &Strings) -> Result<Self, LoadError> {
+impl BuiltIn for Validate {
+    type Wire = wire::Validate;
+    type State = ();
+
+    fn load(wire: &wire::Validate, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
         let load = |rule: &wire::validate::Rule| {
             let expression = strings.expression(rule.expression)?.ok_or(LoadError::Missing("rule"))?;
             Ok(Rule { expression, message: strings.get(rule.message)? })
@@ -70,16 +72,20 @@ impl Validate {
         Ok(Self { rules, status: strings.status(wire.status)? })
     }
 
-    pub(crate) fn needs(&self) -> Needs {
+    fn needs(&self, _: Phase) -> Needs {
         needs_of(self.rules.iter().map(|rule| &rule.expression))
     }
 
-    pub(crate) fn least_cost(&self) -> u64 {
+    fn evaluates(&self) -> bool {
+        true
+    }
+
+    fn least_cost(&self) -> u64 {
         least_cost(self.rules.iter().map(|rule| &rule.expression))
     }
 
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>) -> Flow {
+    fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let mut broken = Vec::new();
         for rule in &self.rules {
             match rule.expression.test(&*context, context.budget) {

@@ -17,11 +17,12 @@ use crate::{
     budget::Budget,
     chain::Chain,
     consumers::Consumer,
-    context::{Facts, Memory},
+    context::Facts,
     edits::Edits,
     event::{Inputs, Needs, Phase},
     host::Host,
     plan::Plan,
+    policy::States,
     rare::Rare,
     verdict::{Decision, Note, NoteKind, Response, Verdict},
 };
@@ -62,6 +63,15 @@ pub struct Run {
     /// What became of each step.
     #[cfg(feature = "trace")]
     trace: Vec<Traced>,
+}
+
+/// What the step under way has come to.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Whether its condition has been found true.
+    entered: bool,
+    /// What its policy remembers.
+    states: States,
 }
 
 /// What few runs have.

@@ -63,7 +63,6 @@ impl Run {
                 edits: &mut edits,
                 request_edits: self.rare.get().map_or(&NO_EDITS, |rare| &rare.request_edits),
                 facts: &mut self.facts,
-                memory: &mut self.memory,
                 answer: &mut self.answer,
                 host: &mut *host,
             };

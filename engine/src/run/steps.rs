@@ -212,22 +212,22 @@ impl Run {
             edits: &mut self.edits,
             request_edits,
             facts: &mut self.facts,
-            memory: &mut self.memory,
             answer: &mut self.answer,
             host,
         };
-        if !context.memory.entered {
+        if !self.memory.entered {
             if step.needs.has(Needs::BODY) {
                 context.allow_body();
             }
             match step.when.as_ref().map(|when| when.test(&context, context.budget)) {
-                None | Some(Ok(true)) => context.memory.entered = true,
+                None | Some(Ok(true)) => self.memory.entered = true,
                 Some(Ok(false)) => return Flow::Continue,
                 Some(Err(error)) => return Flow::Fail(policy::unevaluated(&error, "condition_failed")),
             }
         }
         let at = self.at;
-        step.policy.run(&mut context, |ahead| steps.steps.get(at.saturating_add(ahead)).map(Step::as_following))
+        let following = |ahead| steps.steps.get(at.saturating_add(ahead)).map(Step::as_following);
+        step.policy.run(&mut context, &mut self.memory.states, following)
     }
 
     /// A step that reports and changes nothing: not the message, not what later steps know.
@@ -251,9 +251,9 @@ impl Run {
 
     /// A group of steps that one agent was asked for goes by the strictest of them.
     fn on_failure(&self, plan: &Plan, step: &Step) -> OnFailure {
-        let agent = self.memory.agent.and_then(|agent| plan.directory().agent(agent));
-        let said = if self.memory.span == 0 { step.on_failure } else { self.memory.on_failure };
-        said.for_agent(agent)
+        let asked = &self.memory.states.agent;
+        let said = if asked.span == 0 { step.on_failure } else { asked.on_failure };
+        said.for_agent(asked.agent.and_then(|agent| plan.directory().agent(agent)))
     }
 
     /// Whether a step is for the source of the message, or what must be known to tell.
@@ -268,8 +268,9 @@ impl Run {
     #[inline]
     fn leave(&mut self, step: &Step) {
         let alone = step.alternatives.saturating_add(1);
-        self.at = self.at.saturating_add(self.memory.span.max(alone));
-        self.memory.clear();
+        self.at = self.at.saturating_add(self.memory.states.agent.span.max(alone));
+        self.memory.entered = false;
+        self.memory.states.leave();
         self.wanted = Needs::NONE;
     }
 
