@@ -34,7 +34,7 @@ impl Subscription {
         let resources = blame::named_in(&message, &sent.content);
         let blamed = memory.refuse(self.stream, &sent.content, &resources);
         self.refused = true;
-        self.doubt_what_came_with(sent, memory);
+        self.doubt_what_came_with(sent);
         let is_latest = self.due.as_ref().is_some_and(|due| due.offer.version() == sent.due.offer.version());
         self.silenced = self.target.clone().filter(|_| is_latest);
         self.refuse_what_follows(&blamed, memory);
@@ -53,16 +53,16 @@ impl Subscription {
     }
 
     /// The client may have what a refused response brought and removed, or not; whatever came after it still counts.
-    fn doubt_what_came_with(&mut self, refused: &Sent, memory: &Memory) {
+    fn doubt_what_came_with(&mut self, refused: &Sent) {
         refused.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
         let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
         refused.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
         self.not_removed.extend(refused.content.removed.iter().cloned());
         if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
             // What the response left out is not gone. Of what the client came with, only a version is known.
-            let kept = memory.accepted_on(self.stream, self.kind);
+            let kept = self.accepted.iter().flat_map(|accepted| &accepted.resources).map(|resource| &resource.name);
             let claimed = self.interest.names().iter().filter(|_| matches!(self.claim, Claim::Version(_)));
-            kept.iter().chain(claimed).filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+            kept.chain(claimed).filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
         }
         // What came after it does not bring these again: its acceptance is not theirs.
         for later in &mut self.unanswered {
@@ -97,6 +97,7 @@ impl Subscription {
     /// The client accepted a response. From an incremental one something may have been held back: the client still has that
     /// as it was, and does not run the version that is due.
     fn accept_sent(&mut self, sent: &Sent, memory: &Memory) -> Option<Event> {
+        self.keep_accepted(&sent.content);
         let in_part = !sent.held.is_empty() && matches!(sent.due.standing, Standing::Current | Standing::Again);
         if !in_part {
             self.accepted_in_part = false;
@@ -191,7 +192,15 @@ impl Subscription {
         self.asked.clear();
         (self.difference, self.begun, self.claim) = (None, true, Claim::Nothing);
         let content = due.offer.whole(self.variant, self.kind);
+        self.keep_accepted(&content);
         self.accept(&content, &due, memory)
+    }
+
+    /// The client has what this response brings, and nothing else of its type.
+    fn keep_accepted(&mut self, content: &Arc<Content>) {
+        if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
+            self.accepted = Some(Arc::clone(content));
+        }
     }
 
     /// What the client refused, or what was held back from it, is no longer in force, and what is, it has.

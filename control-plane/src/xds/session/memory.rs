@@ -146,13 +146,6 @@ impl Memory {
         (!memory.has_refused(good)).then(|| Arc::clone(good))
     }
 
-    /// The names of what was last accepted on a stream.
-    pub(super) fn accepted_on(&self, stream: u64, kind: ResourceType) -> Vec<String> {
-        let types = self.lock();
-        let good = types.get(&kind).and_then(|memory| memory.good.iter().find(|good| good.stream == stream));
-        good.map(|good| good.set.names().cloned().collect()).unwrap_or_default()
-    }
-
     /// Whether the node refused one of the resources of a response.
     pub(super) fn has_refused_any(&self, content: &Content) -> bool {
         let types = self.lock();

@@ -65,6 +65,8 @@ pub(super) struct Subscription {
     pub(super) silenced: Option<Digest>,
     /// What the client was told to remove in a response that it refused, since what is in force changed.
     pub(super) not_removed: BTreeSet<String>,
+    /// State of the world, types of which all is sent: the last response that the client accepted.
+    pub(super) accepted: Option<Arc<Content>>,
     /// Whether the last response that the client accepted was without something that was held back.
     pub(super) accepted_in_part: bool,
     /// What was refused on this stream, by name and version: a change brings it again.
@@ -150,6 +152,7 @@ impl Subscription {
             refused: false,
             silenced: None,
             not_removed: BTreeSet::new(),
+            accepted: None,
             accepted_in_part: false,
             refused_here: BTreeSet::new(),
             stale: true,
