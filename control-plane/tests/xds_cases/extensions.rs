@@ -26,7 +26,7 @@ use postern::{
     },
     xds::{
         content::Variant,
-        session::{Reaction, Request, Wish},
+        session::{Memory, Reaction, Request, Wish},
     },
 };
 use prost::Message;
@@ -49,6 +49,39 @@ fn case_32_an_extension_configuration_is_never_withdrawn() {
         let again = client.request(ExtensionConfig, "", None, &["x"]);
         assert_eq!(told(&again), SILENCE, "{variant:?}");
     }
+}
+
+#[test]
+fn case_33_the_last_good_configuration_waits_for_no_cluster_even_if_it_was_not_in_force_for_a_while() {
+    let made = |filter, clusters| snapshot(&[all(ExtensionConfig, filter), all(Cluster, clusters)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(ExtensionConfig, &["x"]), (Cluster, &[])];
+    for variant in BOTH {
+        let mut client = Client::served(variant, &made("x=good", "k=1"), &wanted);
+        let refused = only(client.publish(&made("x=bad", "k=1")));
+        assert_eq!(told(&client.publish(&made("", "k=1"))), SILENCE, "{variant:?}");
+        let clusters = only(client.publish(&made("x=bad", "k=1 m=1")));
+        assert_eq!(clusters.kind(), Cluster, "{variant:?}");
+        assert_eq!(told(&client.nack(&refused, "no").responses), ["ECDS x=good"], "{variant:?}");
+    }
+}
+
+#[test]
+fn case_33_what_is_accepted_beside_a_refused_configuration_is_good_whatever_is_held_back() {
+    let made = |text| snapshot(&all(ExtensionConfig, text));
+    let memory = Memory::default();
+    let mut other = Client::of(Variant::Incremental, 2, memory.clone());
+    let mut client = Client::of(Variant::Incremental, 1, memory);
+    client.publish(&made("a=1 c=1"));
+    let older = only(client.subscribe(ExtensionConfig, &["a", "c", "d"]));
+    let newer = only(client.publish(&made("a=bad c=1 d=good")));
+    assert_eq!(tell(&newer), "ECDS a=bad d=good");
+    other.publish(&made("a=bad c=1 d=good"));
+    let refused = only(other.subscribe(ExtensionConfig, &["a"]));
+    other.nack(&refused, "a is bad");
+    client.nack(&older, "no");
+    client.ack(&newer);
+    let bad = only(client.publish(&made("d=bad")));
+    assert_eq!(told(&client.nack(&bad, "no").responses), ["ECDS d=good"]);
 }
 
 #[test]

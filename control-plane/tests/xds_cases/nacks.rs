@@ -264,3 +264,33 @@ fn case_18_nonces_of_one_type_do_not_move_with_another() {
     only(client.wait(PATIENCE_TO_MAKE));
     assert_eq!(outcomes(&client.ack(&cluster)), ["acked"]);
 }
+
+#[test]
+fn case_21_what_was_kept_is_withdrawn_from_a_client_that_refused_to_give_it_up() {
+    let made =
+        |clusters: &str, routes: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &["a", "c"]), (RouteConfiguration, &["r"])];
+    let mut client = Client::served(StateOfTheWorld, &made("a=1 c=1", "r=1"), &wanted);
+    let kept = client.publish(&made("a=2", "r=2"));
+    assert_eq!(told(&kept), ["CDS a=2 c=1", "RDS r=2"]);
+    client.ack(&kept[0]);
+    let without = only(client.ack(&kept[1]).responses);
+    assert_eq!(tell(&without), "CDS a=2");
+    // It refuses that, so it still has `c`; and of what it wants now, nothing is in force.
+    assert_eq!(told(&client.answer_with(&without, Some("no"), &["c"]).responses), ["CDS"]);
+}
+
+#[test]
+fn case_27_who_asks_by_name_is_answered_even_if_that_is_a_set_that_was_refused() {
+    let made =
+        |clusters: &str, routes: &str| snapshot(&[all(Cluster, clusters), all(RouteConfiguration, routes)].concat());
+    let wanted: [(ResourceType, &[&str]); 2] = [(Cluster, &[]), (RouteConfiguration, &["r"])];
+    let mut client = Client::served(StateOfTheWorld, &made("b=1 c=1", "r=1"), &wanted);
+    let refused = only(client.publish(&made("a=1 b=1 c=1", "r=1")));
+    client.nack(&refused, "a is bad");
+    let accepted = client.publish(&made("b=1 c=1", "r=1"));
+    client.accept_all(accepted);
+    // With `b`, which the routes may still use, this is the refused set.
+    assert_eq!(told(&client.publish(&made("a=1 c=1", "r=2"))), ["RDS r=2"]);
+    assert_eq!(told(&client.subscribe(Cluster, &["a", "b", "c"])), ["CDS a=1 b=1 c=1"]);
+}

@@ -40,8 +40,9 @@ impl Subscription {
         self.refuse_what_follows(&blamed, memory);
         if kind == ResourceType::ExtensionConfig {
             // Its last good version comes at once, and waits for nothing.
-            let lost = blamed.iter().map(|(name, _)| name).filter(|name| self.inventory.doubts(name));
-            self.asked.extend(lost.cloned());
+            let lost = blamed.iter().map(|(name, _)| name).filter(|name| self.has_lost(name));
+            let lost: Vec<_> = lost.cloned().collect();
+            self.asked.extend(lost);
         }
         self.refused_here.extend(blamed);
         while self.refused_here.len() > MOST_REMEMBERED {
@@ -71,6 +72,13 @@ impl Subscription {
             let lacks = |it: &&Arc<Resource>| is_due(it) && !later.content.carries(&it.name, &it.version);
             later.held.extend(refused.content.resources.iter().filter(lacks).map(|it| it.name.clone()));
         }
+    }
+
+    /// Whether the client, having refused a resource, is without it, and another version is not under way. One that is not
+    /// due is not to be told of: the answer would be that there is none.
+    fn has_lost(&self, name: &str) -> bool {
+        let is_due = self.due.as_ref().is_some_and(|due| due.offer.set().get(name).is_some());
+        self.inventory.doubts(name) || (is_due && self.interest.includes(name) && !self.inventory.holds(name))
     }
 
     /// What is in force may have a refused resource too, unchanged, and be another set than the refused one: a change that
@@ -118,6 +126,8 @@ impl Subscription {
         if !self.still_refuses(&sent.content, &due, memory) {
             memory.accept(self.stream, &self.interest, &sent.content, &due.offer);
             self.accepted_in_part = true;
+        } else if self.kind == ResourceType::ExtensionConfig {
+            memory.accept_some(self.stream, self.kind, sent.content.resources.iter());
         }
         None
     }

@@ -69,7 +69,7 @@ impl Subscription {
         }
         let keeps = is_full && hold.removals && !difference.beyond.is_empty();
         let offer = if keeps { difference.kept(&due.offer) } else { Arc::clone(&due.offer) };
-        if keeps && refused(&offer) {
+        if keeps && refused(&offer) && !insists {
             return None;
         }
         let content = offer.whole(Variant::StateOfTheWorld, self.kind);
