@@ -45,6 +45,18 @@ fn case_13_what_a_refused_response_brought_is_not_accepted_with_the_next_one() {
 }
 
 #[test]
+fn case_13_what_is_refused_while_it_comes_again_is_not_sent_a_third_time() {
+    let mut client = Client::new(Incremental);
+    client.publish(&clusters("a=1 b=1"));
+    let first = only(client.subscribe(Cluster, &[]));
+    let second = only(client.subscribe(Cluster, &["a", "b"]));
+    assert_eq!([tell(&first), tell(&second)], ["CDS a=1 b=1", "CDS a=1 b=1"]);
+    assert_eq!(told(&client.nack(&first, "no: a").responses), SILENCE);
+    assert_eq!(told(&client.ack(&second).responses), SILENCE);
+    assert_eq!(told(&client.publish(&clusters("a=1 b=1 c=1"))), ["CDS c=1"]);
+}
+
+#[test]
 fn case_13_what_was_accepted_by_name_is_no_longer_refused() {
     let mut client = Client::new(Incremental);
     client.publish(&clusters("a=1 b=1"));

@@ -158,6 +158,30 @@ fn case_21_each_removal_waits_for_routes_anew() {
     }
 }
 
+/// Routes that lead to the last of some clusters, which are all there.
+fn routed_among(clusters: &[&str]) -> Arc<Snapshot> {
+    let items = clusters.iter().map(|name| (Cluster, *name, &b"1"[..]));
+    let last = clusters.last().unwrap().as_bytes();
+    let rest = [(RouteConfiguration, "r", last), (Listener, "l", b"1")];
+    snapshot(&items.chain(rest).collect::<Vec<_>>())
+}
+
+#[test]
+fn case_21_a_removal_that_joins_others_has_all_the_time_too() {
+    for variant in BOTH {
+        let wanted: [(ResourceType, &[&str]); 3] = [(Cluster, &[]), (Listener, &[]), (RouteConfiguration, &["r"])];
+        let mut client = Client::served(variant, &routed_among(&["z", "y", "x"]), &wanted);
+        assert_eq!(told(&client.publish(&routed_among(&["z", "y"]))), ["RDS r=y"], "{variant:?}");
+        client.wait(PATIENCE_TO_BREAK / 2);
+        // The routes to `y` may still be taken when `y` goes as well.
+        assert_eq!(told(&client.publish(&routed_among(&["z"]))), ["RDS r=z"], "{variant:?}");
+        assert_eq!(told(&client.wait(PATIENCE_TO_BREAK / 2)), SILENCE, "{variant:?}");
+        let removed = client.wait(PATIENCE_TO_BREAK / 2);
+        let expected = if variant == Variant::Incremental { "CDS -x -y" } else { "CDS z=1" };
+        assert_eq!(told(&removed), [expected], "{variant:?}");
+    }
+}
+
 #[test]
 fn case_21_a_route_moves_after_a_bounded_time_if_its_cluster_is_never_answered() {
     for variant in BOTH {

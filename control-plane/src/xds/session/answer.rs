@@ -55,7 +55,11 @@ impl Subscription {
 
     /// The client may have what a refused response brought and removed, or not; whatever came after it still counts.
     fn doubt_what_came_with(&mut self, refused: &Sent) {
-        refused.content.resources.iter().for_each(|resource| self.inventory.refused(resource));
+        // An extension configuration that comes twice is accepted the second time without being applied.
+        let is_extension = self.kind == ResourceType::ExtensionConfig;
+        let carries = |it: &Resource| self.unanswered.iter().any(|later| later.content.carries(&it.name, &it.version));
+        let brought = refused.content.resources.iter().filter(|it| is_extension || !carries(it));
+        brought.for_each(|resource| self.inventory.refused(resource));
         let is_wanted = |name: &&String| self.kind == ResourceType::VirtualHost || self.interest.includes(name);
         refused.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
         self.not_removed.extend(refused.content.removed.iter().cloned());

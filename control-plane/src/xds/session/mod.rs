@@ -236,7 +236,7 @@ impl Session {
         let number = responses.wrapping_add(1);
         if !hold.removals {
             // What is removed next has all the time again.
-            subscription.blocked_since = None;
+            subscription.blocked = None;
         }
         let due = subscription.due.clone();
         subscription.refresh(snapshot, memory);
@@ -248,6 +248,11 @@ impl Session {
         self.responses = number;
         let nonce = self.nonce(number);
         reaction.responses.push(Response { nonce, content: Arc::clone(&content) });
+        if kind == ResourceType::Cluster && self.variant == Variant::Incremental {
+            // One that is only asked for again may be new to the client: it may be about to refuse what brought it first.
+            content.resources.iter().for_each(|resource| self.send_again_after(kind, &resource.name, snapshot));
+            return;
+        }
         let carried = |name: &str| content.resources.binary_search_by(|it| it.name.as_str().cmp(name)).is_ok();
         let changed = difference.iter().flat_map(|difference| &difference.missing);
         for resource in changed.filter(|resource| carried(&resource.name)) {
@@ -302,20 +307,17 @@ impl Session {
         let may_name_more = self.may_name_more(kind);
         let subscription = self.subscriptions.get_mut(&kind)?;
         if !subscription.has_removals() {
-            subscription.blocked_since = None;
+            subscription.blocked = None;
             return None;
         }
         let rejoins = subscription.claim == Claim::Resources && may_name_more;
         match progress {
             Progress::Refused => {
                 // Whoever gets past the refusal has all the time again.
-                subscription.blocked_since = None;
+                subscription.blocked = None;
                 Some(Wait::UntilAccepted)
             }
-            Progress::Waiting => {
-                let since = *subscription.blocked_since.get_or_insert(now);
-                Wait::within(since + PATIENCE_TO_BREAK, now)
-            }
+            Progress::Waiting => Wait::within(subscription.block(now) + PATIENCE_TO_BREAK, now),
             Progress::Settled => Wait::within(rejoined, now).filter(|_| rejoins),
         }
     }

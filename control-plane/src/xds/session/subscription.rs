@@ -57,8 +57,8 @@ pub(super) struct Subscription {
     pub(super) unanswered: Vec<Sent>,
     /// The number of the latest response.
     pub(super) latest: Option<u64>,
-    /// Since when a removal waits.
-    pub(super) blocked_since: Option<Instant>,
+    /// The removals that wait.
+    pub(super) blocked: Option<Blocked>,
     /// Whether the client refused what it should run, and has not got past it since.
     pub(super) refused: bool,
     /// The version of what was in force when the client refused what it was sent of it: nothing is pushed in its stead.
@@ -105,6 +105,14 @@ pub(super) enum Standing {
     Again,
 }
 
+/// Removals that wait for those that may use what is removed.
+#[derive(Debug)]
+pub(super) struct Blocked {
+    /// When the last of them began to wait.
+    pub(super) since: Instant,
+    names: BTreeSet<String>,
+}
+
 /// A response that is under way.
 #[derive(Debug)]
 pub(super) struct Sent {
@@ -148,7 +156,7 @@ impl Subscription {
             withheld: BTreeSet::new(),
             unanswered: Vec::new(),
             latest: None,
-            blocked_since: None,
+            blocked: None,
             refused: false,
             silenced: None,
             not_removed: BTreeSet::new(),
@@ -314,9 +322,25 @@ impl Subscription {
 
     /// Whether there is something to withdraw from the client.
     pub(super) fn has_removals(&self) -> bool {
-        let beyond = self.difference.iter().flat_map(|difference| &difference.beyond);
-        let beyond = beyond.into_iter().any(|(name, _)| !self.withheld.contains(name));
-        beyond && self.tells_removals() && may_be_withdrawn(self.kind)
+        self.removals().next().is_some()
+    }
+
+    /// The names of what is to be withdrawn from the client.
+    fn removals(&self) -> impl Iterator<Item = &String> {
+        let told = self.tells_removals() && may_be_withdrawn(self.kind);
+        let beyond = self.difference.iter().filter(move |_| told).flat_map(|difference| &difference.beyond);
+        beyond.map(|(name, _)| name).filter(|name| !self.withheld.contains(*name))
+    }
+
+    /// Its removals wait. Returns since when: each has all the time, so one that joins them makes the others wait longer.
+    pub(super) fn block(&mut self, now: Instant) -> Instant {
+        let names: BTreeSet<_> = self.removals().cloned().collect();
+        let since = match &self.blocked {
+            Some(blocked) if names.is_subset(&blocked.names) => blocked.since,
+            _ => now,
+        };
+        self.blocked = Some(Blocked { since, names });
+        since
     }
 
     pub(super) fn has_updates(&self) -> bool {
