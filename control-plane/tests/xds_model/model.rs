@@ -415,8 +415,12 @@ impl Stream {
             if response.kind == Kind::Cluster {
                 let sub = &self.subs[&Kind::Cluster];
                 let is_sent = |it: &Resource| sub.sent.get(&it.name) == Some(&it.content);
-                for it in response.resources.iter().filter(|it| !is_sent(it) || sub.again.contains(&it.name)) {
-                    // What was in a refused response may be what the client has, and so may what is only kept.
+                let carries = |sent: &Response, it: &Resource| sent.resources.contains(it);
+                let crosses = |it: &Resource| sub.unanswered.iter().any(|(sent, _)| carries(sent, it));
+                let may_be_new = |it: &&Resource| !is_sent(it) || sub.again.contains(&it.name) || crosses(it);
+                for it in response.resources.iter().filter(may_be_new) {
+                    // What was in a refused response may be what the client has, and so may what is only kept; what comes
+                    // again is new if the response that brought it is refused.
                     let is_new = !is_sent(it) && sub.held.get(&it.name) != Some(&it.content);
                     let surely = is_new && truth.content(Kind::Cluster, &it.name) == Some(&it.content);
                     changed.insert(it.name.clone(), surely);

@@ -32,7 +32,7 @@ use self::{
 use super::content::Variant;
 use crate::{
     digest::Digest,
-    snapshot::{ResourceType, Snapshot},
+    snapshot::{Resource, ResourceType, Snapshot},
 };
 
 /// How much a client has subscribed to.
@@ -233,6 +233,12 @@ impl Session {
             reaction.events.extend(subscription.recover(memory));
             return;
         };
+        // Clusters that are asked for again while what brought them first is under way: if that is refused, they are new.
+        let is_cluster = kind == ResourceType::Cluster && self.variant == Variant::Incremental;
+        let brought =
+            |it: &Resource| subscription.unanswered.iter().any(|sent| sent.content.carries(&it.name, &it.version));
+        let crossing = content.resources.iter().filter(|it| is_cluster && brought(it)).map(|it| it.name.clone());
+        let crossing: Vec<_> = crossing.collect();
         let number = responses.wrapping_add(1);
         if !hold.removals {
             // What is removed next has all the time again.
@@ -248,15 +254,11 @@ impl Session {
         self.responses = number;
         let nonce = self.nonce(number);
         reaction.responses.push(Response { nonce, content: Arc::clone(&content) });
-        if kind == ResourceType::Cluster && self.variant == Variant::Incremental {
-            // One that is only asked for again may be new to the client: it may be about to refuse what brought it first.
-            content.resources.iter().for_each(|resource| self.send_again_after(kind, &resource.name, snapshot));
-            return;
-        }
         let carried = |name: &str| content.resources.binary_search_by(|it| it.name.as_str().cmp(name)).is_ok();
         let changed = difference.iter().flat_map(|difference| &difference.missing);
-        for resource in changed.filter(|resource| carried(&resource.name)) {
-            self.send_again_after(kind, &resource.name, snapshot);
+        let changed = changed.map(|resource| resource.name.clone()).filter(|name| carried(name));
+        for name in changed.chain(crossing).collect::<BTreeSet<_>>() {
+            self.send_again_after(kind, &name, snapshot);
         }
     }
 
