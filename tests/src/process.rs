@@ -1,4 +1,4 @@
-//! A child process under guard: its output kept, its end certain.
+//! A child process: its output is kept, and it ends when its guard is dropped.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -30,7 +30,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, stdout, stderr })
     }
 
-    /// The operating system's number for it.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -45,7 +45,7 @@ impl Process {
         self.stdout.with(Vec::len)
     }
 
-    /// One line of its standard output, once it is there.
+    /// A line of its standard output, by its index; `None` if it is not there yet.
     pub fn stdout_line(&self, index: usize) -> Option<String> {
         self.stdout.with(|lines| lines.get(index).cloned())
     }
