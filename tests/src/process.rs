@@ -68,7 +68,7 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// The exit code or signal, if it has ended.
     pub fn exit_code(&mut self) -> Result<Option<String>> {
         Ok(self.child.try_wait()?.map(|status| status.to_string()))
     }
@@ -99,7 +99,7 @@ impl Drop for Process {
     }
 }
 
-/// Lines that a thread collects while they come.
+/// The lines of an output, which a thread collects.
 #[derive(Debug, Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -123,7 +123,7 @@ impl Lines {
         self.with(Vec::clone)
     }
 
-    /// Whether the thread has come to the end: it holds the lines as long as it reads.
+    /// Whether the thread has reached the end of the output. It holds the lines as long as it reads.
     fn is_complete(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -9,10 +9,10 @@ use super::known::Known;
 use super::modules::{Crate, Module, Place};
 use super::resolve::resolve;
 
-/// Where one sibling uses another: files and lines.
+/// The uses of one sibling by another, as files and lines.
 type Uses = BTreeMap<(String, String), Vec<(String, usize)>>;
 
-/// Where the known cycles are.
+/// The file with the list of known cycles.
 const LIST: &str = "xtask/src/tidy/known.rs";
 
 /// How many places are shown for each edge of a cycle.
@@ -59,7 +59,7 @@ fn name_of(level: &[String]) -> String {
     if level.is_empty() { "crate".to_owned() } else { level.join("::") }
 }
 
-/// Who uses whom, at each level.
+/// The uses between siblings, at each level.
 fn levels(of: &Crate, shown: &dyn Fn(&Path) -> String) -> BTreeMap<Place, Uses> {
     let mut levels: BTreeMap<Place, Uses> = BTreeMap::new();
     for (place, module) in &of.modules {
@@ -78,7 +78,7 @@ fn levels(of: &Crate, shown: &dyn Fn(&Path) -> String) -> BTreeMap<Place, Uses> 
     levels
 }
 
-/// What a module imports and names. What `mod.rs` re-exports is not its own need.
+/// The paths that a module imports or names, without the re-exports of `mod.rs` and `lib.rs`.
 fn used(module: &Module) -> impl Iterator<Item = (&[String], usize)> {
     let is_index = ["mod.rs", "lib.rs"].iter().any(|name| module.file.ends_with(name));
     let imports = module.source.imports.iter().filter(move |import| !(is_index && import.public));
