@@ -83,7 +83,7 @@ impl Pattern {
         self.cost.saturating_mul(steps(size).saturating_add(1))
     }
 
-    /// Like [`Self::cost`], for [`captures`](Self::captures): each state has the positions of all groups.
+    /// Like [`Self::cost`], for `captures`: each state has the positions of all groups.
     pub fn cost_of_captures(&self, size: usize) -> u64 {
         self.cost(size).saturating_mul(steps(self.groups()).div_ceil(4).saturating_add(1))
     }

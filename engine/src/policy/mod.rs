@@ -83,7 +83,7 @@ pub(crate) fn unevaluated(error: &EvaluationError, reason: &'static str) -> Deni
 }
 
 /// A built-in policy, as the engine sees it. Its file has the implementation and the `SCHEMA`, which says what a user
-/// may write. One entry in the list of policies ([`built_in!`]) makes it known everywhere.
+/// may write. One entry in the list of policies (`built_in!`) makes it known everywhere.
 pub(crate) trait BuiltIn: Sized {
     /// The message that has its parameters in a plan.
     type Wire;

@@ -1,4 +1,4 @@
-//! Records for auditors: lines of JSON ([`line`]) or messages ([`message`]). They are bounded in size, and nothing that
+//! Records for auditors: lines of JSON (`line`) or messages (`message`). They are bounded in size, and nothing that
 //! a caller sends can break or forge one.
 
 mod line;
