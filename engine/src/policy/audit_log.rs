@@ -1,9 +1,7 @@
 //! `auditLog`: a record of every request, whatever is decided.
 //!
-//! Users write it as a step, but no other step can keep it from running: it belongs to the [`Chain`] as a whole, and a
+//! Users write it as a step, but no other step can keep it from running: it belongs to the `Chain` as a whole, and a
 //! run makes its record when the decision is known.
-//!
-//! [`Chain`]: crate::chain::Chain
 
 use std::sync::Arc;
 
