@@ -1,7 +1,7 @@
 //! The filter: the engine inside Envoy, as a proxy-wasm module. It is thin on purpose: it fetches the inputs of a
 //! chain, lets the engine decide, and carries out the decision.
 //!
-//! A request passes through [`callbacks`] (Envoy calls) → [`stream`] (event, route, chain, verdict) → [`host`] (we call
+//! A request passes through `callbacks` (Envoy calls) → `stream` (event, route, chain, verdict) → `host` (we call
 //! Envoy).
 
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]

@@ -136,7 +136,8 @@ fn lookup(key: &Value, budget: &mut Budget<'_>) -> Result<(), ErrorKind> {
     }
 }
 
-/// Arithmetic on numbers of one type; `+` also joins text, bytes and lists, and `+` and `-` take times.
+/// Arithmetic on numbers of one type. `+` also joins text, bytes and lists, and `+` and `-` also take timestamps and
+/// durations.
 pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => operator.ints(*one, *other).map(Value::Int).map(Some),

@@ -115,7 +115,7 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         Ok(self.budget.spend(steps)?)
     }
 
-    /// Whether the result can no longer change.
+    /// Whether no further violation would be reported.
     fn is_settled(&self) -> bool {
         self.quiet || self.found.len() >= self.most
     }

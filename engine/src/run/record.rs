@@ -15,7 +15,7 @@ use crate::{
 
 impl Run {
     /// Makes the records of a decision, once the inputs that they show are there. A message that is not in the sample
-    /// costs nothing more.
+    /// costs only the random bytes.
     #[inline(never)]
     pub(super) fn record(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Turn {
         let mut decision = self.take_decision();
