@@ -1,5 +1,5 @@
-//! External agents, as the engine sees them: what it asks of one, and what may come back. How the question travels is
-//! the driver's affair.
+//! External agents, as the engine sees them: what it asks of one, and what may come back. The driver carries the
+//! question and the answer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,10 +21,10 @@ impl Agent {
     }
 }
 
-/// One question to an agent: consecutive steps of a chain that it evaluates in one go.
+/// One question to an agent: consecutive steps of a chain that it evaluates together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The agent's place in the plan.
+    /// The agent's index in the plan.
     pub agent: usize,
     /// The agent's name.
     pub name: Arc<str>,
@@ -46,23 +46,23 @@ pub struct CalledPolicy {
 /// What an agent answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reply {
-    /// What it made of the policies.
+    /// Whether the policies allow the message.
     pub outcome: Outcome,
-    /// What is to change, in order.
+    /// The changes that the agent wants, in order.
     pub instructions: Vec<Instruction>,
-    /// What later steps and logs may know.
+    /// Values for later steps and logs, by name.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What an agent made of the policies that it was asked for.
+/// An agent's judgement on the policies that it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outcome {
-    /// They hold.
+    /// All of them allow the message.
     #[default]
     Allowed,
-    /// One does not: the first immediate response among the instructions is the answer.
+    /// One of them denies the message. The first immediate response among the instructions is the answer.
     Denied,
-    /// It could not say.
+    /// The agent could not decide.
     Failed,
 }
 
@@ -82,16 +82,16 @@ pub enum Instruction {
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallError {
-    /// It took too long.
+    /// The agent did not answer in time.
     Timeout,
     /// The agent could not be reached.
     Unreachable,
-    /// What it sent is not an answer.
+    /// The agent sent something that is not an answer.
     Invalid,
 }
 
 impl CallError {
-    /// In one snake_case word.
+    /// The reason that decisions and logs give, in one snake_case word.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Timeout => "agent_timeout",
@@ -101,17 +101,17 @@ impl CallError {
     }
 }
 
-/// Which agents of a plan are healthy, by their place; one that is not listed is.
+/// Which agents of a plan are healthy. An agent that is not listed is healthy.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Vec<bool>);
 
 impl Health {
-    /// By place.
+    /// Takes the health of each agent, in the order of the plan.
     pub fn new(healthy: Vec<bool>) -> Self {
         Self(healthy)
     }
 
-    /// Whether an agent is healthy.
+    /// Whether the agent with this index is healthy.
     pub fn is_healthy(&self, agent: usize) -> bool {
         self.0.get(agent).copied().unwrap_or(true)
     }

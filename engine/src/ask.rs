@@ -1,30 +1,30 @@
-//! What a run asks for and is answered: what it may have to wait for, as values.
+//! The questions of a run and their answers, as values: everything that a run may have to wait for.
 
 use crate::{
     agent::{Call, CallError, Reply},
     event::Needs,
 };
 
-/// How far a run came.
+/// How a run stands after it was advanced.
 #[derive(Debug)]
 pub enum Turn {
-    /// It needs this, through [`Run::answer`](crate::Run::answer).
+    /// It waits for the answer to this question, through [`Run::answer`](crate::Run::answer).
     Ask(Ask),
-    /// It has decided: [`Run::take_decision`](crate::Run::take_decision) says what.
+    /// It has decided. [`Run::take_decision`](crate::Run::take_decision) has the decision.
     Done,
 }
 
-/// What a run can ask for.
+/// A question of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    /// What the next step needs to know about the message, as far as the host has it: through
+    /// The inputs that the next step needs of the message, as far as the host has them. They are given through
     /// [`Run::give`](crate::Run::give), or in place.
     Inputs(Needs),
-    /// An agent's word.
+    /// An agent's reply.
     Call(Call),
-    /// That some time passes. Nobody else may be held up by it.
+    /// That some time passes. The driver must not hold up other requests meanwhile.
     Wait {
-        /// So much.
+        /// How long.
         milliseconds: u32,
     },
 }
@@ -34,7 +34,7 @@ pub enum Ask {
 pub enum Answer {
     /// The body is larger than [`Run::body_limit`](crate::Run::body_limit).
     BodyTooLarge,
-    /// What the agent said.
+    /// The agent's reply, or why there is none.
     Called(Result<Reply, CallError>),
     /// The time has passed.
     Waited,

@@ -1,4 +1,4 @@
-//! Attributes: what expressions may know, read from what the host provided and what earlier steps learnt.
+//! Attributes: the values that expressions read, taken from what the host provided and what earlier steps found out.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,9 +11,9 @@ use crate::{
     text::{content_length, host::host, ip, split_path},
 };
 
-/// What an entry of a map that is made costs.
+/// The cost of each entry of a map that is built for an expression.
 const ENTRY: u64 = 100;
-/// What it costs to find a header, beside looking at each.
+/// The cost of finding a header, in addition to looking at each.
 const LOOKUP: u64 = 8;
 
 impl From<Exhausted> for AttributeError {
@@ -139,7 +139,7 @@ impl Context<'_> {
         str::from_utf8(bytes.ok_or(AttributeError::Absent)?).map_err(|_| AttributeError::NotUtf8)
     }
 
-    /// Before the names in the peer's certificate are read.
+    /// Charges for reading the names in the peer's certificate.
     fn spend_on_tags(&self) -> Result<(), AttributeError> {
         let names = self.inputs.property(Property::PeerUriSans).map_or(0, <[u8]>::len);
         Ok(self.budget.spend(steps(names).saturating_mul(2))?)
@@ -149,7 +149,7 @@ impl Context<'_> {
         self.inputs.request_headers.values(":path").next().ok_or(AttributeError::Absent)
     }
 
-    /// The host that the router of Envoy chose the route by; what could be read as several hosts is none.
+    /// The host by which Envoy chose the route. Not available for an authority that could be read as several hosts.
     #[inline(never)]
     fn host(&self) -> Result<Value, AttributeError> {
         let authority = self.inputs.request_headers.values(":authority").next().ok_or(AttributeError::Absent)?;
@@ -160,13 +160,14 @@ impl Context<'_> {
         self.header(Phase::Request, &self.inputs.request_headers, name)?.ok_or(AttributeError::Absent)
     }
 
-    /// Envoy's own word, also where a step is to replace it.
+    /// The id that Envoy has set, even if a step is going to replace it.
     fn request_id(&self) -> Result<Value, AttributeError> {
         let edits = if self.phase == Phase::Request { &*self.edits } else { self.request_edits };
         text(edits.sent(&self.inputs.request_headers, "x-request-id").first().ok_or(AttributeError::Absent)?)
     }
 
-    /// What the request says of its body, or what is known of it: not what came so far, which is no size.
+    /// The body's size from `content-length`, or from the body if all of it has been read. What has come so far is not
+    /// a size.
     fn request_size(&self) -> Result<Value, AttributeError> {
         self.budget.spend(cost_of_lookup(&self.inputs.request_headers))?;
         let size = match self.inputs.request_headers.values("content-length").next() {
@@ -183,7 +184,7 @@ impl Context<'_> {
         status.parse().map(Value::Int).map_err(|_| AttributeError::Unavailable)
     }
 
-    /// One header with the edits of earlier steps, several values joined by commas.
+    /// The value of one header after the edits of earlier steps; several values are joined by commas.
     fn header(&self, phase: Phase, came: &Headers, name: &str) -> Result<Option<Value>, AttributeError> {
         self.budget.spend(cost_of_lookup(came))?;
         let edits = if phase == self.phase { &*self.edits } else { self.request_edits };
@@ -194,7 +195,7 @@ impl Context<'_> {
         }
     }
 
-    /// All headers, for the rare expression that looks at them as a whole.
+    /// All headers as a map, for expressions that look at them as a whole.
     fn header_map(&self, phase: Phase, came: &Headers) -> Result<Value, AttributeError> {
         let edits = if phase == self.phase { &*self.edits } else { self.request_edits };
         let edited = edits.headers().map(|edit| edit.name.as_bytes());
@@ -230,7 +231,7 @@ impl Context<'_> {
     }
 }
 
-/// What it costs to find a header: all of them are looked at.
+/// The cost of finding a header: all of them are looked at.
 fn cost_of_lookup(headers: &Headers) -> u64 {
     steps(headers.len()).div_ceil(4).saturating_add(LOOKUP)
 }
@@ -240,7 +241,7 @@ fn map<'a>(entries: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<str>)>) -> V
     Value::Map(Arc::new(entries.into_iter().map(entry).collect()))
 }
 
-/// The time of so many nanoseconds since 1970.
+/// The time for this number of nanoseconds since 1970. `None` if it is out of range.
 fn timestamp(nanoseconds: u64) -> Option<Value> {
     let second = 1_000_000_000;
     let (seconds, rest) = (nanoseconds.checked_div(second)?, nanoseconds.checked_rem(second)?);

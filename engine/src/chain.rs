@@ -17,7 +17,7 @@ use crate::{
     strings::Strings,
 };
 
-/// What guards a route: one list of steps for requests, one for responses.
+/// The steps that guard a route: one list for requests, one for responses.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) request: Steps,
@@ -26,10 +26,10 @@ pub(crate) struct Chain {
     pub(crate) shadow: bool,
     /// The largest request body that is buffered.
     pub(crate) body_limit: usize,
-    /// What response steps read of the request. Envoy shows a request's headers to no callback of its response, so it
-    /// is kept from before.
+    /// What response steps read of the request. Envoy does not show a request's headers to the callbacks of its
+    /// response, so these inputs are fetched with the request and kept.
     pub(crate) keep: Needs,
-    /// What records its messages, whatever its steps make of them.
+    /// The audit logs of the chain. They record messages whatever its steps decide.
     pub(crate) audits: Vec<AuditLog>,
 }
 
@@ -37,20 +37,20 @@ pub(crate) struct Chain {
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
-    /// The policies that nobody supports: with one, nothing runs.
+    /// The policies that nobody supports. If there is one, no step runs.
     pub(crate) unsupported: Vec<Arc<str>>,
-    /// What its steps need that costs next to nothing: asked for with whatever is asked for first.
+    /// The inputs of its steps that cost next to nothing: they are asked for with the first question.
     pub(crate) cheap: Needs,
-    /// What is asked for first, whatever comes, if there is such a thing and nobody has to wait for it.
+    /// The inputs that are certainly asked for first and need no waiting. Empty if there are none.
     pub(crate) first: Needs,
-    /// Whether there is nothing to do before the first step: no policy that nobody supports, no agent, no promise.
+    /// Whether there is nothing to do before the first step: no unsupported policy, no agent, no promised header.
     pub(crate) plain: bool,
-    /// The request headers that its steps promise to set and that a caller might reach the upstream, or a condition, with:
-    /// they are stripped before the first step.
+    /// The promised request headers whose values from the caller might reach the upstream or a condition. They are
+    /// stripped before the first step.
     pub(crate) promised: Vec<Name>,
 }
 
-/// A policy with its parameters and its place in the chain.
+/// A policy with its parameters, and how its chain runs it.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: Arc<str>,
@@ -60,11 +60,11 @@ pub(crate) struct Step {
     pub(crate) deny_with: Option<DenyWith>,
     pub(crate) policy: Policy,
     pub(crate) needs: Needs,
-    /// The sources that it is for; all traffic if there is none.
+    /// The sources that the step is for; all traffic if `None`.
     pub(crate) source: Option<Selector>,
-    /// How many steps right behind it stand in for it where it is not for the source.
+    /// How many of the steps that follow it are its alternatives, for sources that it is not for.
     pub(crate) alternatives: usize,
-    /// Whether it is one of those.
+    /// Whether the step is an alternative of an earlier one.
     pub(crate) is_alternative: bool,
 }
 
@@ -98,8 +98,8 @@ impl Chain {
         })
     }
 
-    /// Refuses a chain that no request can pay for, at the step that it would fail at: what its steps cost at the least is
-    /// more than a request may.
+    /// Returns an error if the steps cost more than a request may spend, whatever the request is. The error names the
+    /// first step that could not be paid for.
     pub(crate) fn check_cost(&self, steps: u64) -> Result<(), LoadError> {
         let mut least: u64 = 0;
         for (phase, name) in [(&self.request, "request"), (&self.response, "response")] {
@@ -115,7 +115,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether its steps read which route a request takes, so that they may decide otherwise on another.
+    /// Whether its steps read which route a request takes, so that they may decide differently on another route.
     pub(crate) fn depends_on_route(&self) -> bool {
         self.request.steps.iter().chain(&self.response.steps).any(|step| step.needs.depend_on_route())
     }
@@ -127,7 +127,7 @@ impl Chain {
         }
     }
 
-    /// Whether nothing is to be done about the response to an admitted request.
+    /// Whether there is nothing to do for the response to an admitted request.
     #[inline]
     pub(crate) fn ends_with_request(&self) -> bool {
         self.response.is_idle() && !self.audits.iter().any(AuditLog::waits)
@@ -172,8 +172,8 @@ impl Steps {
         Ok(Self { steps, unsupported, cheap, first, plain, promised: Vec::new() })
     }
 
-    /// Finds the promised headers that must be stripped. One that is set whatever comes, before anybody can read it, need
-    /// not be: that is the usual case, and costs nothing.
+    /// Finds the promised headers that must be stripped. A header that is always set before anybody can read it need
+    /// not be stripped: that is the usual case, and costs nothing.
     fn keep_promises(&mut self, shadow: bool) {
         let (mut all_run, mut read) = (!shadow, false);
         for step in &self.steps {
@@ -193,14 +193,14 @@ impl Steps {
 }
 
 impl Step {
-    /// Whether its policy runs on every message that the step is reached with and that then passes.
+    /// Whether the policy runs on every message that reaches the step and then passes.
     fn is_certain(&self) -> bool {
         let denies = matches!(self.on_failure, OnFailure::Unspecified | OnFailure::Deny);
         let for_all = self.when.is_none() && self.source.is_none() && !self.is_alternative;
         for_all && denies && !self.shadow
     }
 
-    /// What an agent that is asked for an earlier step must know of it.
+    /// The step, as seen when an agent is asked for an earlier step and might evaluate this one too.
     pub(crate) fn as_following(&self) -> Following<'_> {
         Following {
             policy: self.policy.as_agent(),
@@ -212,13 +212,13 @@ impl Step {
         }
     }
 
-    /// Whether a condition, another expression or an agent may look at the headers of the request.
+    /// Whether a condition, another expression or an agent may read the headers of the request.
     fn reads_headers(&self) -> bool {
         let when = self.when.as_ref().map_or(Needs::NONE, |when| attributes::needs(when));
         when.has(Needs::REQUEST_HEADERS) || (self.policy.evaluates() && self.needs.has(Needs::REQUEST_HEADERS))
     }
 
-    /// The least that it takes from the budget of a request which gets to it and which it does not refuse.
+    /// The least that the step costs a request that reaches it and is not refused by it.
     fn least_cost(&self) -> u64 {
         if self.shadow || self.source.is_some() {
             return 0;
@@ -226,7 +226,7 @@ impl Step {
         self.when.as_ref().map_or_else(|| self.policy.least_cost(), |when| when.least_cost())
     }
 
-    /// What the largest body lets it cost more.
+    /// The steps that the largest body adds to what the step may cost.
     fn body_allowance(&self, limit: usize) -> u64 {
         let limit = if self.needs.has(Needs::BODY) { limit } else { 0 };
         budget::steps(limit).saturating_mul(budget::STEPS_A_BODY_BYTE)

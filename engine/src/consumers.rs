@@ -1,4 +1,4 @@
-//! The callers that a plan knows, and the credentials that prove to be one of them.
+//! The consumers of a plan, and the lookup of their credentials.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use siphasher::sip128::SipHasher24;
 pub use crate::password::{LONGEST_SALT, MOST_ITERATIONS};
 use crate::{budget::Budget, load_error::LoadError, password::Password, replays::KeyReplays, strings::Strings};
 
-/// The callers that credentials belong to. Looking one up costs the same for ten as for ten thousand.
+/// All consumers of a plan. A lookup costs the same for ten as for ten thousand.
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
     by_api_key: FxHashMap<[u8; 32], Arc<Consumer>>,
@@ -18,7 +18,7 @@ pub(crate) struct Consumers {
     by_username: FxHashMap<Arc<str>, (Arc<Consumer>, Password)>,
     by_hmac_key: FxHashMap<Arc<str>, HmacKey>,
     by_name: FxHashMap<Arc<str>, Arc<Consumer>>,
-    /// The rounds of the costliest password.
+    /// The most rounds that any password has.
     most_rounds: u32,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Consumer {
     pub(crate) groups: Vec<Arc<str>>,
 }
 
-/// A secret that requests are signed with, and whose it is. It has no `Debug` that shows it.
+/// A secret that requests are signed with, and its consumer. Its `Debug` does not show the secret.
 pub(crate) struct HmacKey {
     consumer: Arc<Consumer>,
     secret: Vec<u8>,
@@ -127,8 +127,7 @@ impl Consumers {
         self.by_hmac_key.get(id)
     }
 
-    /// The consumer of this user name, if this is its password. It takes as long to find that it is not as to find that
-    /// there is no such user.
+    /// The consumer of this user name, if this is its password. A wrong password takes as long as an unknown user name.
     pub(crate) fn by_password(&self, username: &[u8], password: &[u8], budget: &Budget) -> Option<&Arc<Consumer>> {
         let found = std::str::from_utf8(username).ok().and_then(|username| self.by_username.get(username));
         match found {
@@ -143,18 +142,18 @@ impl Consumers {
 
 /// The keys that were found good before, by a fingerprint that costs a tenth of a SHA-256.
 ///
-/// No key can be read off a fingerprint, and none can be made to have another's without knowing that: to choose one, a
-/// caller would have to know what SipHash makes of a key that it does not have, under a secret that it does not know
-/// either. Only keys of consumers are kept, so there are never more than those.
+/// A fingerprint does not reveal its key. A caller cannot construct a key with the fingerprint of another one, since it
+/// knows neither that key nor the secret of the SipHash. Only keys of consumers are kept, so there are never more
+/// entries than keys.
 #[derive(Default)]
 struct KnownKeys {
-    /// With its secret.
+    /// The hasher, with its secret.
     hasher: SipHasher24,
     consumers: Mutex<FxHashMap<u128, Arc<Consumer>>>,
 }
 
 impl KnownKeys {
-    /// The secret is made of the digests of all keys: who knows those knows the plan.
+    /// Makes the secret of the digests of all keys. Whoever knows these has the plan already.
     fn new<'a>(digests: impl Iterator<Item = &'a Vec<u8>>) -> Self {
         let mut all = Sha256::new();
         digests.for_each(|digest| all.update(digest));
@@ -175,7 +174,7 @@ impl KnownKeys {
     }
 }
 
-/// Whose keys came is nobody's business.
+/// Shows nothing of which keys were used.
 impl std::fmt::Debug for KnownKeys {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("KnownKeys")

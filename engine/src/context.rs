@@ -1,5 +1,4 @@
-//! What a step sees of the message that passes, and what it may leave for later steps. Nothing here knows of policies or
-//! chains.
+//! What a step sees of a message, and what it may leave for later steps. Nothing here knows of policies or chains.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,32 +18,32 @@ use crate::{
     verdict::HeaderPair,
 };
 
-/// What one message has taught so far; a response knows what its request taught.
+/// What steps have found out about a message so far. A response starts with the facts of its request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) consumer: Option<Arc<Consumer>>,
-    /// What the caller's token says.
+    /// The claims of the caller's token.
     pub(crate) claims: Option<Arc<Map>>,
-    /// What few chains find out.
+    /// Rarely used facts, boxed to keep `Facts` small.
     rare: Rare<RareFacts>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RareFacts {
     pub(crate) metadata: BTreeMap<Arc<str>, Arc<str>>,
-    /// What request steps want changed about the response.
+    /// The edits of the response that request steps asked for.
     pub(crate) response: Edits,
-    /// Headers that our own answers to this request carry too, unless they have them already.
+    /// Headers to add to our own answers to this request, unless they have them already.
     pub(crate) answers: Vec<HeaderPair>,
 }
 
 impl Facts {
-    /// Those that are rare, to be added to.
+    /// The rarely used facts. Created if absent.
     pub(crate) fn rare(&mut self) -> &mut RareFacts {
         self.rare.make()
     }
 
-    /// Whether nothing about the response is to be changed.
+    /// Whether no request step asked for an edit of the response.
     #[inline]
     pub(crate) fn leaves_response(&self) -> bool {
         self.rare.get().is_none_or(|rare| rare.response.is_empty())
@@ -67,7 +66,7 @@ impl Facts {
     }
 }
 
-/// What the steps of a chain share while one message passes: each sees what earlier ones changed.
+/// What the steps of a chain share while they decide on one message. Each step sees what earlier ones changed.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     /// What steps look up in the plan.
@@ -79,16 +78,16 @@ pub(crate) struct Context<'a> {
     /// The step's name.
     pub(crate) name: &'a Arc<str>,
     pub(crate) inputs: &'a Inputs,
-    /// What is left of what the request may cost.
+    /// The request's budget.
     pub(crate) budget: &'a Budget,
     pub(crate) health: &'a Health,
-    /// What the host has been asked for so far.
+    /// The inputs that the host has been asked for so far.
     pub(crate) given: Needs,
     pub(crate) edits: &'a mut Edits,
-    /// What became of the request, while its response is under way.
+    /// The edits that were made to the request. Only for a response.
     pub(crate) request_edits: &'a Edits,
     pub(crate) facts: &'a mut Facts,
-    /// What came in answer to what the step asked for.
+    /// The answer to what the step asked for.
     pub(crate) answer: &'a mut Option<Answer>,
     pub(crate) host: &'a mut dyn Host,
 }
@@ -99,7 +98,8 @@ impl Context<'_> {
         self.edits.sent(&self.inputs.request_headers, name)
     }
 
-    /// The same as the upstream gets them: without what the caller says in a header that only steps may set.
+    /// The values of a request header as the upstream gets them: without the caller's values of a header that only
+    /// steps may set.
     pub(crate) fn forwarded_header(&self, name: &str) -> Values<'_> {
         self.edits.values(&self.inputs.request_headers, name)
     }
@@ -109,25 +109,25 @@ impl Context<'_> {
         self.edits.body().unwrap_or(&self.inputs.body)
     }
 
-    /// Before a step that reads the body: it may cost more for each byte.
+    /// Adds to the budget what a step that reads the body may cost more. Call it before reading.
     #[cold]
     #[inline(never)]
     pub(crate) fn allow_body(&self) {
         self.budget.allow_body(self.body().len());
     }
 
-    /// Random bytes of this step's own: two steps of one chain must not decide or name things alike.
+    /// Random bytes for this step alone: two steps of one chain must not make the same choices or ids.
     pub(crate) fn random(&self) -> [u8; 16] {
         random(self.inputs, self.step)
     }
 
-    /// Who the caller proved to be.
+    /// The consumer that the caller has proved to be.
     pub(crate) fn consumer(&self) -> Result<&Arc<Consumer>, AttributeError> {
         self.facts.consumer.as_ref().ok_or(AttributeError::Absent)
     }
 }
 
-/// Random bytes of one place in a chain.
+/// The random bytes of a step, by its index in the chain.
 pub(crate) fn random(inputs: &Inputs, place: usize) -> [u8; 16] {
     let digest = Sha256::new().chain_update(inputs.random).chain_update(place.to_le_bytes()).finalize();
     digest.first_chunk().copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! How a step's refusals look where its user wants other words than the policy's own.
+//! `denyWith`: a user's own response for the refusals of a step.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     verdict::{HeaderPair, Response},
 };
 
-/// What takes the place of the policy's own words. What is not said stays as the policy says it: a challenge, or how long
-/// to wait, is a header that clients rely on.
+/// The parts of a refusal that replace the policy's own. Parts that are absent stay as the policy has them: clients
+/// rely on headers such as a challenge or a time to wait.
 #[derive(Debug)]
 pub(crate) struct DenyWith {
     status: Option<u16>,

@@ -1,4 +1,4 @@
-//! What the steps of a plan look up in it: consumers, agents, admitted signatures, and what the plan is called.
+//! The parts of a plan that its steps look up: consumers, agents, admitted signatures, and the plan's label.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use crate::{agent::Agent, consumers::Consumers, replays::Replays, verdict::Respo
 /// The part of a plan that all of its steps share.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// What the control plane calls the plan.
+    /// The plan's label.
     pub(crate) label: Arc<str>,
     pub(crate) consumers: Consumers,
     pub(crate) replays: Replays,
-    /// By their places, which steps name them by.
+    /// The agents. Steps refer to them by index.
     pub(crate) agents: Vec<Agent>,
-    /// The answer where no agent gives one.
+    /// The response to a request whose chain needs an agent that is not healthy.
     pub(crate) agent_unavailable: Response,
 }
 
 impl Directory {
-    /// The agent at a place.
+    /// The agent with this index.
     pub(crate) fn agent(&self, place: usize) -> Option<&Agent> {
         self.agents.get(place)
     }

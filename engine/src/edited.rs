@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use crate::header::Name;
 
-/// The request headers that something may set, add to or remove.
+/// The request headers that some steps may set, add to or remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EditedHeaders {
     any: bool,
-    /// In order, each once.
+    /// Sorted, without duplicates.
     names: Vec<Arc<str>>,
 }
 
 impl EditedHeaders {
-    /// Whether every header may be edited: an external agent decides when the request comes.
+    /// Whether every header may be edited, as by an external agent, which decides when the request comes.
     pub fn is_any(&self) -> bool {
         self.any
     }
@@ -24,7 +24,7 @@ impl EditedHeaders {
         !self.any && self.names.is_empty()
     }
 
-    /// The names that are known beforehand, in lower case and in order, each once.
+    /// The names that are known beforehand, in lower case, sorted and without duplicates.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
@@ -35,7 +35,7 @@ impl EditedHeaders {
     }
 }
 
-/// What a policy may do to the headers of its own phase.
+/// The headers of its own phase that a policy may edit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HeaderEdits {
     any: bool,
@@ -44,31 +44,32 @@ pub(crate) struct HeaderEdits {
 }
 
 impl HeaderEdits {
-    /// It edits none.
+    /// No header.
     pub(crate) fn none() -> Self {
         Self::default()
     }
 
-    /// It may edit every header.
+    /// Any header.
     pub(crate) fn any() -> Self {
         Self { any: true, ..Self::default() }
     }
 
-    /// It may edit these.
+    /// Adds headers that the policy may edit.
     #[must_use]
     pub(crate) fn editing<'a>(mut self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
         self.names.extend(names.into_iter().cloned());
         self
     }
 
-    /// It sets these whenever it runs, or removes them: what they say is the policy's word and never the caller's.
+    /// Adds headers that the policy promises: it sets or removes them whenever it runs, so that their values never come
+    /// from the caller.
     #[must_use]
     pub(crate) fn promising<'a>(mut self, names: impl IntoIterator<Item = &'a Name>) -> Self {
         self.promised.extend(names.into_iter().cloned());
         self
     }
 
-    /// The headers that it promises.
+    /// The promised headers.
     pub(crate) fn into_promised(self) -> Vec<Name> {
         self.promised
     }

@@ -1,4 +1,4 @@
-//! Header edits: what steps change, merged as they come, and how a message looks with them.
+//! Edits of headers and body: what steps change, merged as it comes, and how a message looks after that.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::{
     rare::Rare,
 };
 
-/// What is to become of one header.
+/// The edit of one header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     /// The header's name, in lower case.
     pub name: Arc<str>,
-    /// Whether the values that the message came with are dropped.
+    /// Whether the message's own values are dropped.
     pub replace: bool,
     /// The values to add after that.
     pub values: SmallVec<[Arc<str>; 1]>,
@@ -23,13 +23,13 @@ pub struct Edit {
     step: usize,
 }
 
-/// In place of a step: the header is one that only steps of the chain may set, and no step has touched it.
+/// Instead of a step: the header was stripped because only steps may set it, and no step has touched it since.
 const STRIPPED: usize = usize::MAX;
 
 /// The values of one header.
 pub(crate) type Values<'a> = SmallVec<[&'a [u8]; 1]>;
 
-/// What there is of something that should be there once.
+/// How often a header is there that should be there once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Only<'a> {
     None,
@@ -37,19 +37,20 @@ pub(crate) enum Only<'a> {
     Several,
 }
 
-/// How much of a body may pass. The host counts, since nobody else sees all of it.
+/// How much of a body may pass. The host counts the bytes, since nobody else sees all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowance {
-    /// So many bytes.
+    /// The most bytes that may pass.
     pub most: u64,
-    /// The step that says so.
+    /// The step that set the limit.
     pub(crate) step: Arc<str>,
     pub(crate) consumer: Option<Arc<str>>,
 }
 
-/// At most one [`Edit`] a header: a later one wins over, or adds to, an earlier one. And at most one body.
+/// The edits of a message: at most one [`Edit`] for each header, and at most one body. A later edit of a header
+/// replaces the earlier one or adds to it.
 ///
-/// Every run has several of these and moves them around, mostly empty: what is rare stands in a box.
+/// Every run has several of these and moves them around, mostly empty, so rarely used edits are boxed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edits {
     headers: SmallVec<[Edit; 2]>,
@@ -84,36 +85,36 @@ impl Edits {
         self.rare.get()?.body.as_ref().map(|(body, _)| body.as_slice())
     }
 
-    /// The path that the upstream gets instead, without a query.
+    /// The path that the upstream gets instead of the request's, without a query.
     #[inline]
     pub fn path(&self) -> Option<&str> {
         self.rare.get()?.path.as_deref()
     }
 
-    /// The host that the upstream gets instead.
+    /// The host that the upstream gets instead of the request's.
     #[inline]
     pub fn host(&self) -> Option<&str> {
         self.rare.get()?.host.as_ref().map(|(host, _)| &**host)
     }
 
-    /// Gives the upstream another path. It goes on from the one before, so nothing is in conflict.
+    /// Sets the path for the upstream. A later path is made from the earlier one, so this is never a conflict.
     pub(crate) fn set_path(&mut self, path: &str) {
         self.rare().path = Some(path.into());
     }
 
-    /// Gives the upstream another host.
+    /// Sets the host for the upstream.
     pub(crate) fn set_host(&mut self, step: usize, host: &str) {
         let before = self.rare().host.replace((host.into(), step));
         self.count_conflict(before.is_some_and(|(_, other)| other != step));
     }
 
-    /// How much of the body may pass; all of it if nobody says.
+    /// The limit on the body; `None` if there is none.
     #[inline]
     pub fn allowance(&self) -> Option<&Allowance> {
         self.rare.get()?.allowance.as_ref()
     }
 
-    /// Lets no more than this pass of the body.
+    /// Limits how much of the body may pass. Of several limits, the smallest holds.
     pub(crate) fn allow_body(&mut self, allowance: Allowance) {
         let known = &mut self.rare().allowance;
         if known.as_ref().is_none_or(|known| known.most > allowance.most) {
@@ -121,7 +122,7 @@ impl Edits {
         }
     }
 
-    /// Notes whose request it is.
+    /// Notes the consumer that sent the request.
     #[inline]
     pub(crate) fn belong_to(&mut self, consumer: Option<&Arc<str>>) {
         if let Some(allowance) = self.rare.get_mut().and_then(|rare| rare.allowance.as_mut()) {
@@ -135,18 +136,18 @@ impl Edits {
         self.headers.is_empty() && self.body().is_none()
     }
 
-    /// How often a step overrode what another had set.
+    /// How often a step overrode what another step had set.
     pub fn conflicts(&self) -> u32 {
         self.conflicts
     }
 
-    /// The values of one header of a message that came with these, in order.
+    /// The values that one header has after these edits, in order. `came` are the message's own headers.
     pub(crate) fn values<'a>(&'a self, came: &'a Headers, name: &str) -> Values<'a> {
         Self::values_with(self.headers.iter().find(|edit| &*edit.name == name), came, name)
     }
 
-    /// The same, with what the caller sent in a header that was stripped: for steps that look for something in the request
-    /// as it came, such as a credential in a header that a later step replaces.
+    /// Like [`Self::values`], but includes the caller's values of a header that was stripped. For steps that look for a
+    /// credential in the request as it came, in a header that a later step replaces.
     pub(crate) fn sent<'a>(&'a self, came: &'a Headers, name: &str) -> Values<'a> {
         let edit = self.headers.iter().find(|edit| &*edit.name == name && edit.step != STRIPPED);
         Self::values_with(edit, came, name)
@@ -195,7 +196,7 @@ impl Edits {
         self.put(Edit { name: Arc::clone(name.name()), replace: true, values: SmallVec::new(), step });
     }
 
-    /// Takes out what the caller says in a header that only steps may set, unless a step has touched it already.
+    /// Removes the caller's values of a header that only steps may set, unless a step has edited it already.
     pub(crate) fn strip(&mut self, name: &Name) {
         let name = name.get();
         if !self.headers.iter().any(|known| known.name == *name) {

@@ -1,8 +1,8 @@
-//! What a host tells the engine about a message. Bytes as they came: nothing here assumes UTF-8.
+//! What a host tells the engine about a message, in bytes as they came. Nothing here assumes UTF-8.
 
 use crate::rare::Rare;
 
-/// The two times at which a chain can run.
+/// The two phases in which a chain can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Before the request goes upstream.
@@ -11,11 +11,11 @@ pub enum Phase {
     Response,
 }
 
-/// The headers of one message, in order, names in lower case as Envoy has them, pseudo-headers among them.
+/// The headers of one message, in order, with names in lower case as Envoy has them, pseudo-headers included.
 ///
-/// They stay in the one buffer that the host handed over, written as proxy-wasm writes a list of pairs: a count, the sizes
-/// of every name and value, then each of them with a NUL behind it; all numbers are little-endian `u32`. Nothing is copied
-/// and nothing set up: most chains look at one or two of a dozen headers.
+/// They stay in the one buffer that the host handed over, in proxy-wasm's format for a list of pairs: a count, the
+/// sizes of every name and value, then each of them followed by a NUL; all numbers are little-endian `u32`. Nothing is
+/// copied or indexed, since most chains look at one or two of a dozen headers.
 #[derive(Debug, Clone, Default)]
 pub struct Headers(Vec<u8>);
 
@@ -23,7 +23,7 @@ pub struct Headers(Vec<u8>);
 type Sizes = [u8; 8];
 
 impl Headers {
-    /// Takes a buffer over. `None` if it is not such a list.
+    /// Takes over a buffer. `None` if it is not such a list.
     #[inline]
     pub fn read(buffer: Vec<u8>) -> Option<Self> {
         if buffer.is_empty() {
@@ -76,7 +76,7 @@ impl Headers {
     }
 }
 
-/// Both sizes in one number: this runs for every header of every request.
+/// Splits an entry into the two sizes. It runs for every header of every request, so both are read at once.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "it takes the halves of a number apart")]
 fn split(sizes: &Sizes) -> [u32; 2] {
@@ -84,7 +84,7 @@ fn split(sizes: &Sizes) -> [u32; 2] {
     [sizes as u32, (sizes >> 32) as u32]
 }
 
-/// The next piece of a text, without the NUL behind it.
+/// Takes the next piece off a text, without the NUL that follows it.
 #[inline]
 fn take<'a>(text: &mut &'a [u8], size: u32) -> &'a [u8] {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -94,7 +94,7 @@ fn take<'a>(text: &mut &'a [u8], size: u32) -> &'a [u8] {
 }
 
 impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Headers {
-    /// What is too large for the layout is left out; no host has headers of 4 GiB.
+    /// Writes pairs in that format. A header that is too large for it is left out; no host has headers of 4 GiB.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let (mut count, mut sizes, mut text) = (0_u32, Vec::new(), Vec::new());
         for (name, value) in pairs {
@@ -139,8 +139,8 @@ pub enum Property {
     ClusterName,
     /// `xds.virtual_host_name`.
     VirtualHostName,
-    /// All URI SANs of the peer's certificate, joined by commas: its tags are among them. Envoy has no attribute for
-    /// them, so the listener leaves them in filter state.
+    /// All URI SANs of the peer's certificate, joined by commas; the source's tags are among them. Envoy has no
+    /// attribute for them, so the listener leaves them in the filter state.
     PeerUriSans,
 }
 
@@ -161,7 +161,7 @@ impl Property {
         Self::PeerUriSans,
     ];
 
-    /// What Envoy calls it.
+    /// Envoy's path for it.
     pub const fn path(self) -> [&'static str; 2] {
         match self {
             Self::RequestProtocol => ["request", "protocol"],
@@ -180,11 +180,11 @@ impl Property {
     }
 }
 
-/// What a step must be given before it can run, so that a host fetches nothing else, and nothing twice: a set, as bits.
+/// A set of inputs that a step needs before it can run, as bits. A host fetches only these, and nothing twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs(u32);
 
-/// The bit of the first property; below are the others.
+/// The bit of the first property. The bits below it are the inputs that are not properties.
 const FIRST_PROPERTY: u32 = 8;
 
 impl Needs {
@@ -203,11 +203,11 @@ impl Needs {
     /// Whether the request has a body.
     pub const HAS_BODY: Self = Self(1 << 5);
 
-    /// What the caller's token says. No host is asked for it: a step of the chain finds it out.
+    /// The claims of the caller's token. No host provides them: a step of the chain finds them out.
     pub(crate) const CLAIMS: Self = Self(1 << 6);
-    /// The name of the route. No host is asked for it: every run has it.
+    /// The name of the route. No host provides it: every run has it.
     pub(crate) const ROUTE: Self = Self(1 << 7);
-    /// What no host is asked for.
+    /// The inputs that no host provides.
     pub(crate) const OWN: Self = Self::CLAIMS.union(Self::ROUTE);
 
     /// A property.
@@ -215,64 +215,64 @@ impl Needs {
         Self(1 << FIRST_PROPERTY << (property as u8))
     }
 
-    /// All of it if so, else nothing.
+    /// This set if the condition holds, else the empty set.
     #[must_use]
     pub const fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
     }
 
-    /// Whether all of these are among them.
+    /// Whether all of `these` are in the set.
     pub const fn has(self, these: Self) -> bool {
         these.without(self).is_empty()
     }
 
-    /// The properties among them.
+    /// The properties in the set.
     pub fn properties(self) -> impl Iterator<Item = Property> {
         Property::ALL.into_iter().filter(move |property| self.has(Self::of(*property)))
     }
 
-    /// Whether a property is among them.
+    /// Whether there is a property in the set.
     pub const fn has_properties(self) -> bool {
         self.0 >> FIRST_PROPERTY != 0
     }
 
-    /// Both together.
+    /// The union of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What of these is not among `given`.
+    /// The inputs of this set that are not in `given`.
     #[must_use]
     pub const fn without(self, given: Self) -> Self {
         Self(self.0 & !given.0)
     }
 
-    /// What of these a host can tell only while it has the request.
+    /// The inputs of this set that a host can provide only while it has the request.
     #[must_use]
     pub(crate) const fn of_request(self) -> Self {
         Self(self.0 & (Self::REQUEST_HEADERS.0 | Self::BODY.0 | Self::HAS_BODY.0))
     }
 
-    /// Whether something that depends on the route is among them: its name, its cluster or its virtual host.
+    /// Whether the set has something that depends on the route: its name, its cluster or its virtual host.
     pub(crate) const fn depend_on_route(self) -> bool {
         let dependent = Self::of(Property::ClusterName).union(Self::of(Property::VirtualHostName)).union(Self::ROUTE);
         self.0 & dependent.0 != 0
     }
 
-    /// What of these costs a host next to nothing, so that it is asked for with the rest and not in a turn of its own.
+    /// The inputs of this set that cost a host next to nothing, so that they are asked for together with others.
     #[must_use]
     pub(crate) const fn cheap(self) -> Self {
         Self(self.0 & (Self::NOW.0 | Self::HAS_BODY.0))
     }
 
-    /// Whether there is nothing among them.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// What a host has provided.
+/// The inputs that a host has provided.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     /// The request's headers.
@@ -291,12 +291,12 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// All that there is to know of a request but its properties, at a time in nanoseconds since 1970.
+    /// The inputs of a request without its properties. `now` is in nanoseconds since 1970.
     pub fn of_request(request_headers: Headers, body: Option<Vec<u8>>, now: u64) -> Self {
         Self { request_headers, has_body: body.is_some(), body: body.unwrap_or_default(), now, ..Self::default() }
     }
 
-    /// Takes a property over. One that the host does not have is not set.
+    /// Sets a property. A property that the host does not have is not set.
     pub fn set(&mut self, property: Property, value: Vec<u8>) {
         self.properties.make().push((property, value));
     }
@@ -306,7 +306,7 @@ impl Inputs {
         self.properties.get()?.iter().find(|(candidate, _)| *candidate == property).map(|(_, value)| value.as_slice())
     }
 
-    /// Takes over what another has of these, which must be what this one was missing.
+    /// Takes over the inputs in `given` from another. They must be missing here.
     pub(crate) fn absorb(&mut self, mut other: Self, given: Needs) {
         if given.has(Needs::REQUEST_HEADERS) {
             self.request_headers = other.request_headers;

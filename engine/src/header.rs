@@ -1,8 +1,8 @@
-//! The headers that steps may edit, and what these may say: checked types, so that [`Edits`](crate::edits::Edits) and
-//! answers take nothing else.
+//! The headers that steps may edit and the values that they may set, as checked types: [`Edits`](crate::edits::Edits)
+//! and answers take nothing else.
 //!
-//! What frames a message or a connection is the host's: a header that says another length than the body has lets a caller
-//! send a second request that nobody checks.
+//! Headers that frame a message or a connection belong to the host. A header with another length than the body has
+//! would let a caller send a second request that nobody checks.
 
 use std::sync::Arc;
 
@@ -22,19 +22,20 @@ const FRAMING: [&str; 11] = [
     "upgrade",
 ];
 
-/// Envoy takes these for its own instructions: time-outs, retries, paths, tracing, who is internal, which host is ill.
+/// The prefix of headers that Envoy takes for instructions: time-outs, retries, paths, tracing, who is internal, which
+/// host is unhealthy.
 const ENVOY: &str = "x-envoy-";
 
 /// What a step does to a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderUse {
-    /// It sets it, or adds to it.
+    /// It sets the header, or adds a value.
     Set,
-    /// It removes it.
+    /// It removes the header.
     Remove,
 }
 
-/// Why a header of this name, in lower case, cannot be used so; `None` if it can.
+/// Why a step cannot do this to a header of this name, which is in lower case; `None` if it can.
 ///
 /// `x-envoy-` headers may be removed: without them, Envoy goes by its own configuration.
 pub fn refusal(name: &str, how: HeaderUse) -> Option<&'static str> {
@@ -54,8 +55,8 @@ pub fn refusal(name: &str, how: HeaderUse) -> Option<&'static str> {
     }
 }
 
-/// Whether a header may have this value: no control characters but the tab, so that no value starts a header or a message
-/// of its own.
+/// Whether a header may have this value: no control characters but the tab, so that no value can begin another header
+/// or message.
 pub fn is_value(text: &str) -> bool {
     text.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control())
 }
@@ -73,12 +74,12 @@ pub(crate) struct RemovableName(Arc<str>);
 pub(crate) struct Value(Arc<str>);
 
 impl Name {
-    /// `Err` says why it is not one.
+    /// Checks a name. `Err` says why it cannot be used.
     pub(crate) fn new(name: Arc<str>) -> Result<Self, &'static str> {
         refusal(&name, HeaderUse::Set).map_or(Ok(Self(name)), Err)
     }
 
-    /// One that a policy knows by itself.
+    /// A name that is part of a policy's own code.
     pub(crate) fn built_in(name: &'static str) -> Self {
         debug_assert!(refusal(name, HeaderUse::Set).is_none(), "`{name}` is not to be edited");
         Self(name.into())
@@ -90,7 +91,7 @@ impl Name {
 }
 
 impl RemovableName {
-    /// `Err` says why it is not one.
+    /// Checks a name. `Err` says why it cannot be used.
     pub(crate) fn new(name: Arc<str>) -> Result<Self, &'static str> {
         refusal(&name, HeaderUse::Remove).map_or(Ok(Self(name)), Err)
     }
@@ -101,25 +102,26 @@ impl RemovableName {
 }
 
 impl Value {
-    /// `None` if no header may have it.
+    /// Checks a value. `None` if no header may have it.
     pub(crate) fn new(text: impl Into<Arc<str>>) -> Option<Self> {
         let text = text.into();
         is_value(&text).then_some(Self(text))
     }
 
-    /// What a header says about a caller: neither empty nor with white space around it. That is no part of a value on the
-    /// wire (RFC 9110, section 5.5), so that the upstream would read another value than a condition did.
+    /// A value that says who the caller is. `None` if it is empty or has white space around it: such white space is not
+    /// part of a value on the wire (RFC 9110, section 5.5), so the upstream would read another value than a condition
+    /// did.
     pub(crate) fn of_caller(text: &str) -> Option<Self> {
         Self::new(text).filter(|_| !text.is_empty() && text.trim().len() == text.len())
     }
 
-    /// One that a policy knows by itself.
+    /// A value that is part of a policy's own code.
     pub(crate) fn built_in(text: &'static str) -> Self {
         debug_assert!(is_value(text), "no value: {text:?}");
         Self(text.into())
     }
 
-    /// The text without what no header may have.
+    /// Makes a value of a text by leaving out the characters that no header may have.
     pub(crate) fn lossy(text: String) -> Self {
         Self::new(text.as_str())
             .unwrap_or_else(|| Self(text.replace(|letter: char| letter.is_ascii_control(), "").into()))
@@ -134,7 +136,7 @@ impl Value {
     }
 }
 
-/// A name that can be removed.
+/// The name of a header that can be removed.
 pub(crate) trait Removable {
     fn name(&self) -> &Arc<str>;
 }

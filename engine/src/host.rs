@@ -1,5 +1,4 @@
-//! What steps may call on while they run: what answers at once. What a run may have to wait for, it asks for
-//! ([`Ask`](crate::Ask)).
+//! What steps may call while they run: what answers at once. What a run may have to wait for is an [`Ask`](crate::Ask).
 
 use std::{collections::HashMap, fmt::Debug, sync::Arc};
 
@@ -7,38 +6,38 @@ use smallvec::SmallVec;
 
 use crate::jwt::{Entry, SignatureCheck, TokenCache, TokenKey, Verified};
 
-/// A value that all workers share. Most are one bucket, and need no memory of their own.
+/// A value that all workers share. Most are one bucket, and need no allocation.
 pub type SharedValue = SmallVec<[u8; 16]>;
 
-/// A host could not do what it was called for, and has said why to whoever reads its log.
+/// The host could not do what it was called for. It has logged why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
 /// The worker that a run runs on.
 pub trait Host: Debug {
-    /// A value that all workers share, and its version; nothing and 0 if there is none.
+    /// Loads a shared value and its version. An absent value is empty and has version 0.
     fn load(&mut self, key: &Arc<str>) -> Result<(SharedValue, u32), Unavailable>;
 
-    /// Stores a value that was made from this version of it; `false` if another worker was faster. Version 0 stores it only
-    /// where there is none yet.
+    /// Stores a shared value that was made from this version; `false` if another worker has changed it since. Version 0
+    /// stores it only if it is absent.
     fn store(&mut self, key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, Unavailable>;
 
-    /// What this worker knows of a token.
+    /// The verified token that this worker remembers under a key, if any.
     fn recall(&mut self, key: &TokenKey) -> Option<Arc<Verified>>;
 
-    /// Keeps a token that was found good, if it keeps any.
+    /// Remembers a token that was found good. A host may ignore this.
     fn remember(&mut self, entry: Entry);
 
-    /// Whether a signature is good; `None` if the host cannot tell, or not faster than the engine.
+    /// Whether a signature is good. `None` if the host cannot tell, or not faster than the engine.
     fn verify(&mut self, _check: &SignatureCheck) -> Option<bool> {
         None
     }
 }
 
-/// A host of one worker, with all that it shares in its own memory.
+/// A host with a single worker, which keeps shared values in its own memory.
 #[derive(Debug, Default)]
 pub struct Alone {
-    /// The values and their versions, by name.
+    /// The shared values and their versions, by name.
     pub values: HashMap<Arc<str>, (SharedValue, u32)>,
     /// The tokens that were found good.
     pub tokens: TokenCache,

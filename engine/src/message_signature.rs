@@ -1,5 +1,5 @@
-//! Signatures of HTTP requests (RFC 9421) and digests of their bodies (RFC 9530): what they say, and what they were made
-//! over. Who may sign, and when, is the matter of a policy.
+//! Signatures of HTTP requests (RFC 9421) and digests of their bodies (RFC 9530): reading them, and building the text
+//! that was signed. Who may sign, and when, is decided by the policy. Sections are those of RFC 9421.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -13,7 +13,7 @@ use crate::text::{
 /// The longest `Signature-Input`, `Signature` or `Content-Digest` that is read.
 const MAX_SIZE: usize = 8 << 10;
 
-/// A request, as a signature sees it: the values of a header or pseudo-header, in lower case.
+/// A request that is signed: the values of a header or pseudo-header, by its name in lower case.
 pub(crate) trait Message {
     fn values(&self, name: &str) -> Vec<&[u8]>;
 }
@@ -26,20 +26,20 @@ pub(crate) struct Signature {
     pub(crate) code: Vec<u8>,
 }
 
-/// Why there is no signature, or none that can be checked.
+/// Why there is no signature that can be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Problem {
     Missing,
     Malformed,
     Ambiguous,
-    /// A component that this implementation does not make up.
+    /// It covers a component that this implementation does not support.
     Unsupported,
-    /// A component that the request does not have.
+    /// It covers a component that the request does not have.
     Absent,
 }
 
 impl Signature {
-    /// The signature of this label; without a label, the only one.
+    /// Finds the signature with this label or, without a label, the only signature.
     pub(crate) fn find(message: &impl Message, label: Option<&str>) -> Result<Self, Problem> {
         let [inputs, codes] = [dictionary(message, "signature-input")?, dictionary(message, "signature")?];
         let label = match (label, inputs.0.as_slice()) {
@@ -56,7 +56,7 @@ impl Signature {
         if signature.is_well_formed() { Ok(signature) } else { Err(Problem::Malformed) }
     }
 
-    /// Every component is a string and is there once; parameters are of their types.
+    /// Whether every component is a string and occurs once, and parameters have their types.
     fn is_well_formed(&self) -> bool {
         let strings = self.components.iter().all(|item| matches!(item.bare, Bare::String(_)));
         let mut places = self.components.iter().enumerate();
@@ -84,7 +84,7 @@ impl Signature {
         }
     }
 
-    /// Whether a component is covered, be it as part of another.
+    /// Whether the signature covers a component, perhaps as part of another one.
     pub(crate) fn covers(&self, component: &str) -> bool {
         let whole = |name: &str| {
             self.components
@@ -99,7 +99,7 @@ impl Signature {
             }
     }
 
-    /// What was signed (section 2.5).
+    /// The signature base: the text that was signed (section 2.5).
     pub(crate) fn base(&self, message: &impl Message) -> Result<Vec<u8>, Problem> {
         let mut base = Vec::with_capacity(512);
         for item in &self.components {
@@ -120,7 +120,7 @@ impl Signature {
         Ok(base)
     }
 
-    /// Whether the code was made with this key, in a time that does not depend on how much of it is right.
+    /// Whether the signature was made with this secret. Takes the same time whatever part of it is right.
     pub(crate) fn is_made_with(&self, secret: &[u8], base: &[u8]) -> bool {
         let code = Hmac::<Sha256>::new_from_slice(secret).map(|code| code.chain_update(base));
         code.is_ok_and(|code| code.verify_slice(&self.code).is_ok())
@@ -136,7 +136,7 @@ fn dictionary(message: &impl Message, name: &str) -> Result<Dictionary, Problem>
     }
 }
 
-/// A component's value (section 2).
+/// The value of a component (section 2).
 fn component(message: &impl Message, name: &str) -> Result<Vec<u8>, Problem> {
     let one = |name: &str| match message.values(name).as_slice() {
         [value] => Ok(value.to_vec()),
@@ -161,18 +161,19 @@ fn component(message: &impl Message, name: &str) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// What a header's name is made of: neither a pseudo-header nor a name in upper case is one.
+/// Whether a byte may be in a header's name. Those of pseudo-headers and upper case are not allowed.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// In lower case and without the port that its scheme has anyway (section 2.2.3).
+/// The normal form of an authority: in lower case and without the default port of its scheme (section 2.2.3).
 fn authority(authority: &[u8], scheme: &[u8]) -> Vec<u8> {
     let port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") { b":443" } else { b":80" };
     authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase()
 }
 
-/// Whether `Content-Digest` is that of a body: it knows at least one of our algorithms, and all that it knows are right.
+/// Whether `Content-Digest` fits a body: it has at least one algorithm that we support, and the digests of all of these
+/// are right.
 pub(crate) fn is_digest_of(lines: &[&[u8]], body: &[u8]) -> bool {
     if lines.iter().map(|line| line.len()).sum::<usize>() > MAX_SIZE {
         return false;
@@ -191,10 +192,10 @@ pub(crate) fn is_digest_of(lines: &[&[u8]], body: &[u8]) -> bool {
     right && known > 0
 }
 
-/// A key that nobody has: an unknown `keyid` takes as long as a known one.
+/// A key that nobody has. It is used for an unknown `keyid`, which then takes as long as a known one.
 pub(crate) const NOBODY: &[u8] = b"this key belongs to nobody at all";
 
-/// Reads a secret that is written in base64.
+/// Decodes a secret from base64. `None` if it is of another form.
 pub fn decode_secret(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }

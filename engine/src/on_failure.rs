@@ -1,13 +1,13 @@
-//! What becomes of a chain when one of its steps cannot decide.
+//! `onFailure`: how a chain goes on when one of its steps cannot decide.
 
 use postern_proto::plan::v1 as wire;
 
 use crate::{agent::Agent, load_error::LoadError};
 
-/// What becomes of the chain when a step fails.
+/// How the chain goes on when a step fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum OnFailure {
-    /// As the agent says; without one, the request is denied.
+    /// Not set: the agent's `failOpen` decides; without an agent, the request is denied.
     #[default]
     Unspecified,
     Deny,
@@ -26,7 +26,7 @@ impl OnFailure {
         }
     }
 
-    /// What it comes to for an agent: without a word of the step's own, the agent's `failOpen` decides.
+    /// The effective value for a step of this agent: if the step sets none, the agent's `failOpen` decides.
     pub(crate) fn for_agent(self, agent: Option<&Agent>) -> Self {
         match self {
             Self::Unspecified if agent.is_some_and(|agent| agent.fail_open) => Self::Continue,
@@ -35,7 +35,7 @@ impl OnFailure {
         }
     }
 
-    /// Of two, the one that lets less pass: after `Continue` the steps that follow still decide.
+    /// The stricter of two. `Continue` is stricter than `SkipRemaining`, since the steps that follow still decide.
     pub(crate) const fn stricter(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unspecified | Self::Deny, _) | (_, Self::Unspecified | Self::Deny) => Self::Deny,

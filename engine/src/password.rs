@@ -1,10 +1,9 @@
-//! Passwords: what a plan keeps of one, and how a caller's is checked against it.
+//! Passwords: the hash that a plan has of one, and how a caller's password is checked against it.
 //!
-//! What is kept must be slow to guess from, and what is checked for every request must be fast. So the first check of
-//! a password runs all rounds of PBKDF2, and what was found right is remembered by a plain digest, in this worker's
-//! memory alone and for this plan alone. There is one right password, so there is one place to remember it in. A
-//! wrong password always costs all rounds, about 1 µs each in Envoy: whoever may guess without bound can keep a worker busy, which is why rounds
-//! are bounded, and why a rate limit belongs before it.
+//! Guessing a password from its hash must be slow, and checking it for every request must be fast. So the first check
+//! runs all rounds of PBKDF2. A password that was found right is then remembered by a plain digest, only in this
+//! worker's memory and for this plan. A wrong password always costs all rounds, about 1 µs each in Envoy. Whoever may
+//! guess without limit can keep a worker busy, so rounds are bounded, and a rate limit belongs before this check.
 
 use std::{fmt, hint::black_box, sync::OnceLock};
 
@@ -19,23 +18,23 @@ use crate::{
 
 type Hash = [u8; 32];
 
-/// The most rounds that a password may cost: every wrong one holds up a worker for that long.
+/// The most rounds that a password may have. Every wrong password keeps a worker busy for that long.
 pub const MOST_ITERATIONS: u32 = 10_000;
 /// The longest salt of a password.
 pub const LONGEST_SALT: usize = 64;
-/// What a round costs: about 1 µs in Envoy.
+/// The cost of a round: about 1 µs in Envoy.
 const STEPS_A_ROUND: u64 = budget::STEPS_A_MICROSECOND;
 
-/// What is kept of a password.
+/// The salted hash of a password.
 pub(crate) struct Password {
     salt: Vec<u8>,
     iterations: u32,
     hash: Hash,
-    /// The digest of the password, once it was found right.
+    /// The digest of the password, once a caller has sent it.
     right: OnceLock<Hash>,
 }
 
-/// It shows nothing that a password could be guessed from.
+/// Shows nothing from which a password could be guessed.
 impl fmt::Debug for Password {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Password({} rounds)", self.iterations)
@@ -55,13 +54,13 @@ impl Password {
         Ok(Self { salt: wire.salt.clone(), iterations: wire.iterations, hash, right: OnceLock::new() })
     }
 
-    /// A password that nobody has, to be checked against where there is none.
+    /// A password that nobody has. A caller with an unknown user name is checked against it.
     pub(crate) fn nobodys() -> Self {
         Self { salt: vec![0; 16], iterations: 0, hash: [0; 32], right: OnceLock::new() }
     }
 
-    /// Whether this is the password. Unless it was found right before, that takes `rounds`, of which its own are a
-    /// part, whatever comes out.
+    /// Whether this is the password. Unless it was found right before, the check takes `rounds`, whatever the result
+    /// is; the password's own rounds are part of these.
     pub(crate) fn is(&self, password: &[u8], rounds: u32, budget: &Budget) -> bool {
         let digest = Hash::from(Sha256::new().chain_update(&self.salt).chain_update(password).finalize());
         if self.right.get().is_some_and(|right| same(right, &digest)) {

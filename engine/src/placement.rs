@@ -1,4 +1,4 @@
-//! Where in an Envoy a filter stands, and so whether the routes that it sees are ones that the control plane knows.
+//! Where in an Envoy a filter stands. It decides whether the control plane knows the routes that the filter sees.
 
 /// The place of a filter in a listener's chain of HTTP filters. The control plane puts it into the root id of the
 /// filter's configuration, which is also the name under which a listener subscribes to it.
@@ -27,7 +27,7 @@ impl Placement {
         }
     }
 
-    /// The placement of a root id. One that is not known is as little trusted as a route that is not known.
+    /// The placement with this root id. An unknown root id is `Overlay`, which trusts its routes the least.
     pub fn of(root_id: &[u8]) -> Self {
         let known = Self::ALL.into_iter().find(|placement| placement.name().as_bytes() == root_id);
         known.unwrap_or(Self::Overlay)

@@ -1,5 +1,5 @@
-//! The loaded plan. Loading checks everything at once and refuses the whole for one bad part, so that nothing that
-//! runs later checks again.
+//! The loaded plan. Loading checks everything, and refuses the whole plan for one bad part, so that nothing is checked
+//! again later.
 
 use std::{
     borrow::Borrow,
@@ -33,38 +33,38 @@ use crate::{
 #[derive(Debug)]
 pub struct Plan {
     directory: Directory,
-    /// The names are the fleet's own and keys are looked up by digest, so no caller can aim at a slow place: a fast hash
-    /// will do, here and for [`Consumers`].
+    /// The routes that have a chain. No caller chooses the names of routes, and API keys are looked up by digest, so
+    /// nobody can cause collisions: a fast hash will do, here and for [`Consumers`].
     routes: FxHashMap<RouteName, Guarded>,
     chains: Vec<Chain>,
     /// The chain of every other route.
     default_chain: Option<usize>,
-    /// All routes that there are; `None` if there may be any.
+    /// All routes that exist; `None` if there may be others.
     declared: Option<Declared>,
-    /// The routes by their names without marks, where `routes` has these.
+    /// The routes by their names without marks, if `routes` has marked names.
     unmarked: Option<FxHashMap<RouteName, Guarded>>,
-    /// The request headers that routes match on, where somebody lists them.
+    /// The request headers that routes match on, if the operator lists them.
     matched_headers: Option<Vec<Arc<str>>>,
-    /// Whether nobody reads accounts.
+    /// Whether no access log shows accounts.
     silent: bool,
     /// Whether routes are counted.
     count_routes: bool,
-    /// Whether `first_used` has something.
+    /// Whether `first_used` is not empty.
     has_first_used: AtomicBool,
     /// Routes that were used for the first time, until the host takes them.
     first_used: Mutex<Vec<Arc<str>>>,
     policy_not_supported: Response,
-    /// What a request may cost.
+    /// The budget of a request, in steps.
     steps: u64,
 }
 
 /// A route that has a chain.
 #[derive(Debug)]
 struct Guarded {
-    /// What people call it: all of its name but the mark.
+    /// Its name without the mark.
     name: Arc<str>,
     chain: usize,
-    /// Whether a message has come on it, or nobody wants to know.
+    /// Whether a message has come on it, or routes are not counted.
     used: AtomicBool,
 }
 
@@ -119,7 +119,8 @@ impl Plan {
         })
     }
 
-    /// The plan for one placement: only in a listener of a Gateway are all routes known, and their names have marks there.
+    /// The plan for one placement. In a listener of a Gateway, all routes are known and their names have marks;
+    /// elsewhere neither holds.
     #[must_use]
     pub fn placed(self, placement: Placement) -> Self {
         let Some(declared) = self.declared.filter(|_| placement == Placement::Gateway) else {
@@ -131,12 +132,12 @@ impl Plan {
         Self { routes, declared: Some(declared), unmarked: Some(self.routes), ..self }
     }
 
-    /// What the control plane calls this plan: equal for equal plans, whatever else is in their revisions.
+    /// The plan's label. Equal plans have equal labels, whatever revision they belong to.
     pub fn label(&self) -> &str {
         &self.directory.label
     }
 
-    /// Whether somebody reads the accounts of decisions.
+    /// Whether an access log shows the accounts of decisions.
     pub fn wants_accounts(&self) -> bool {
         !self.silent
     }
@@ -146,26 +147,26 @@ impl Plan {
         self.routes.len()
     }
 
-    /// How many chains there are; their places are the numbers below.
+    /// How many chains there are. A chain's index is less than this.
     pub fn chains(&self) -> usize {
         self.chains.len()
     }
 
-    /// The place of a route's chain, which may be the default chain; `None` if its requests pass unguarded.
+    /// The index of a route's chain, which may be the default chain. `None` if its requests pass unguarded.
     pub fn chain_of(&self, route: impl AsRef<[u8]>) -> Option<usize> {
         let route = route.as_ref();
         let default = || self.default_chain.filter(|_| !self.is_foreign(route));
         self.routes.get(route).map(|guarded| guarded.chain).or_else(default)
     }
 
-    /// The request headers that the chain at a place may set, add, remove or strip, in shadow mode too. None for a place
-    /// without a chain.
+    /// The request headers that the chain with this index may set, add, remove or strip, in shadow mode too. Empty if
+    /// there is no such chain.
     pub fn edited_request_headers(&self, chain: usize) -> EditedHeaders {
         let steps = self.chains.get(chain).map(|chain| chain.request.steps.as_slice()).unwrap_or_default();
         steps.iter().map(|step| step.policy.edits()).collect()
     }
 
-    /// The same for each request step of the chain that edits any, with its name.
+    /// Like [`Self::edited_request_headers`], for each request step that edits any, with the step's name.
     pub fn editing_steps(&self, chain: usize) -> impl Iterator<Item = (&str, EditedHeaders)> {
         let steps = self.chains.get(chain).map(|chain| chain.request.steps.as_slice()).unwrap_or_default();
         let edits = steps.iter().map(|step| (&*step.name, [step.policy.edits()].into_iter().collect()));
@@ -177,17 +178,18 @@ impl Plan {
         self.count_routes
     }
 
-    /// The names of the routes that have a chain, in no order.
+    /// The names of the routes that have a chain, in no particular order.
     pub fn route_names(&self) -> impl Iterator<Item = &str> {
         self.routes.keys().map(|RouteName(name)| &**name)
     }
 
-    /// Whether a route has a chain by its name.
+    /// Whether the plan names this route.
     pub fn names_route(&self, name: &[u8]) -> bool {
         self.routes.contains_key(name)
     }
 
-    /// The routes that were used for the first time since this was last asked, if routes are counted.
+    /// Takes the routes that were used for the first time since the last call. `None` if there are none, or if routes
+    /// are not counted.
     #[inline]
     pub fn take_first_used(&self) -> Option<Vec<Arc<str>>> {
         if self.has_first_used.load(Relaxed) { Some(self.drain_first_used()) } else { None }
@@ -200,7 +202,7 @@ impl Plan {
         std::mem::take(&mut self.first_used.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A route is used. Each is noted once.
+    /// Notes that a route is used. Each route is noted once.
     #[cold]
     #[inline(never)]
     fn note_use(&self, route: &Guarded) {
@@ -210,20 +212,20 @@ impl Plan {
         }
     }
 
-    /// The names of the agents that chains call, in the order of their places.
+    /// The names of the agents that chains call, in the order of the plan.
     pub fn agent_names(&self) -> impl Iterator<Item = &str> {
         self.directory.agents.iter().map(|agent| &*agent.name)
     }
 
-    /// The names of the shared values that a host should create before the first request: for these, even the very
-    /// first compare-and-swap is exact.
+    /// The names of the shared values that a host should create before the first request, so that even the first
+    /// compare-and-swap on them is exact.
     pub fn shared_keys(&self) -> impl Iterator<Item = Arc<str>> {
         let steps = self.chains.iter().flat_map(|chain| &chain.request.steps);
         steps.filter_map(|step| step.policy.shared_key())
     }
 
-    /// The name and chain of a route. One that the plan does not list has the default chain; without that, its requests
-    /// pass. One that is [foreign](Self::is_foreign) has none.
+    /// The name and chain of a route. A route that the plan does not name has the default chain, unless it is
+    /// [foreign](Self::is_foreign). `None` if there is no chain: its requests pass.
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> Option<(Arc<str>, usize)> {
         match self.routes.get(name) {
@@ -239,7 +241,7 @@ impl Plan {
         }
     }
 
-    /// The name and chain of a route whose request was admitted, by what [`Self::route`] called it.
+    /// The name and chain of a route whose request was admitted, by the name that [`Self::route`] returned.
     pub(crate) fn admitted_route(&self, name: &str) -> Option<(Arc<str>, usize)> {
         let routes = self.unmarked.as_ref().unwrap_or(&self.routes);
         match routes.get(name.as_bytes()) {
@@ -248,14 +250,15 @@ impl Plan {
         }
     }
 
-    /// Whether a route without a chain is none of those that the plan was made for. Its route table is older or newer
-    /// than the plan, and what guards it there is not known here. A request that takes no route has an empty name.
+    /// Whether the plan declares all routes, and this one is not among them. The route table is then older or newer
+    /// than the plan, and it is unknown what guards the route. A request that takes no route has an empty name, and is
+    /// not foreign.
     pub fn is_foreign(&self, route: &[u8]) -> bool {
         let unlisted = |declared: &Declared| !declared.open.contains(route) && !self.routes.contains_key(route);
         !route.is_empty() && self.declared.as_ref().is_some_and(unlisted)
     }
 
-    /// What people call a route.
+    /// A route's name for people: without its mark.
     pub fn shown<'r>(&self, route: &'r [u8]) -> &'r str {
         let name = str::from_utf8(route).unwrap_or_default();
         if self.declared.is_some() { plain(name) } else { name }
@@ -284,7 +287,7 @@ impl Plan {
         self.chains.get(index)
     }
 
-    /// What a request may cost, beside what its steps declare and its body allows.
+    /// The budget of a request, without what its steps declare and its body allows.
     #[inline]
     pub fn steps(&self) -> u64 {
         self.steps
@@ -299,7 +302,7 @@ impl Plan {
     }
 }
 
-/// A route's name, found by its bytes: Envoy's word for it need not be proven to be text first.
+/// A route's name that is looked up by bytes, so that the name from Envoy need not be checked for UTF-8.
 #[derive(Debug, PartialEq, Eq)]
 struct RouteName(Arc<str>);
 
@@ -309,7 +312,7 @@ impl Borrow<[u8]> for RouteName {
     }
 }
 
-/// As the bytes that it is found by.
+/// Hashes like the bytes that it is looked up by.
 impl Hash for RouteName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.as_bytes().hash(state);
@@ -335,10 +338,10 @@ fn load_routes(
     Ok(loaded)
 }
 
-/// All routes of Gateways, by the names that they have in Envoy.
+/// All routes of Gateways, by their marked names.
 #[derive(Debug)]
 struct Declared {
-    /// Those without a chain of their own.
+    /// The routes without a chain of their own.
     open: FxHashSet<RouteName>,
     guarded: Vec<Arc<str>>,
 }
@@ -353,7 +356,7 @@ impl Declared {
 }
 
 impl Guarded {
-    /// The same route under another name.
+    /// A copy, to be found under another name.
     fn again(&self) -> Self {
         let used = AtomicBool::new(self.used.load(Relaxed));
         Self { name: Arc::clone(&self.name), chain: self.chain, used }

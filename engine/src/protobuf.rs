@@ -1,4 +1,5 @@
-//! Protobuf's wire format, as far as we write messages by hand: a few fields at a time, without a message's generated code.
+//! Writes protobuf's wire format by hand, a few fields at a time. It keeps the generated code of these messages out of
+//! the filter.
 
 const VARINT: u64 = 0;
 const FIXED_64: u64 = 1;

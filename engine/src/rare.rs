@@ -1,7 +1,7 @@
-//! Something that is hardly ever there, at the cost of a word and one comparison where it is not.
+//! A value that is usually absent. Then it costs one word and one comparison.
 
-/// What a few messages need, in a box of its own. To drop it is a call of its own too, so that what contains it is dropped
-/// in place where there is none: on the way of a request, calls are what costs.
+/// A boxed value that few messages need. Dropping it is a separate call, so that a value that contains an empty one is
+/// dropped without any: calls are what costs on a request's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rare<T>(Option<Box<T>>);
 
@@ -26,7 +26,7 @@ impl<T> Rare<T> {
         self.0.as_deref_mut()
     }
 
-    /// It, made if need be.
+    /// The value. Created if absent.
     pub(crate) fn make(&mut self) -> &mut T
     where
         T: Default,

@@ -1,5 +1,5 @@
-//! What records never show: the values of some headers, query parameters and claims. Whoever reads attributes through
-//! this finds `[redacted]` in their place; that they are there can still be seen.
+//! What records never show: the values of some headers, query parameters and claims. Attributes that are read through
+//! this module have `[redacted]` instead; that a value is there can still be seen.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::{
     text::query,
 };
 
-/// What stands in place of a value.
+/// The replacement for a value.
 pub(crate) const REDACTED: &str = "[redacted]";
 
-/// Headers that carry credentials by their nature.
+/// Headers that always carry credentials.
 const HEADERS: [&str; 7] =
     ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token", "x-csrf-token"];
-/// Parameters of the query that do.
+/// Query parameters that usually carry credentials.
 const QUERY: [&str; 8] =
     ["access_token", "api_key", "apikey", "client_secret", "id_token", "password", "refresh_token", "token"];
 
-/// What is not shown beside [`HEADERS`] and [`QUERY`].
+/// What is redacted in addition to [`HEADERS`] and [`QUERY`].
 #[derive(Debug, Default)]
 pub(crate) struct Redaction {
     /// In lower case.
@@ -38,7 +38,7 @@ impl Redaction {
         }
     }
 
-    /// A path with its query.
+    /// A path with its query, redacted.
     fn path(&self, path: &str) -> String {
         match path.split_once('?') {
             None => path.to_owned(),
@@ -65,7 +65,7 @@ impl Redaction {
     }
 }
 
-/// A message's attributes without what is not shown.
+/// The attributes of a message, redacted.
 #[derive(Debug)]
 pub(crate) struct Redacted<'a, 'context> {
     pub(crate) context: &'a Context<'context>,

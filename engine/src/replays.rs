@@ -1,9 +1,9 @@
 //! The signatures that were admitted, so that each passes once in the whole Envoy.
 //!
-//! What is remembered belongs to the key that a signature was made with: no other consumer can fill it or push anything out
-//! of it, and every step, route and revision finds the same. It lies in shared data, spread over some values by a hash under
-//! a secret of the key, so that nobody can aim at one of them; each is changed by compare-and-swap. A signature is never
-//! forgotten while it could be admitted again.
+//! Each key has a memory of its own: no other consumer can fill it or displace anything in it, and every step, route
+//! and revision shares it. It is in shared data, spread over several values by a hash under a secret of the key, so
+//! that nobody can aim at one of them; each value is changed by compare-and-swap. A signature is never forgotten while
+//! it could be admitted again.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::host::{Host, SharedValue};
 pub const MOST_SIGNATURES: u32 = 262_144;
 
 const SECOND: u64 = 1_000_000_000;
-/// How many values the signatures of one key are spread over. Another number would forget what was seen under the old one.
+/// How many shared values the signatures of one key are spread over. Changing the number would forget what was
+/// remembered.
 const SETS: u64 = 64;
 const MOST_TRIES: u32 = 64;
 
-/// What one step wants remembered.
+/// How many signatures one step wants remembered, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Demand {
-    /// For so long, in nanoseconds, …
+    /// How long, in nanoseconds.
     pub(crate) window: u64,
-    /// … so many signatures of one key.
+    /// How many signatures of one key.
     pub(crate) capacity: u32,
 }
 
@@ -36,23 +37,23 @@ pub(crate) struct Replays {
     most_in_set: usize,
 }
 
-/// What is remembered under one key.
+/// The memory of one key.
 pub(crate) struct KeyReplays {
     prefix: String,
-    /// With a secret made of the key's own.
+    /// The hasher, under a secret that is made of the key's.
     hasher: SipHasher24,
 }
 
-/// What came of remembering a signature.
+/// The result of remembering a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remembered {
-    /// It is remembered from now on.
+    /// It is new, and is remembered now.
     New,
-    /// It was remembered before, or so old that it may have been.
+    /// It was admitted before, or is so old that it may have been.
     Before,
     /// There is no room for it.
     Full,
-    /// The memory is out of reach.
+    /// The shared data is not available.
     Unknown,
 }
 
@@ -65,7 +66,7 @@ impl KeyReplays {
         Self { prefix: ["postern.replays/", id, "/"].concat(), hasher: SipHasher24::new_with_key(&secret) }
     }
 
-    /// What a signature is remembered by.
+    /// The hash that a signature is remembered by.
     pub(crate) fn hash(&self, signature: &[u8]) -> u64 {
         self.hasher.hash(signature).h1
     }
@@ -83,7 +84,7 @@ impl std::fmt::Debug for KeyReplays {
 }
 
 impl Replays {
-    /// The longest window, and room for the most signatures: steps share what is remembered.
+    /// Combines the demands of all steps: the longest window and the largest capacity, since they share the memory.
     pub(crate) fn new(demands: impl Iterator<Item = Demand>) -> Self {
         let (window, capacity) = demands
             .fold((0, 0), |(window, capacity), demand| (demand.window.max(window), demand.capacity.max(capacity)));
@@ -113,7 +114,8 @@ impl Replays {
     }
 }
 
-/// The room in one value: its share, and eight standard deviations more, so that no value is full before all are.
+/// The capacity of one value: its share and eight standard deviations more, so that in practice no value is full before
+/// the others.
 fn most_in_set(capacity: u32) -> usize {
     let share = u64::from(capacity).div_ceil(SETS);
     let room = share.saturating_add(share.isqrt().saturating_mul(8)).saturating_add(8);
@@ -122,15 +124,15 @@ fn most_in_set(capacity: u32) -> usize {
 
 /// One shared value.
 struct Seen {
-    /// The latest time at which a signature that is no longer here was made: what is not later may be one of those. A longer
-    /// window than before, or a clock that went ahead for a while, makes no old signature new.
+    /// The latest time of a signature that was dropped. A signature that is not later may be one of those, and is
+    /// refused. So neither a longer window nor a clock that was ahead for a while makes an old signature new.
     forgotten: u64,
     /// Signatures, and when they were made.
     entries: Vec<(u64, u64)>,
 }
 
 impl Seen {
-    /// What is still worth remembering.
+    /// Decodes a shared value, without what need not be remembered any more.
     fn decode(value: &[u8], window: u64, now: u64) -> Self {
         let (numbers, _) = value.as_chunks::<8>();
         let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));

@@ -5,13 +5,14 @@
 
 use crate::plan::Plan;
 
-/// Where a host keeps the record of a request: the filter state, which no caller can set.
+/// The property in which a host keeps the record of a request. It is in the filter state, which no caller can set.
 pub const RECORD_PROPERTY: &str = "postern_route";
 
-/// What stands between the parts. Neither a chain's number nor a plan's label contains it; a route's name may.
+/// The separator of the parts. Neither a chain's number nor a plan's label contains it; a route's name may, and is
+/// last.
 const SEPARATOR: u8 = b'\n';
 
-/// The record of a request on this route: the chain's place in the plan (empty for none), the plan, the route.
+/// The record of a request on this route: the chain's index in the plan (empty for none), the plan's label, the route.
 pub fn record(plan: &Plan, route: &[u8]) -> Vec<u8> {
     let chain = plan.chain_of(route).map(|chain| chain.to_string()).unwrap_or_default();
     [chain.as_bytes(), plan.label().as_bytes(), route].join(&SEPARATOR)
@@ -19,8 +20,8 @@ pub fn record(plan: &Plan, route: &[u8]) -> Vec<u8> {
 
 /// Whether the chain that ran is the chain of the route that Envoy takes now. Without a record no chain ran.
 ///
-/// Two routes with one chain agree, unless its steps read which of them it is. A plan may have been updated in between, so
-/// that equal routes agree whatever their plans say of them.
+/// Two routes with the same chain agree, unless its steps read which route it is. Equal routes always agree, since the
+/// plan may have been updated in between.
 pub fn agrees(plan: &Plan, route: &[u8], record: Option<&[u8]>) -> bool {
     let due = plan.chain_of(route);
     let Some(record) = record else { return due.is_none() };

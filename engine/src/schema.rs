@@ -1,5 +1,5 @@
-//! How a user's input is described: one small language for the parameters of policies and, in the control plane,
-//! for whole resources. It owns no checking: the control plane checks against it and generates documentation from it.
+//! The language in which a user's input is described: the parameters of policies and, in the control plane, whole
+//! resources. It does not check anything: the control plane checks against it and generates documentation from it.
 
 use crate::{event::Phase, header::HeaderUse, load_error::LoadError};
 
@@ -8,13 +8,13 @@ use crate::{event::Phase, header::HeaderUse, load_error::LoadError};
 pub struct Object {
     /// The fields, in the order in which documentation shows them.
     pub fields: &'static [Field],
-    /// The fields of which exactly one must be there; empty if there is no such rule.
+    /// The fields of which exactly one must be present; empty if there is no such rule.
     pub exactly_one_of: &'static [&'static str],
 }
 
 impl Object {
-    /// The least and the greatest value of a whole number. It is for constants: that there is no such field, or that it is
-    /// no whole number, is then an error of the compiler's.
+    /// The range of a whole number's field. For constants: a field that is absent or of another kind is then a compile
+    /// error.
     #[expect(clippy::panic, reason = "it is evaluated by the compiler")]
     pub(crate) const fn range(&self, name: &str) -> Range {
         let mut fields = self.fields;
@@ -28,7 +28,7 @@ impl Object {
     }
 }
 
-/// What a whole number may be, which is never negative.
+/// The range of a whole number that is never negative.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range {
     least: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// A number of a plan, if it is in the range.
+    /// Returns a number of a plan if it is in the range, and an error if not.
     pub(crate) fn check(self, what: &'static str, value: u32) -> Result<u32, LoadError> {
         let (Self { least, most }, wide) = (self, value.into());
         if (least..=most).contains(&wide) {
@@ -64,70 +64,72 @@ pub struct Field {
     pub name: &'static str,
     /// What the value must be.
     pub kind: Kind,
-    /// Whether the field must be there.
+    /// Whether the field must be present.
     pub required: bool,
-    /// What a field that is left out means, as a user would write it. Nobody else knows it: it is filled in from here.
+    /// The default, as a user would write it. This is its only definition: absent fields are filled in from here.
     pub default: Option<&'static str>,
-    /// When that is so.
+    /// When the default applies.
     pub applies: Applies,
-    /// Whether merging takes it from a less specific resource. What could open a route that way is not inherited.
+    /// Whether merging takes the field from a less specific resource. Fields that could open a route that way are not
+    /// inherited.
     pub inherited: bool,
     /// One sentence for documentation.
     pub about: &'static str,
 }
 
 impl Field {
-    /// A field that must be there.
+    /// A field that must be present.
     pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Self {
         Self { name, kind, required: true, default: None, applies: Applies::Always, inherited: true, about }
     }
 
-    /// A field that may be left out.
+    /// A field that may be absent.
     pub const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Self {
         Self { name, kind, required: false, default: None, applies: Applies::Always, inherited: true, about }
     }
 
-    /// The same, and what it means to leave it out.
+    /// Sets the default.
     #[must_use]
     pub const fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// The same, and left out it is what another field of the same object says.
+    /// Makes the value of another field of the same object the default.
     #[must_use]
     pub const fn or_same_as(self, other: &'static str) -> Self {
         Self { default: Some(other), applies: Applies::SameAs, ..self }
     }
 
-    /// The same, but one of these in its place leaves it without a default.
+    /// Restricts the default: it does not apply if one of these fields is present.
     #[must_use]
     pub const fn unless(self, others: &'static [&'static str]) -> Self {
         Self { applies: Applies::Unless(others), ..self }
     }
 
-    /// The same, but it has its default only beside this one.
+    /// Restricts the default: it applies only if this other field is present.
     #[must_use]
     pub const fn with(self, other: &'static str) -> Self {
         Self { applies: Applies::With(other), ..self }
     }
 
-    /// The same, but never merged from a less specific resource unless the more specific one asks for it.
+    /// Excludes the field from merging: it is not taken from a less specific resource unless the more specific one asks
+    /// for it.
     #[must_use]
     pub const fn not_inherited(self) -> Self {
         Self { inherited: false, ..self }
     }
 }
 
-/// When a field that is left out has its default.
+/// When the default of an absent field applies.
 #[derive(Debug, Clone, Copy)]
 pub enum Applies {
     /// Always.
     Always,
-    /// Unless one of these fields of the same object is there.
+    /// Unless one of these fields of the same object is present.
     Unless(&'static [&'static str]),
-    /// If this field of the same object is there.
+    /// If this field of the same object is present.
     With(&'static str),
-    /// Always: the default is the name of a field of the same object, and means its value.
+    /// Always. The default is the name of a field of the same object, and means its value.
     SameAs,
 }
 
@@ -211,7 +213,7 @@ pub enum Kind {
     Params,
 }
 
-/// What a policy is called and takes.
+/// The name, parameters and documentation of a policy.
 #[derive(Debug)]
 pub struct PolicySchema {
     /// What a step's `policy` field says.
@@ -222,7 +224,7 @@ pub struct PolicySchema {
     pub phases: &'static [Phase],
     /// What a step's `params` may hold.
     pub params: Object,
-    /// How it may fail or answer a caller by itself, for documentation.
+    /// The ways in which it may fail or answer a caller, for documentation.
     pub endings: &'static [Ending],
     /// One or more steps of a chain of its first phase, as a user would write them; a test runs them.
     pub example: &'static str,
@@ -233,8 +235,8 @@ pub struct PolicySchema {
 pub struct Ending {
     /// The status that the caller gets.
     pub status: &'static str,
-    /// What decisions and logs call it.
+    /// The reason in decisions and logs.
     pub reason: &'static str,
-    /// When.
+    /// When this happens.
     pub when: &'static str,
 }

@@ -1,5 +1,5 @@
-//! Which sources something is for, by what the peer's certificate says: `spiffe://<mesh>/<service>` as its first URI SAN,
-//! tags as further ones, `postern://tag/<name>/<value>`, both percent-encoded.
+//! Selects sources by the peer's certificate: its first URI SAN is `spiffe://<mesh>/<service>`, and tags are further
+//! ones, `postern://tag/<name>/<value>`, both percent-encoded.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 
 const TAG: &str = "postern://tag/";
 
-/// Some sources.
+/// A condition on sources.
 #[derive(Debug)]
 pub(crate) struct Selector {
     mesh: Arc<str>,
@@ -36,7 +36,7 @@ impl Selector {
         Needs::of(Property::PeerUriSan).union(Needs::of(Property::PeerUriSans).when(!self.tags.is_empty()))
     }
 
-    /// Whether the source of a message is one of them. A certificate without an identity that we understand is none.
+    /// Whether it selects the source of a message. A certificate without such an identity is never selected.
     pub(crate) fn selects(&self, inputs: &Inputs) -> bool {
         let identity = text(inputs, Property::PeerUriSan).and_then(spiffe);
         let fits = |(mesh, service): (&str, &str)| {

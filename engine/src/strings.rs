@@ -11,7 +11,7 @@ use crate::{
     verdict::{HeaderPair, Response},
 };
 
-/// What a plan has interned.
+/// The interned strings and expressions of a plan.
 #[derive(Debug)]
 pub(crate) struct Strings {
     strings: Vec<Arc<str>>,
@@ -34,7 +34,7 @@ impl Strings {
         find(&self.strings, "string", index).cloned()
     }
 
-    /// The expression of a field that is 0 for none.
+    /// The expression of a field, which is 0 for none and otherwise an index plus 1.
     pub(crate) fn expression(&self, field: u32) -> Result<Option<Arc<Expression>>, LoadError> {
         match field.checked_sub(1) {
             None => Ok(None),
@@ -42,7 +42,7 @@ impl Strings {
         }
     }
 
-    /// The name of something that logs mention: it must be fit to stand there unquoted.
+    /// A name that logs mention. It is an error if it cannot stand there unquoted.
     pub(crate) fn name(&self, index: u32) -> Result<Arc<str>, LoadError> {
         let fits = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=');
         self.checked(index, "name", fits)
@@ -67,7 +67,7 @@ impl Strings {
         RemovableName::new(Arc::clone(&name)).map_err(|why| LoadError::Header { name, why })
     }
 
-    /// What a header is set to.
+    /// A value that a header is set to.
     pub(crate) fn set_value(&self, index: u32) -> Result<header::Value, LoadError> {
         let text = self.get(index)?;
         header::Value::new(Arc::clone(&text)).ok_or(LoadError::Unfit { what: "header value", text })
@@ -105,7 +105,7 @@ impl Strings {
     }
 }
 
-/// What an index points to.
+/// The item at an index. It is an error if there is none.
 pub(crate) fn find<'a, T>(list: &'a [T], what: &'static str, index: u32) -> Result<&'a T, LoadError> {
     let found = usize::try_from(index).ok().and_then(|index| list.get(index));
     found.ok_or(LoadError::Index { what, index, size: list.len() })

@@ -1,4 +1,4 @@
-//! What the engine answers: the verdict on a message, and who gave it and why.
+//! The engine's answer: the verdict on a message, the step that gave it, and why.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -12,16 +12,16 @@ use crate::{
 /// What is to happen to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on, with these edits.
+    /// The message goes on, with these edits.
     Continue(Edits),
-    /// It ends here, refused: nothing that earlier steps changed is applied, and the caller gets this.
+    /// The message is refused, and the caller gets this response. No edits of earlier steps are applied.
     Deny(Response),
-    /// It ends here with an answer that is no refusal.
+    /// The message is answered here, without being refused.
     Respond(Response),
 }
 
 impl Verdict {
-    /// What logs call it.
+    /// Its name in logs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Continue(_) => "allow",
@@ -34,24 +34,24 @@ impl Verdict {
 /// A verdict with its account, for logs and traces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What is to happen.
+    /// What is to happen to the message.
     pub verdict: Verdict,
     /// The step that ended the message, if one did.
     pub step: Option<Arc<str>>,
-    /// Why it did, in one snake_case word.
+    /// Why that step did so, in one snake_case word.
     pub reason: Option<&'static str>,
     /// The consumer that the caller proved to be.
     pub consumer: Option<Arc<str>>,
-    /// What happened on the way without ending it.
+    /// What happened without ending the message.
     pub notes: Vec<Note>,
-    /// What auditors are told of it.
+    /// The records for auditors.
     pub records: Vec<Record>,
 }
 
-/// Something that happened on the way to a verdict.
+/// Something that happened without ending the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// What kind of thing.
+    /// What happened.
     pub kind: NoteKind,
     /// The step.
     pub step: Arc<str>,
@@ -60,7 +60,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// Its pair of the account.
+    /// Its `key=value` pair in the account.
     pub(crate) fn pair(&self) -> String {
         format!("{}={self}", self.kind.key())
     }
@@ -88,8 +88,8 @@ impl NoteKind {
 }
 
 impl Decision {
-    /// The account in `key=value` pairs, as Envoy's access log shows it. Every value is of a closed alphabet
-    /// (names as the control plane admits them), so nothing needs quoting and no caller can forge a pair.
+    /// The account in `key=value` pairs, for Envoy's access log. All values use a restricted alphabet (that of names),
+    /// so nothing needs quoting and no caller can forge a pair.
     #[inline]
     pub fn account(&self, plan: &str, route: &str) -> String {
         let mut account = String::with_capacity(128);
@@ -119,7 +119,7 @@ impl Decision {
     }
 }
 
-/// A route's name without what could look like another pair: one that Envoy has of its own may be called anything.
+/// A route's name without characters that could look like another pair. A route of Envoy's own may have any name.
 #[inline]
 fn plain(name: &str) -> Cow<'_, str> {
     let fits = |letter: char| letter.is_ascii_graphic() && letter != '=';
@@ -135,7 +135,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// A step's refusal, or its answer.
+/// A step's refusal: the reason and the response.
 #[derive(Debug)]
 pub(crate) struct Denial {
     pub(crate) reason: &'static str,
@@ -143,7 +143,7 @@ pub(crate) struct Denial {
 }
 
 impl Denial {
-    /// A body that is larger than it may be.
+    /// The denial of a body that is too large.
     pub(crate) fn body_too_large() -> Self {
         let response = Response::problem(413, "the request body is larger than this route takes");
         Self { reason: "body_too_large", response }
@@ -151,7 +151,7 @@ impl Denial {
 }
 
 impl Allowance {
-    /// What becomes of a request whose body turns out to be larger.
+    /// The decision on a request whose body turns out to be larger.
     pub fn exceeded(&self) -> Decision {
         let denial = Denial::body_too_large();
         Decision {
@@ -168,7 +168,7 @@ impl Allowance {
 /// A header's name, in lower case, and its value.
 pub type HeaderPair = (Arc<str>, Arc<str>);
 
-/// An answer to the caller that the proxy gives by itself.
+/// A response that the proxy itself gives to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status.
@@ -180,12 +180,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// An RFC 9457 problem document.
+    /// A response with a problem document (RFC 9457).
     pub fn problem(status: u16, detail: &str) -> Self {
         Self::problem_with(status, detail, "")
     }
 
-    /// The same with further members, each written as JSON with a comma before it.
+    /// Like [`Self::problem`], with further members, each written as JSON with a comma before it.
     pub(crate) fn problem_with(status: u16, detail: &str, members: &str) -> Self {
         let (title, detail) = (title(status), json::quote(detail));
         let body = format!(r#"{{"title":"{title}","status":{status},"detail":{detail}{members}}}"#);
@@ -193,7 +193,8 @@ impl Response {
         Self { status, headers, body: body.into_bytes() }
     }
 
-    /// The same with names in lower case, if it can be given: a final status, and headers that an answer may have.
+    /// Checks a response, and writes its header names in lower case. `None` unless it has a final status and only
+    /// headers that an answer may have.
     pub(crate) fn checked(mut self) -> Option<Self> {
         for (name, _) in &mut self.headers {
             if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -209,14 +210,14 @@ impl Response {
         (200..=599).contains(&self.status) && self.headers.iter().all(header)
     }
 
-    /// This answer, or a 500 in its place if it cannot be given. Nothing should ever come to that: it is the last look at
-    /// what goes to a caller.
+    /// Returns this response, or a 500 if it cannot be given. That should never happen: it is the last check of what
+    /// goes to a caller.
     #[must_use]
     pub(crate) fn or_failure(self) -> Self {
         if self.is_fit() { self } else { Self::problem(500, "a policy gave an answer that cannot be sent") }
     }
 
-    /// The same with those of these headers that it has not.
+    /// Adds those of these headers that it does not have yet.
     #[must_use]
     pub(crate) fn with_missing(mut self, headers: &[(Arc<str>, Arc<str>)]) -> Self {
         for (name, value) in headers {
@@ -227,7 +228,7 @@ impl Response {
         self
     }
 
-    /// The same with one more header.
+    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));

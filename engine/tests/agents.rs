@@ -1,4 +1,4 @@
-//! What an agent is asked for in one go, and what it may not change.
+//! Which steps one question to an agent covers, and what an agent must not change.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -24,7 +24,7 @@ fn step(writer: &mut Writer, policy: &str, service: Option<&str>, alternative: b
     wire::Step { source, alternative, ..writer.agent_step(policy, &[0]) }
 }
 
-/// What the agent is asked, call by call, when a caller has this identity.
+/// Checks what the agent is asked, call by call, for a caller with this identity.
 fn check(write: impl Fn(&mut Writer) -> Vec<wire::Step>, identity: Option<&str>, expect: &[&str]) -> Decision {
     let mut writer = Writer::new();
     writer.agent("agent", false);
@@ -113,7 +113,7 @@ fn enforces_a_denial_behind_a_step_in_shadow_mode() {
     assert!(matches!(decision.verdict, Verdict::Deny(_)), "{decision:?}");
 }
 
-/// What becomes of a request when an agent allows it with these instructions.
+/// The decision on a request that an agent allows with these instructions.
 fn decide(instructions: Vec<Instruction>) -> Decision {
     let mut writer = Writer::new();
     writer.agent("agent", false);

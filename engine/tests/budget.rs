@@ -1,5 +1,5 @@
-//! What a request may cost, in steps: every way that a request has to drive work runs out, fails its step, and leaves the
-//! steps behind it what is left.
+//! What a request may cost, in steps. Every way in which a request can cause work exhausts the budget, fails its step,
+//! and leaves the rest to later steps.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ fn matches(pattern: &str) -> wire::Expression {
     expression(vec![node::Kind::Member(header), text(pattern), node::Kind::Call(call)])
 }
 
-/// So many rules, each with this expression.
+/// A `validate` step of `count` rules with this expression.
 fn rules(writer: &mut Writer, count: usize, rule: wire::Expression) -> wire::Step {
     writer.plan.expressions.push(rule);
     let expression = writer.plan.expressions.len().try_into().unwrap();
@@ -97,7 +97,7 @@ fn rules_of_several_steps_share_it_too() {
     assert_eq!(decide(steps, &mut writer, &[("x-a", "a".repeat(2_000).as_bytes())]), EXHAUSTED);
 }
 
-/// A long pattern is charged for its states before it is searched: nothing is left to find out by trying.
+/// A long pattern is charged for its states before it is searched, so the search is never started.
 #[test]
 fn a_pattern_that_does_not_fit_costs_nothing() {
     let mut writer = Writer::new();
@@ -107,7 +107,7 @@ fn a_pattern_that_does_not_fit_costs_nothing() {
     assert_eq!(decide(vec![dear, cheap], &mut writer, &[("x-a", "a".repeat(2_000).as_bytes())]), None);
 }
 
-/// A user who wrote `continue` lets a step be skipped; the steps behind it still decide, and fail closed.
+/// With `onFailure: continue` a failed step is skipped. Later steps still decide, and fail closed.
 #[test]
 fn a_later_step_decides_with_what_is_left() {
     let spend_all = |writer: &mut Writer| {
@@ -179,7 +179,8 @@ fn a_pattern_of_a_schema_is_charged_for_the_whole_text() {
     check("^[a-z]*$", 4_000, None);
 }
 
-/// A body pays for being read, whatever its size; sorting it is not linear, and runs out.
+/// A body adds to the budget what reading it costs, whatever its size. Sorting it is not linear, and exhausts the
+/// budget.
 #[test]
 fn a_large_body_may_be_read_but_not_sorted() {
     let ones = || ["[1", &",1".repeat(400_000), "]"].concat().into_bytes();
@@ -213,7 +214,7 @@ fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
     [&[tag][..], &length, contents].concat()
 }
 
-/// A key that made no signature: any odd number of its size will do.
+/// A key that made no signature. Any odd number of its size will do.
 fn rsa_4096(algorithm: wire::SignatureAlgorithm, seed: u8) -> wire::VerificationKey {
     let modulus = [&[0, 0xf1][..], &[seed; 510], &[0x0f]].concat();
     let key = der(0x30, &[der(2, &modulus), der(2, &[1, 0, 1])].concat());
@@ -223,7 +224,7 @@ fn rsa_4096(algorithm: wire::SignatureAlgorithm, seed: u8) -> wire::Verification
     wire::VerificationKey { id: 0, algorithms: vec![algorithm.into()], material }
 }
 
-/// What becomes of a token without `kid` that none of so many keys signed, and how often the host was asked.
+/// The decision on a token without `kid` that none of the keys signed, and how often the host was asked.
 fn try_keys(algorithm: wire::SignatureAlgorithm, keys: u8, word: Option<bool>) -> (Option<(u16, &'static str)>, usize) {
     let mut writer = Writer::new();
     let [empty, joe, header, jwt] = ["", "joe", "x-token", ""].map(|text| writer.string(text));
@@ -304,7 +305,8 @@ fn refuses_to_load_what_can_only_ever_run_out() {
     assert!(Plan::load(&writer.plan.encode_to_vec()).is_ok());
 }
 
-/// `dear || true`: the dear side may fail at once, and then the other decides. The fuzz target `expression` found that.
+/// `expensive || true`: the expensive side may fail at once, and then the other decides. The fuzz target `expression`
+/// found that.
 #[test]
 fn loads_what_the_other_side_of_an_or_can_pay_for() {
     let mut dear = nested(3).nodes;
@@ -349,7 +351,7 @@ fn refuses_a_schema_that_doubles() {
     check(20, false);
 }
 
-/// A plan may give a request more.
+/// A plan can set a larger budget.
 #[test]
 fn a_plan_says_what_a_request_may_cost() {
     let mut writer = Writer::new();

@@ -1,4 +1,4 @@
-//! Loading expressions: what is refused, and the words it is refused with.
+//! Loading expressions: what is refused, and the messages.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 

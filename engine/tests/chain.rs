@@ -1,4 +1,4 @@
-//! Chains: what steps decide, what later steps see of earlier ones, and what becomes of a step that fails.
+//! Chains: what steps decide, what later steps see of earlier ones, and what follows when a step fails.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -52,7 +52,7 @@ fn denies_every_other_key() {
     );
 }
 
-/// A key that came before is found in another way than one that is new.
+/// A key that was found good before is looked up in another way than a new one.
 #[test]
 fn knows_a_key_again_and_no_other() {
     let mut writer = writer();
@@ -69,7 +69,7 @@ fn knows_a_key_again_and_no_other() {
     }
 }
 
-/// The time is asked for with whatever is asked for first; a wait makes that old.
+/// The time is asked for with the first question. After a wait it must be asked for again.
 #[test]
 fn tells_a_step_after_a_wait_what_time_it_is() {
     let mut writer = writer();

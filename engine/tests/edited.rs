@@ -1,4 +1,4 @@
-//! What a loaded plan says of the request headers that its chains edit.
+//! What a loaded plan reports of the request headers that its chains edit.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 

@@ -1,5 +1,5 @@
-//! `jwtValidation` where a corpus of cases cannot look: what hosts answer, what caches keep from plan to plan, keys that
-//! cannot be had or cannot be used. The tokens and keys are those of RFC 7515, appendix A.
+//! `jwtValidation`, in ways that the corpus cannot test: answers of hosts, what caches keep from plan to plan, and keys
+//! that are unavailable or unusable. The tokens and keys are those of RFC 7515, appendix A.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use postern_proto::plan::v1::{
 };
 use prost::Message;
 
-/// Before the tokens expired.
+/// A time before the tokens expired.
 const THEN: u64 = 1_300_819_379_000_000_000;
 const SECRET: &str = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
 const HS256: &str = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
@@ -84,7 +84,7 @@ fn decide(driver: &mut Driver, writer: &Writer) -> Decision {
     driver.run(&writer.load(), "r").unwrap()
 }
 
-/// The status and the reason of a denial; nothing for an admission.
+/// The status and the reason of a denial; `None` for an admission.
 fn denial(decision: &Decision) -> Option<(u16, &'static str)> {
     match &decision.verdict {
         Verdict::Deny(response) => Some((response.status, decision.reason.unwrap())),

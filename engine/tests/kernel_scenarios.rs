@@ -1,5 +1,5 @@
-//! The worked scenarios of the policy kernel document, named after its sections. Agents are played by the driver: the
-//! engine's questions to them are answered from a script.
+//! The worked scenarios of the policy kernel document, named after its sections; docs/rules.md has its rules. The
+//! driver plays the agents: it answers the engine's questions from a script.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -108,7 +108,7 @@ fn section_6_5_scenario_1_runs_the_full_chain_when_all_agents_are_healthy() {
     assert_eq!(driver.calls.len(), 3);
 }
 
-/// Nobody supports `auditLog`: the control plane says so in the plan.
+/// A chain with `auditLog`, which nobody supports. The control plane notes that in the plan.
 fn with_unsupported_policy() -> Writer {
     let mut writer = plan(&["auth-agent"], &[("jwtValidation", &[0]), ("roleCheck", &[0])]);
     let name = writer.string("auditLog");
@@ -239,7 +239,7 @@ fn section_8_2_denial_after_a_mid_chain_failure_applies_nothing() {
     assert_eq!((refusal(&decision).0, refusal(&decision).1), (503, "agent_timeout"));
 }
 
-/// The document goes by the first policy of a group; a denial that a user wrote would be lost.
+/// The document uses `onFailure` of the first policy of a group, which could lose a denial that a user wrote.
 #[test]
 fn section_8_2_a_failed_group_goes_by_its_strictest_policy() {
     use OnFailure::{Continue, Deny, SkipRemaining, Unspecified};

@@ -1,4 +1,4 @@
-//! Loading: what is refused, and the words it is refused with.
+//! Loading plans: what is refused, and the messages.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "test code")]
 
@@ -9,7 +9,7 @@ use postern_engine::{Plan, Run, agent::Health};
 use postern_proto::plan::v1::{AgentPolicy, Consumer, FORMAT, Plan as Wire, RateLimit, Route, step};
 use prost::Message;
 
-/// A small plan that loads; each test spoils one thing.
+/// A small plan that loads. Each test breaks one thing in it.
 fn plan() -> Wire {
     let mut writer = Writer::new();
     let (key, set) = (writer.key_step(), writer.set_step("headers", "x-from", "postern"));

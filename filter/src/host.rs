@@ -1,8 +1,8 @@
-//! Every call from us to Envoy, and the only file that names one.
+//! Every call from the filter to Envoy. No other file names one.
 //!
-//! The imports are declared here instead of taken from the crate `proxy-wasm`, whose calls panic on statuses that they
-//! do not expect and on headers that are not UTF-8: a panic traps the VM, and a trap costs other requests too. Here
-//! everything is bytes, and a status is a value.
+//! The imports are declared here and not taken from the crate `proxy-wasm`: its calls panic on unexpected statuses and
+//! on headers that are not UTF-8. A panic traps the VM, and a trap costs other requests too. Here everything is bytes,
+//! and a status is a value.
 
 #![expect(unsafe_code, reason = "host calls take and return raw memory; each block says why it is sound")]
 
@@ -20,7 +20,7 @@ pub(crate) enum Map {
     ResponseHeaders = 2,
 }
 
-/// A call that Envoy did not carry out.
+/// A host call that failed, and its status.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
     #[error("host call {call} failed with status {status}")]
@@ -35,7 +35,7 @@ const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 const REQUEST_BODY: u32 = 0;
-/// As much of a buffer as there is.
+/// A size that asks for the whole of a buffer.
 const EVERYTHING: usize = u32::MAX as usize;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
@@ -172,7 +172,7 @@ pub(crate) fn random() -> Result<[u8; 16], HostError> {
     done("random_get", status).map(|()| bytes)
 }
 
-/// A value that all workers share, and its version.
+/// Loads a shared value and its version. `None` if it is absent.
 #[inline]
 pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
     let mut version = 0;
@@ -183,7 +183,7 @@ pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError
     Ok(value.map(|value| (value, version)))
 }
 
-/// Stores a value that all workers share; `false` if its version is no longer this one. Version 0 stores it in any case.
+/// Stores a shared value; `false` if its version is no longer this one. Version 0 stores it unconditionally.
 #[inline]
 pub(crate) fn set_shared_data(key: &str, value: &[u8], version: u32) -> Result<bool, HostError> {
     // SAFETY: both slices live through the call.
@@ -191,7 +191,7 @@ pub(crate) fn set_shared_data(key: &str, value: &[u8], version: u32) -> Result<b
     if status == CAS_MISMATCH { Ok(false) } else { done("set_shared_data", status).map(|()| true) }
 }
 
-/// A property of the stream, if it has one. The parts of the path are apart by a NUL.
+/// A property of the stream; `None` if it has none of this path. The parts of the path are separated by NUL.
 #[inline]
 pub(crate) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     receive("get_property", |data, size| {
@@ -200,7 +200,7 @@ pub(crate) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     })
 }
 
-/// Leaves a value for others: access logs read it as `%FILTER_STATE(wasm.<name>:PLAIN)%`.
+/// Sets a value in the filter state. Access logs read it as `%FILTER_STATE(wasm.<name>:PLAIN)%`.
 #[inline]
 pub(crate) fn set_property(name: &str, value: &[u8]) -> Result<(), HostError> {
     // SAFETY: both slices live through the call.
@@ -219,7 +219,7 @@ pub(crate) fn headers(map: Map) -> Result<Headers, HostError> {
     Headers::read(bytes.unwrap_or_default()).ok_or(HostError::Unreadable { call })
 }
 
-/// Adds a header beside the values that it has.
+/// Adds a value to a header.
 pub(crate) fn add_header(map: Map, name: &str, value: &str) -> Result<(), HostError> {
     // SAFETY: both slices live through the call.
     let status =
@@ -236,7 +236,7 @@ pub(crate) fn replace_header(map: Map, name: &str, value: &str) -> Result<(), Ho
     done("replace_header_map_value", status)
 }
 
-/// Removes a header with all its values; that it is not there is fine.
+/// Removes a header with all its values. It is not an error if it is absent.
 #[inline]
 pub(crate) fn remove_header(map: Map, name: &str) -> Result<(), HostError> {
     // SAFETY: the slice lives through the call.
@@ -244,7 +244,7 @@ pub(crate) fn remove_header(map: Map, name: &str) -> Result<(), HostError> {
     if status == NOT_FOUND { Ok(()) } else { done("remove_header_map_value", status) }
 }
 
-/// Answers the caller in place of the upstream, once the callback under way has returned.
+/// Answers the caller in place of the upstream, once the current callback has returned.
 pub(crate) fn send_response(response: &Response) -> Result<(), HostError> {
     let call = "send_local_response";
     let details = "postern";
@@ -273,7 +273,8 @@ pub(crate) fn call_foreign_function(name: &str, argument: &[u8]) -> Result<Optio
     })
 }
 
-/// Defines a counter, which Envoy's statistics show as `wasmcustom.<name>`. Each call costs memory: once a name and VM.
+/// Defines a counter, which Envoy's statistics show as `wasmcustom.<name>`. Each call allocates memory, so call it once
+/// for each name and VM.
 pub(crate) fn define_counter(name: &str) -> Result<u32, HostError> {
     let mut metric = 0;
     // SAFETY: the slice lives through the call, and the place is valid for it.
@@ -287,19 +288,19 @@ pub(crate) fn increment_counter(metric: u32) -> Result<(), HostError> {
     done("increment_metric", unsafe { proxy_increment_metric(metric, 1) })
 }
 
-/// Has `proxy_on_tick` called this often for the root of the context under way; 0 for never.
+/// Sets the interval at which `proxy_on_tick` is called for the root of the current context; 0 stops it.
 pub(crate) fn set_tick_period(milliseconds: u32) -> Result<(), HostError> {
     // SAFETY: the call takes and returns plain numbers.
     done("set_tick_period_milliseconds", unsafe { proxy_set_tick_period_milliseconds(milliseconds) })
 }
 
-/// Makes the calls that follow concern another context.
+/// Makes another context the current one, which later calls concern.
 pub(crate) fn act_for(context: u32) -> Result<(), HostError> {
     // SAFETY: the call takes and returns plain numbers.
     done("set_effective_context", unsafe { proxy_set_effective_context(context) })
 }
 
-/// Lets a request that is paused go on.
+/// Resumes a paused request.
 pub(crate) fn continue_request() -> Result<(), HostError> {
     // SAFETY: the call takes and returns plain numbers.
     done("continue_stream", unsafe { proxy_continue_stream(REQUEST_STREAM) })
@@ -311,7 +312,7 @@ pub(crate) fn log_line(line: &str) -> Result<(), HostError> {
     done("log", unsafe { proxy_log(LOG_INFO, line.as_ptr(), line.len()) })
 }
 
-/// Posts something to a cluster. Nobody waits for the answer: the call belongs to the root, and outlives the stream.
+/// Posts a body to a cluster. The answer is ignored. The call belongs to the root context, and outlives the stream.
 pub(crate) fn post(cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout: u32) -> Result<(), HostError> {
     let call = "http_call";
     let headers = pairs::encode(headers).ok_or(HostError::TooLarge { call })?;
@@ -334,8 +335,8 @@ pub(crate) fn post(cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout
     done(call, status)
 }
 
-/// Calls a method of a gRPC service with a message; `upstream` is Envoy's `GrpcService`. Nobody waits for the answer: the
-/// call belongs to the root, and outlives the stream.
+/// Calls a method of a gRPC service with a message; `upstream` is Envoy's `GrpcService`. The answer is ignored. The
+/// call belongs to the root context, and outlives the stream.
 pub(crate) fn call_grpc(
     upstream: &[u8],
     [service, method]: [&str; 2],
@@ -398,7 +399,7 @@ fn done(call: &'static str, status: u32) -> Result<(), HostError> {
     if status == OK { Ok(()) } else { Err(HostError::Status { call, status }) }
 }
 
-/// Makes a call that returns bytes, and takes them over. `None` means that there is nothing of that name.
+/// Makes a call that returns bytes, and takes them over. `None` if the host has nothing of that name.
 #[inline]
 fn receive(
     call: &'static str,

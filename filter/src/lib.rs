@@ -1,7 +1,8 @@
-//! The filter: the engine inside Envoy, as a proxy-wasm module. Thin by intent: it fetches what a chain needs, lets the
-//! engine decide, and carries the decision out.
+//! The filter: the engine inside Envoy, as a proxy-wasm module. It is thin on purpose: it fetches the inputs of a
+//! chain, lets the engine decide, and carries out the decision.
 //!
-//! A request's way: [`callbacks`] (Envoy calls) → [`stream`] (event, route, chain, verdict) → [`host`] (we call Envoy).
+//! A request passes through `callbacks` (Envoy calls) → `stream` (event, route, chain, verdict) → `host` (we call
+//! Envoy).
 
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]
 #![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "only Envoy calls in, and only in wasm32"))]

@@ -1,8 +1,8 @@
-//! Memory for this module: small blocks come from lists of blocks that were used before, one list for each size.
+//! The allocator of this module. Small blocks come from lists of free blocks, one list for each size.
 //!
-//! A request needs a dozen small blocks and gives all of them back. The allocator that Rust brings for wasm32 takes some
-//! three hundred instructions for each to keep neighbours together, and the code for it pushes ours out of the caches. Here
-//! a block stays of its size for ever: what is lost by that is bounded by the most that was ever in use of a size.
+//! A request needs a dozen small blocks and frees all of them. Rust's allocator for wasm32 takes some three hundred
+//! instructions for each, to merge free neighbours, and its code displaces ours from the CPU's caches. Here a block
+//! keeps its size for ever. The waste is bounded by the most blocks of each size that were ever in use at once.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe by its nature; each block says why it is sound")]
 
@@ -14,11 +14,11 @@ use std::{
 
 /// Sizes are rounded up to this, which is also the alignment of every block.
 const UNIT: usize = 16;
-/// Larger blocks come from the allocator below.
+/// The largest size that has a list. Larger blocks come from Rust's allocator.
 const LARGEST: usize = 1024;
 const SIZES: usize = LARGEST / UNIT;
 
-/// A block that is free, and so has room for where the next one is.
+/// A free block. It holds the pointer to the next one.
 struct Free {
     next: *mut Free,
 }
@@ -35,8 +35,8 @@ unsafe impl Sync for Lists {}
 #[global_allocator]
 static MEMORY: Lists = Lists::new();
 
-/// A block of bytes that is given back like one of a `Box<[u8]>` of this size. Straight from the lists: on the way there by
-/// `Box` stand three calls.
+/// Allocates bytes that can be freed as a `Box<[u8]>` of this size. It takes a block directly from the lists; `Box`
+/// would take three calls more.
 #[inline]
 pub(crate) fn block(size: usize) -> *mut u8 {
     let Ok(layout) = Layout::array::<u8>(size) else { return ptr::null_mut() };
@@ -56,7 +56,7 @@ impl Lists {
         Self(UnsafeCell::new([ptr::null_mut(); SIZES]))
     }
 
-    /// The list for blocks of this kind, if they are small.
+    /// The list for blocks of this layout. `None` if they are too large.
     #[inline]
     fn list(&self, layout: Layout) -> Option<*mut *mut Free> {
         let place = layout.size().checked_sub(1)? / UNIT;
@@ -105,9 +105,11 @@ unsafe impl GlobalAlloc for Lists {
     }
 }
 
-/// Apart, so that the way by the lists is short enough to be everywhere.
+/// Allocates a block that no list has. A separate function, so that the path through the lists is short enough to be
+/// inlined.
 ///
 /// # Safety
+///
 /// As of [`GlobalAlloc::alloc`].
 #[cold]
 #[inline(never)]

@@ -1,6 +1,6 @@
-//! How proxy-wasm takes a list of pairs: as it hands one over ([`Headers`](postern_engine::Headers) says how).
+//! Writes lists of pairs in proxy-wasm's format, which [`Headers`](postern_engine::Headers) describes.
 
-/// Writes pairs. `None` if one is larger than the format can say.
+/// Writes pairs. `None` if one is too large for the format.
 pub(crate) fn encode<T: AsRef<str>>(pairs: &[(T, T)]) -> Option<Vec<u8>> {
     let mut buffer = Vec::new();
     buffer.extend(u32::try_from(pairs.len()).ok()?.to_le_bytes());

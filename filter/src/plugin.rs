@@ -1,4 +1,4 @@
-//! The state of one VM: its root contexts, each with the plan that it was configured with, and the streams under way.
+//! The state of one VM: its root contexts, each with its plan, and the streams in progress.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -16,16 +16,16 @@ thread_local! {
     static PLUGIN: RefCell<Plugin> = const { RefCell::new(Plugin::new()) };
 }
 
-/// A VM has one thread, and no host call made by us calls back into this state: the borrow is never contended.
+/// The state. A VM has one thread, and no host call of ours calls back into this state, so a borrow never fails.
 #[derive(Debug)]
 struct Plugin {
-    /// A few: one for each configuration of the filter that is in force or on its way out.
+    /// The root contexts. There are few: one for each configuration of the filter that is in force or draining.
     roots: Vec<Root>,
-    /// The stream that began last: Envoy shows the headers of a request right after it has announced it.
+    /// The stream that began last. Envoy calls for its headers right after that, so it is found without a lookup.
     newest: Option<(u32, Stream)>,
-    /// The others that something is still to be done for.
+    /// The other streams for which there is still something to do.
     streams: FxHashMap<u32, Stream>,
-    /// The streams that wait for a time, with their roots.
+    /// The streams that wait for a time, with their root contexts.
     delayed: Vec<Delayed>,
 }
 
@@ -33,7 +33,7 @@ struct Plugin {
 struct Root {
     id: u32,
     placement: Placement,
-    /// `None` until configured.
+    /// The plan; `None` until the context is configured.
     plan: Option<Arc<Plan>>,
 }
 
@@ -48,7 +48,7 @@ impl Plugin {
         self.roots.iter_mut().find(|root| root.id == id)
     }
 
-    /// The plan of a root's streams, and what they are to do beside running its chains.
+    /// The plan of a root context's streams, and their duty.
     #[inline]
     fn terms(&self, root: u32) -> (Option<Arc<Plan>>, Duty) {
         let Some(root) = self.roots.iter().find(|known| known.id == root) else { return (None, Duty::Gateway) };
@@ -82,10 +82,10 @@ struct Delayed {
     until: u64,
 }
 
-/// How often those that wait are looked at, in milliseconds, as long as there are any.
+/// The interval in milliseconds at which waiting streams are checked, as long as there are any.
 const TICK: u32 = 10;
 
-/// A context begins: a root without a parent, else a stream that keeps its root's plan to its end.
+/// A context begins: a root context without a parent, or a stream, which keeps the plan of its root context to its end.
 pub(crate) fn create(context: u32, parent: u32) {
     PLUGIN.with_borrow_mut(|plugin| {
         if parent == 0 {
@@ -101,7 +101,7 @@ pub(crate) fn create(context: u32, parent: u32) {
     });
 }
 
-/// Loads the plan of a root, whole or not at all.
+/// Loads the plan of a root context, whole or not at all. Returns whether it was loaded.
 pub(crate) fn configure(root: u32, size: usize) -> bool {
     match load(size) {
         Ok((plan, placement)) => {
@@ -138,7 +138,7 @@ fn load(size: usize) -> Result<(Plan, Placement), Refusal> {
     Ok((plan.placed(placement), placement))
 }
 
-/// Why a plan is not taken.
+/// Why a plan is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -151,19 +151,19 @@ enum Refusal {
     Agent(String),
 }
 
-/// A request's headers are there.
+/// Handles the headers of a request.
 pub(crate) fn on_request_headers(id: u32, end_of_stream: bool) -> Action {
     // A stream that Envoy never announced has no plan, and so is refused like any other without one.
     let stream = take(id).unwrap_or_else(|| Stream::new(None, 0, Duty::Gateway));
     act(id, stream, |stream| stream.on_request_headers(end_of_stream))
 }
 
-/// More of a request's body is there, and `size` is all of it so far.
+/// Handles a part of a request's body. `size` is all of the body so far.
 pub(crate) fn on_request_body(stream: u32, size: usize, end_of_stream: bool) -> Action {
     with_stream(stream, |stream| stream.on_request_body(size, end_of_stream))
 }
 
-/// A request's trailers are there, and so all of its body.
+/// Handles the trailers of a request. All of its body is there.
 pub(crate) fn on_request_trailers(id: u32) -> Action {
     match strip_trailers() {
         Ok(()) => with_stream(id, |stream| stream.on_request_body(0, true)),
@@ -173,9 +173,9 @@ pub(crate) fn on_request_trailers(id: u32) -> Action {
     }
 }
 
-/// Removes what a caller says behind the body under the name of a header that a step edits: some upstreams take trailers
-/// for headers. Few requests have trailers, and most streams are forgotten by now, so that the chain is looked up again,
-/// in every plan that the stream may have begun under.
+/// Removes trailers that have the name of a header that a step edits: some upstreams take trailers for headers. Few
+/// requests have trailers, and most streams are forgotten by then, so the chain is looked up again, in every plan that
+/// the stream may have begun under.
 fn strip_trailers() -> Result<(), HostError> {
     let route = host::property("xds\0route_name")?.unwrap_or_default();
     let edited = PLUGIN.with_borrow(|plugin| {
@@ -192,12 +192,13 @@ fn strip_trailers() -> Result<(), HostError> {
     edited.try_for_each(|name| host::remove_header(Map::RequestTrailers, name))
 }
 
-/// A response's headers are there.
+/// Handles the headers of a response.
 pub(crate) fn on_response_headers(stream: u32) -> Action {
     with_stream(stream, Stream::on_response_headers)
 }
 
-/// Wakes the streams of a root whose time has come. Without a clock, that is all of them: nobody waits for ever.
+/// Wakes the streams of a root context whose time has come. If the clock fails, it wakes all of them, so that none
+/// waits for ever.
 pub(crate) fn on_tick(root: u32) {
     let now = host::now().unwrap_or(u64::MAX);
     let due: Vec<Delayed> = PLUGIN.with_borrow_mut(|plugin| {
@@ -223,7 +224,7 @@ fn wake(id: u32) -> Result<(), HostError> {
     }
 }
 
-/// A context ends.
+/// Removes a context that has ended.
 pub(crate) fn delete(context: u32) {
     let stream = PLUGIN.with_borrow_mut(|plugin| {
         if !plugin.delayed.is_empty() {
@@ -242,13 +243,13 @@ pub(crate) fn delete(context: u32) {
     }
 }
 
-/// For a stream under way; one that nothing is left to do for is forgotten, and passes.
+/// Lets an event happen to a stream by its id. A stream that was forgotten, since there was nothing left to do, passes.
 #[inline]
 fn with_stream(id: u32, what: impl FnOnce(&mut Stream) -> Action) -> Action {
     take(id).map_or(Action::Continue, |stream| act(id, stream, what))
 }
 
-/// Takes a stream out for the time of an event, so that nothing is borrowed while host calls run.
+/// Takes a stream out of the state for the time of an event, so that nothing is borrowed during host calls.
 #[inline]
 fn take(id: u32) -> Option<Stream> {
     PLUGIN.with_borrow_mut(|plugin| plugin.take(id))
@@ -262,7 +263,7 @@ fn keep(id: u32, stream: Stream, delayed: Option<Delayed>) {
     });
 }
 
-/// Lets an event happen to a stream, and forgets the stream when nothing is left to do for it.
+/// Lets an event happen to a stream, and forgets the stream when there is nothing left to do for it.
 #[inline]
 fn act(id: u32, mut stream: Stream, act: impl FnOnce(&mut Stream) -> Action) -> Action {
     let waited = stream.delayed_until();

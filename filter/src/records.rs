@@ -1,11 +1,11 @@
-//! Where records for auditors go: to Envoy's log, and to collectors. A record that cannot be written is lost, and nothing
-//! else: no request fails for it, or waits.
+//! Writes records for auditors: to Envoy's log, and to collectors. A record that cannot be written is lost; no request
+//! fails or waits because of it.
 
 use postern_engine::{Collector, GrpcRecord, Record, protobuf::put_bytes, record::GRPC_METHOD};
 
 use crate::host::{self, HostError};
 
-/// How long a collector may take, in milliseconds. Envoy bounds how many calls are under way (its circuit breakers).
+/// How long a collector may take, in milliseconds. Envoy's circuit breakers bound how many calls are in progress.
 const TIMEOUT: u32 = 5_000;
 
 /// Writes records.
@@ -33,7 +33,8 @@ fn call(record: &GrpcRecord) -> Result<(), HostError> {
     host::call_grpc(&grpc_service(&record.service), GRPC_METHOD, &record.message, TIMEOUT)
 }
 
-/// Envoy's `GrpcService` with a cluster. The bare name would do too, but some names can be read as such a message.
+/// Envoy's `GrpcService` message with a cluster. The bare name would work too, but some names can be read as such a
+/// message.
 fn grpc_service(cluster: &str) -> Vec<u8> {
     let (mut envoy_grpc, mut service) = (Vec::new(), Vec::new());
     put_bytes(1, cluster.as_bytes(), &mut envoy_grpc);

@@ -1,20 +1,20 @@
-//! Requests that are refused for the route that they take, whatever a chain says.
+//! Refusals because of the route that a request takes, whatever its chain decides.
 
 use postern_engine::{Decision, Response, Verdict};
 
-/// Why a request is refused for the route that it takes.
+/// Why a request is refused because of its route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RouteRefusal {
     /// No Gateway of the plan declares it: the route table is older or newer than the plan.
     Unknown,
     /// Its chain edits headers, and nothing verifies that the edit leaves the route as it is.
     Unverified,
-    /// It is not the route whose chain ran.
+    /// The route is not the one whose chain ran.
     Changed,
 }
 
 impl RouteRefusal {
-    /// The answer, and what is told of it.
+    /// The decision, with its response and reason.
     pub(crate) fn decision(self) -> Decision {
         let (status, reason, detail) = match self {
             Self::Unknown => (503, "route_unknown", "the policies of this route are being updated"),

@@ -1,14 +1,17 @@
-//! Values that all workers share, and what this worker knows of them without asking.
+//! Values that all workers share, and a cache of those that this worker has written.
 //!
-//! A limit reads its bucket, and writes it back if its version is still the one that was read. Reading is the dearer half:
-//! for memory that it hands over, Envoy first writes down which calls a module may make meanwhile. So a worker that found
-//! itself alone with a value goes on from what it wrote last, and leaves it to the write to find out that it is not.
+//! A limit reads its bucket, and writes it back if the version is still the one that was read. Reading costs more than
+//! writing: for memory that it hands over, Envoy first notes which calls a module may make meanwhile. So a worker that
+//! found no other writer of a value goes on from its own last write. If there is another writer after all, the next
+//! write fails by its version.
 //!
-//! It does not know what version its own write got, and takes it to be the next number. That is never wrong in silence, as
-//! long as versions are counted up: until the write, the value had version *v*, so a number between *v* and what the write
-//! got is another value's, and whoever writes this one later gets a higher number. If the value has version *v* + 1, then we
-//! wrote it. What is decided without a write is decided on what may be old, but is right all the same: whatever others
-//! wrote in between made a bucket emptier, so it would be no more generous.
+//! A worker does not learn the version of its own write, and assumes the next number. That is safe as long as versions
+//! are counted up. Until the write, the value had version *v*. A number between *v* and the version of the write
+//! belongs to another value, and a later writer of this value gets a higher number. So if the value has version *v* +
+//! 1, we wrote it.
+//!
+//! A decision without a write may use an old value. It is right all the same: what others wrote in between made the
+//! bucket emptier, so the current value would not have been more generous.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -17,27 +20,28 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::host::{self, HostError};
 
-/// A version that no value has: versions are counted up from 1. Whoever writes with it writes only where there is no value.
+/// A version that no value has, since versions are counted up from 1. A write with it succeeds only if the value is
+/// absent.
 const ABSENT: u32 = u32::MAX;
 
 thread_local! {
     static KNOWN: RefCell<FxHashMap<usize, Known>> = const { RefCell::new(FxHashMap::with_hasher(FxBuildHasher)) };
 }
 
-/// What this worker knows of a value.
+/// A cached value.
 #[derive(Debug)]
 struct Known {
     key: Arc<str>,
-    /// What was written last, …
+    /// The value that was written last.
     value: SharedValue,
-    /// … and the version that it got, if nobody else wrote anything.
+    /// The version of that write, if nobody else has written any value.
     version: Option<u32>,
-    /// Whether nobody had written in between when that was last looked at.
+    /// Whether no other worker had written the value when that was last checked.
     alone: bool,
 }
 
-/// Makes a value that a plan will ask for by this very key. An empty value is as good as none, but all workers then
-/// agree on its version from the first request on.
+/// Creates a value that a plan will ask for by this key. An empty value means the same as an absent one, but gives all
+/// workers the same version from the first request on.
 pub(crate) fn prepare(key: Arc<str>) -> Result<(), HostError> {
     if host::shared_data(&key)?.is_none() {
         host::set_shared_data(&key, &[], ABSENT)?;
@@ -53,12 +57,12 @@ pub(crate) fn prepare(key: Arc<str>) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Forgets values whose plans are gone.
+/// Drops cached values whose plans are gone.
 pub(crate) fn forget_old() {
     KNOWN.with_borrow_mut(|known| known.retain(|_, value| Arc::strong_count(&value.key) > 1));
 }
 
-/// A value and its version; nothing and 0 if there is none.
+/// A value and its version. An absent value is empty and has version 0.
 #[inline]
 pub(crate) fn load(key: &Arc<str>) -> Result<(SharedValue, u32), HostError> {
     let remembered = KNOWN.with_borrow(|known| {
@@ -75,8 +79,8 @@ pub(crate) fn load(key: &Arc<str>) -> Result<(SharedValue, u32), HostError> {
     Ok((SharedValue::from_slice(&value), version))
 }
 
-/// Stores a value; `false` if its version is no longer this one, and it must be loaded again. Version 0 stores a value where
-/// there is none.
+/// Stores a value; `false` if its version is no longer this one, so that it must be loaded again. Version 0 stores it
+/// only if it is absent.
 #[inline]
 pub(crate) fn store(key: &Arc<str>, value: SharedValue, version: u32) -> Result<bool, HostError> {
     let stored = host::set_shared_data(key, &value, if version == 0 { ABSENT } else { version })?;
@@ -96,7 +100,7 @@ fn with(key: &Arc<str>, act: impl FnOnce(&mut Known)) {
     KNOWN.with_borrow_mut(|known| known.get_mut(&place(key)).map(act));
 }
 
-/// Where a key lies: it stays there as long as we have it, and is faster to find than its text.
+/// The address of a key. It does not change as long as we hold the key, and is faster to look up than its text.
 fn place(key: &Arc<str>) -> usize {
     Arc::as_ptr(key).addr()
 }

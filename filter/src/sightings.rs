@@ -1,5 +1,5 @@
-//! What is counted about routes where the control plane does not know them: requests on routes without a chain, and the
-//! first use of each route that a policy names. The counters outlive plans: each is defined once a VM.
+//! Counters of routes, for nodes whose routes the control plane does not know: requests on routes without a chain, and
+//! the first use of each route that a policy names. The counters outlive plans: each is defined once for each VM.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,11 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::host;
 
-/// How many routes have a counter of their own, of each kind; all others share one.
+/// How many routes have a counter of their own, of each kind. All others share one.
 const MOST: usize = 256;
-/// The longest part of a counter's name that is a route's.
+/// The longest route name in a counter's name.
 const LONGEST: usize = 128;
-/// What the counter of all others is called, and that of requests without a route's name.
+/// The name of the counter that all other routes share. [`UNNAMED`] is that of requests without a route's name.
 const OTHER: &str = "_other";
 const UNNAMED: &str = "_unnamed";
 
@@ -25,19 +25,19 @@ thread_local! {
 #[derive(Debug)]
 struct Counters {
     prefix: &'static str,
-    /// `None` if Envoy did not give one.
+    /// The counters by route; `None` if Envoy could not define one.
     known: FxHashMap<Box<[u8]>, Option<u32>>,
     other: Option<u32>,
 }
 
-/// A request came on a route without a chain.
+/// Counts a request on a route without a chain.
 #[inline(never)]
 pub(crate) fn unguarded(route: &[u8]) {
     UNGUARDED.with_borrow_mut(|counters| counters.count(route));
 }
 
-/// A plan is loaded: each route that it names has a counter from now on, which stays 0 until the route is used. One that
-/// no plan names any more is counted, so that it does not look like a target that is never used.
+/// Defines a counter for each route that a new plan names. It stays 0 until the route is used. The counter of a route
+/// that the plan no longer names is increased, so that it does not look like a target that is never used.
 pub(crate) fn expect(plan: &Plan) {
     TARGETS.with_borrow_mut(|counters| {
         for (route, counter) in &counters.known {
@@ -88,7 +88,7 @@ impl Counters {
     }
 }
 
-/// A counter that Envoy does not give is missed; requests go on.
+/// Defines a counter. If Envoy cannot, nothing is counted and requests go on.
 fn define(prefix: &str, word: &str) -> Option<u32> {
     host::define_counter(&format!("{prefix}{word}")).inspect_err(|error| log::debug!("not counted: {error}")).ok()
 }
@@ -99,7 +99,7 @@ fn increment(counter: Option<u32>) {
     }
 }
 
-/// A route's name as a part of a counter's: what is no letter, digit, `.`, `_` or `-` becomes `_`.
+/// A route's name as part of a counter's name: bytes other than letters, digits, `.`, `_` and `-` become `_`.
 fn word(route: &[u8]) -> String {
     if route.is_empty() {
         return UNNAMED.to_owned();

@@ -1,11 +1,11 @@
-//! Envoy's native check of signatures (`verify_signature`): its argument and its result are protobuf messages of a few
-//! fields, written and read here by hand.
+//! Envoy's native check of signatures (`verify_signature`). Its argument and result are small protobuf messages, which
+//! are written and read here by hand.
 
 use postern_engine::{jwt::SignatureCheck, protobuf::put_bytes};
 
 use crate::host;
 
-/// Whether a signature is good; `None` if the host cannot tell, which leaves it to the engine.
+/// Whether a signature is good. `None` if the host cannot tell; then the engine checks it.
 pub(crate) fn verify(check: &SignatureCheck) -> Option<bool> {
     let result = host::call_foreign_function("verify_signature", &argument(check)).ok()??;
     // `result`, a truth value, is field 1, and left out if it is false; `error`, a text, is field 2.
@@ -16,7 +16,7 @@ pub(crate) fn verify(check: &SignatureCheck) -> Option<bool> {
     }
 }
 
-/// `VerifySignatureArguments`.
+/// Writes the message `VerifySignatureArguments`.
 fn argument(check: &SignatureCheck) -> Vec<u8> {
     let SignatureCheck { hash, key, signature, text } = check;
     let size = key.len().saturating_add(signature.len()).saturating_add(text.len());

@@ -20,16 +20,16 @@ use crate::{
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// What Envoy is to do with the stream once a callback returns.
+/// What Envoy does with the stream once a callback returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Continue = 0,
     Pause = 1,
-    /// Only for headers: what follows them waits at the caller, so that nothing is buffered.
+    /// Stops at the headers. The rest waits at the caller, so that nothing is buffered.
     Hold = 4,
 }
 
-/// What a stream is to do beside running a chain, by where its filter stands.
+/// What a stream does besides running a chain. It depends on where its filter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// Nothing: the control plane knows the routes.
@@ -40,16 +40,16 @@ pub(crate) enum Duty {
     Verify,
 }
 
-/// A stream and the plan that it began under: an update in between does not change the rules of a request under way.
+/// A stream, with the plan under which it began: an update does not change the rules of a request in progress.
 #[derive(Debug)]
 pub(crate) struct Stream {
     plan: Option<Arc<Plan>>,
     root: u32,
     duty: Duty,
     progress: Progress,
-    /// How much of the body may pass, and how much has.
+    /// The count of a body that is limited.
     counted: Option<Box<Counted>>,
-    /// How much of the body came while the request waited: Envoy shows it to us no more when it goes on.
+    /// How much of the body came while the request waited. Envoy does not show that part again.
     buffered: usize,
 }
 
@@ -63,17 +63,17 @@ struct Counted {
 
 #[derive(Debug)]
 enum Progress {
-    /// No request seen yet, or one on a route that the plan does not know: the response passes as it is.
+    /// There was no request yet, or it took a route without a chain. The response passes as it is.
     Unguarded,
     /// The request waits for its body.
     Waiting(Box<Run>),
     /// The request waits for a time.
     Delayed(Box<Delayed>),
-    /// The request passed the chain of this route; its response goes through the same.
+    /// The request was admitted. Its response goes through the chain of the same route.
     Admitted(Box<Admitted>),
-    /// We answered ourselves: the response that Envoy shows us now is our own.
+    /// We answered the request: the response that Envoy shows us is our own.
     Answered,
-    /// Not even an answer could be given. It never goes on; Envoy's time-outs end it.
+    /// Even the answer failed. The request never goes on, and Envoy's time-outs end it.
     Stuck,
 }
 
@@ -82,11 +82,11 @@ enum Progress {
 struct Delayed {
     run: Box<Run>,
     body: Body,
-    /// Nanoseconds since 1970.
+    /// The time, in nanoseconds since 1970.
     until: u64,
 }
 
-/// What the response to an admitted request is decided by.
+/// What is kept of an admitted request for its response.
 #[derive(Debug)]
 struct Admitted {
     route: String,
@@ -96,11 +96,11 @@ struct Admitted {
 /// How far a run came in one callback.
 #[derive(Debug, Clone, Copy)]
 enum Reached {
-    /// Its end, and what Envoy is to do.
+    /// It has ended, and Envoy does this.
     End(Action),
-    /// A step that needs the body.
+    /// It waits at a step that needs the body.
     Body,
-    /// A step that wants to wait until this time, in nanoseconds since 1970.
+    /// It waits at a step until this time, in nanoseconds since 1970.
     Time { until: u64 },
 }
 
@@ -109,9 +109,9 @@ enum Reached {
 enum Body {
     /// More is to come.
     Coming,
-    /// There is none.
+    /// There is no body.
     None,
-    /// It is here, all of it.
+    /// All of it is there.
     Here,
 }
 
@@ -127,7 +127,7 @@ impl Stream {
         self.conclude(decided)
     }
 
-    /// `size` is all of the body so far, or less: what decides is what is there when it is read.
+    /// Handles a part of the body. `size` may be less than what has come: what counts is the body, once it is read.
     pub(crate) fn on_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         let mut run = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
             Progress::Waiting(run) => run,
@@ -160,18 +160,18 @@ impl Stream {
         self.conclude(decided)
     }
 
-    /// What comes next cannot be dealt with, so that the request ends here.
+    /// Ends the request, since the next event could not be handled.
     pub(crate) fn fail_by(&mut self, error: HostError) -> Action {
         self.fail(&error.into())
     }
 
-    /// Whether nothing is left to do for it, whatever comes.
+    /// Whether there is nothing left to do for the stream, whatever comes.
     #[inline]
     fn is_over(&self) -> bool {
         matches!(self.progress, Progress::Unguarded | Progress::Answered) && self.counted.is_none()
     }
 
-    /// The stream, if something is left to do for it.
+    /// The stream, if there is something left to do for it.
     #[inline]
     pub(crate) fn unless_over(self) -> Option<Self> {
         if !self.is_over() {
@@ -183,7 +183,7 @@ impl Stream {
         None
     }
 
-    /// The context of its plan.
+    /// The root context of its plan.
     pub(crate) fn root(&self) -> u32 {
         self.root
     }
@@ -196,7 +196,7 @@ impl Stream {
         }
     }
 
-    /// The time has come. `Continue` says that the request may go on.
+    /// Goes on after the wait. `Continue` means that the request may go on.
     pub(crate) fn on_time(&mut self) -> Action {
         let Delayed { mut run, body, .. } = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
             Progress::Delayed(delayed) => *delayed,
@@ -210,7 +210,7 @@ impl Stream {
         self.conclude(decided)
     }
 
-    /// Counts a part of a body that passes; too much of it ends the request, wherever its start is by now.
+    /// Counts a part of a body that passes. A body that gets too large ends the request, even if its start was sent.
     fn count(&mut self, size: usize) -> Result<Action, Failure> {
         let Some(counted) = &mut self.counted else { return Ok(Action::Continue) };
         counted.passed = counted.passed.saturating_add(u64::try_from(size).unwrap_or(u64::MAX));
@@ -228,12 +228,12 @@ impl Stream {
         }
     }
 
-    /// The stream is over. A request that was admitted and whose response never came is recorded now.
+    /// Handles the end of the stream. An admitted request whose response never came is recorded now.
     pub(crate) fn on_end(&mut self) {
         self.record_unanswered(None);
     }
 
-    /// Records an admitted request that no response comes to from upstream; `decided` is what we ended it with.
+    /// Records an admitted request that gets no response from upstream. `decided` is ours, if a decision ended it.
     fn record_unanswered(&mut self, decided: Option<Decision>) {
         let Admitted { route, outlook } = match std::mem::replace(&mut self.progress, Progress::Unguarded) {
             Progress::Admitted(admitted) => *admitted,
@@ -290,7 +290,7 @@ impl Stream {
         }
     }
 
-    /// Lets a request without a chain pass, unless the plan should know its route and does not.
+    /// Lets a request without a chain pass, unless its route is foreign to the plan.
     fn pass_unguarded(&mut self, route: &[u8]) -> Result<Action, Failure> {
         match &self.plan {
             Some(plan) if plan.is_foreign(route) => self.refuse(RouteRefusal::Unknown, route),
@@ -302,7 +302,7 @@ impl Stream {
         }
     }
 
-    /// Where Envoy has routes of its own: sees to it that the chain that runs is the chain of the route that is taken.
+    /// Ensures that the chain that runs is the chain of the route that is taken, for an Envoy with routes of its own.
     /// `None` if the chain is to run.
     #[cold]
     #[inline(never)]
@@ -355,7 +355,7 @@ impl Stream {
         }
     }
 
-    /// For all but the headers of a request, which come the most often.
+    /// Goes on with a run after any event but the headers of a request, which have a shorter path.
     #[inline(never)]
     fn go_on(&mut self, mut run: Box<Run>, map: Map, body: Body) -> Result<Action, Failure> {
         match self.drive(&mut run, map, body)? {
@@ -432,7 +432,7 @@ impl Stream {
         Ok(Action::Continue)
     }
 
-    /// Carries out a decision that there is something to say about; `None` if the message goes on.
+    /// Carries out a decision. `None` if the message goes on.
     #[inline(never)]
     fn settle(&mut self, run: &mut Run, map: Map) -> Result<Option<Action>, Failure> {
         let decision = run.take_decision();
@@ -457,7 +457,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Leaves the account of a decision where access logs find it, if there are any.
+    /// Sets the account of a decision for access logs, if there are any.
     #[inline]
     fn give_account(&self, decision: &Decision, route: &str) -> Result<(), HostError> {
         match self.plan.as_ref().filter(|plan| plan.wants_accounts()) {
@@ -472,7 +472,7 @@ impl Stream {
         Ok(Action::Pause)
     }
 
-    /// Fails closed: what could not be decided, or not carried out whole, is answered with a 500.
+    /// Fails closed: a request that was not decided, or whose decision was not carried out, is answered with a 500.
     #[inline]
     fn conclude(&mut self, decided: Result<Action, Failure>) -> Action {
         decided.unwrap_or_else(|failure| self.fail(&failure))
@@ -489,13 +489,13 @@ impl Stream {
     }
 }
 
-/// What was not foreseen.
+/// Fetches inputs that were not foreseen.
 #[inline(never)]
 fn fetch_more(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError> {
     fetch(needs, body, inputs)
 }
 
-/// Fetches what a step needs, and nothing else.
+/// Fetches the inputs that a step needs.
 #[inline(always)]
 fn fetch(needs: Needs, body: Body, inputs: &mut Inputs) -> Result<(), HostError> {
     if needs.has(Needs::REQUEST_HEADERS) {

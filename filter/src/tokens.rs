@@ -1,4 +1,5 @@
-//! The tokens that this worker found good: one cache for all plans of a VM, since an entry says itself what it is good for.
+//! The tokens that this worker found good. All plans of a VM share one cache, since the key of an entry includes the
+//! rules that it is good for.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -8,12 +9,12 @@ thread_local! {
     static TOKENS: RefCell<TokenCache> = RefCell::default();
 }
 
-/// What is known of a token.
+/// The verified token under a key, if it is remembered.
 pub(crate) fn recall(key: &TokenKey) -> Option<Arc<Verified>> {
     TOKENS.with_borrow_mut(|tokens| tokens.recall(key))
 }
 
-/// Keeps a token that was found good.
+/// Remembers a token that was found good.
 pub(crate) fn remember(entry: Entry) {
     TOKENS.with_borrow_mut(|tokens| tokens.remember(entry));
 }

@@ -1,4 +1,4 @@
-//! The worker that runs run on: what its steps may call on, by the modules that know how.
+//! The worker on which runs are carried out: the engine's [`Host`], implemented by the modules of this crate.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use postern_engine::{
 
 use crate::{host::HostError, shared, signature, tokens};
 
-/// This worker of Envoy's. A VM has one, so there is nothing to tell it from another by.
+/// The current worker of Envoy. It has no fields, since a VM has only one.
 #[derive(Debug)]
 pub(crate) struct Worker;
 

@@ -1,10 +1,10 @@
-//! How a plan lies in the configuration of the Wasm plugin: as an Envoy `GenericSecret`, whose contents no `/config_dump`
-//! shows. Envoy hands the plugin that message as it is, so that the filter takes the plan out of it again.
+//! How a plan is carried in the configuration of the Wasm plugin: in an Envoy `GenericSecret`, whose contents no
+//! `/config_dump` shows. Envoy hands the message to the plugin as it is, and the filter takes the plan out of it.
 //!
-//! Of the message only `secret.inline_bytes` is used: field 1 (a `DataSource`) with field 2. Both sides know that one
+//! Only `secret.inline_bytes` of the message is used: field 1 (a `DataSource`) with field 2. Both sides use that one
 //! encoding, and a filter refuses any other.
 
-/// The message that the configuration is.
+/// The type of the configuration's message.
 pub const TYPE_URL: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.GenericSecret";
 
 /// `GenericSecret.secret`, and `DataSource.inline_bytes`, each with the wire type of bytes.
@@ -28,7 +28,7 @@ pub fn unwrap(configuration: &[u8]) -> Option<&[u8]> {
     field(field(configuration, SECRET)?, INLINE_BYTES)
 }
 
-/// The contents of a message that has this field and nothing else.
+/// The contents of a message that has this field and nothing else. `None` for any other message.
 fn field(message: &[u8], tag: u8) -> Option<&[u8]> {
     let mut rest = message.strip_prefix(&[tag])?;
     let size = prost::encoding::decode_varint(&mut rest).ok()?;

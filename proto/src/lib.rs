@@ -1,5 +1,5 @@
-//! The messages that Postern's parts speak among themselves. Generated code, and how a plan is carried
-//! ([`configuration`]): meaning belongs to the users.
+//! The messages between the parts of Postern: generated code, and how a plan is carried ([`configuration`]). Their
+//! meaning is defined by the crates that use them.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ pub mod configuration;
 
 /// The plan that a filter loads.
 pub mod plan {
-    /// Format 1.
+    /// Version 1 of the package. The version of the plan's format is [`FORMAT`].
     pub mod v1 {
         #![allow(missing_docs, unreachable_pub, reason = "generated; the .proto file is the documentation")]
         include!(concat!(env!("OUT_DIR"), "/postern.plan.v1.rs"));
@@ -17,7 +17,7 @@ pub mod plan {
     }
 }
 
-/// What an audit log tells a collector.
+/// The messages of an audit log to a collector.
 #[cfg(feature = "audit")]
 pub mod audit {
     /// Version 1.
@@ -28,7 +28,7 @@ pub mod audit {
     }
 }
 
-/// How enforcement points that are not Envoys are told of policies.
+/// The messages of policy discovery, for enforcement points that are not Envoys.
 #[cfg(feature = "discovery")]
 pub mod discovery {
     /// Version 1.
@@ -39,8 +39,8 @@ pub mod discovery {
     }
 }
 
-/// Reads a plan. All that reading takes is compiled here and not where it is called, so that a filter can have it small:
-/// it runs once for each plan.
+/// Decodes a plan. The decoding is compiled in this crate and not where it is called, so that a filter can have it
+/// optimized for size: it runs once for each plan.
 pub fn decode_plan(bytes: &[u8]) -> Result<plan::v1::Plan, prost::DecodeError> {
     prost::Message::decode(bytes)
 }

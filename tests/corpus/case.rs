@@ -1,4 +1,4 @@
-//! What a case file says, and how it becomes resources.
+//! The files of cases, and how they become resources.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ pub enum Runner {
     Envoy,
 }
 
-/// One file: resources that its cases share, and the cases. Each case has a route of its own.
+/// One file: its cases, and the resources that they share. Each case has a route of its own.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseFile {
@@ -36,7 +36,7 @@ pub struct CaseFile {
     pub refusals: Vec<Refusal>,
 }
 
-/// A chain, what is sent to its route, and what must come of it.
+/// A chain, what is sent to its route, and the expected outcome.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -46,13 +46,13 @@ pub struct Case {
     pub note: String,
     /// A `RoutePolicy`'s spec without its `targetRef`; without it, the route has no policy.
     chain: Option<Value>,
-    /// One exchange …
+    /// The request, if there is one exchange.
     #[serde(default)]
     request: RequestSpec,
     #[serde(default)]
     upstream: UpstreamSpec,
     want: Option<Want>,
-    /// … or several, one after the other.
+    /// The exchanges, if there are several, one after the other.
     #[serde(default)]
     sequence: Vec<Exchange>,
     /// The runners on which the case cannot run, and why.
@@ -60,7 +60,7 @@ pub struct Case {
     pub except: BTreeMap<Runner, String>,
 }
 
-/// A chain that must not be admitted, and words of the reason.
+/// A chain that must be refused at admission, with a part of the reason.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
@@ -86,13 +86,13 @@ pub struct RequestSpec {
     pub path: String,
     pub headers: Vec<(String, Bytes)>,
     pub body: Option<Bytes>,
-    /// Whether the body goes without its length.
+    /// Whether the body is sent without its length.
     pub chunked: bool,
     /// The identity in the caller's certificate.
     pub source: Option<String>,
     /// The further URI SANs in it.
     pub further_names: Vec<String>,
-    /// When it comes, in seconds since 1970; now if left out. Not on Envoy, whose clock cannot be set.
+    /// The time of the request, in seconds since 1970; now by default. Not on Envoy, whose clock cannot be set.
     pub at: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ impl RequestSpec {
         Some([source].into_iter().chain(&self.further_names).cloned().collect::<Vec<_>>().join(","))
     }
 
-    /// When it comes, since 1970.
+    /// The time of the request, since 1970.
     pub fn time(&self) -> Duration {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         self.at.map_or_else(now, Duration::from_secs)
@@ -125,7 +125,7 @@ impl Default for RequestSpec {
     }
 }
 
-/// Text, or `hex:` for bytes that are none, or `repeat:` for many.
+/// A body: text, or `hex:` for bytes that are not text, or `repeat:` for many bytes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Special {
@@ -175,19 +175,19 @@ pub struct Want {
     consumer: Option<String>,
     /// Further pairs of the account, such as `shadow=apiKeyAuth:key_missing`.
     notes: Vec<String>,
-    /// Headers of the answer; null for one that must not be there.
+    /// Headers of the answer; null for a header that must be absent.
     pub headers: BTreeMap<String, Option<String>>,
     /// Headers of the request as the upstream got it.
     pub upstream: BTreeMap<String, Option<String>>,
     pub body: Option<String>,
-    /// What auditLog writes to Envoy's log, without what is another on every run; see `Outcome::recorded`.
+    /// What auditLog writes to Envoy's log, without values that differ from run to run; see `Outcome::recorded`.
     pub records: Option<Vec<Value>>,
-    /// What it posts, each with where `to`.
+    /// What auditLog posts, each record with its destination in `to`.
     pub posted: Option<Vec<Value>>,
 }
 
 impl CaseFile {
-    /// Every file, in the order of names.
+    /// Reads every file, in the order of names.
     pub fn read_all() -> Vec<Self> {
         let mut paths: Vec<_> = fs::read_dir(repository().join("tests/cases"))
             .unwrap()
@@ -211,7 +211,7 @@ impl CaseFile {
         file
     }
 
-    /// What the cases share; files may share it too.
+    /// The resources that the cases share. Other files may have the same.
     pub fn shared(&self) -> &[Value] {
         &self.resources
     }
@@ -235,7 +235,7 @@ impl CaseFile {
         Arc::new(Plan::load(&self.plan_bytes()).unwrap())
     }
 
-    /// What is said of a chain that must not be admitted.
+    /// Compiles a chain that must be refused, and returns the error.
     pub fn compile_refusal(&self, refusal: &Refusal) -> String {
         let resources: Vec<_> = self.resources.iter().cloned().chain([policy("refused", &refusal.chain)]).collect();
         compile(&resources).map_or_else(|error| error.to_string(), |_| "it was admitted".to_owned())
@@ -272,7 +272,7 @@ impl Case {
 }
 
 impl Want {
-    /// The account's pairs, as they stand before route and plan.
+    /// The expected account, without route and plan.
     pub fn account(&self) -> String {
         let pair = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}={value}"));
         let pairs = [
@@ -284,7 +284,7 @@ impl Want {
         pairs.into_iter().flatten().chain(self.notes.clone()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether records are looked at.
+    /// Whether the case expects records.
     pub fn is_recorded(&self) -> bool {
         self.records.is_some() || self.posted.is_some()
     }

@@ -1,4 +1,4 @@
-//! What came of a case beside what it wants.
+//! Compares the outcome of a case with the expected one.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Case {
-    /// Everything about the outcomes that is not as wanted.
+    /// All differences between the outcomes and the expected ones.
     pub fn complaints(&self, outcomes: &[Outcome]) -> Vec<String> {
         let exchanges = self.exchanges();
         assert_eq!(exchanges.len(), outcomes.len());

@@ -1,4 +1,4 @@
-//! Which parameters of which policies the cases use: a parameter that no case has is one that nobody has tried.
+//! Which parameters of which policies the cases use, so that no parameter is untested.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::{
     outcome::{Outcome, Pairs, called},
 };
 
-/// Runs one case with a shared store of its own.
+/// Runs one case, with shared values of its own.
 pub fn run(file: &CaseFile, case: &Case) -> Vec<Outcome> {
     let plan = file.plan();
     let mut host = Alone::default();
@@ -87,7 +87,8 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut 
     recorded(Outcome::new(exchange, &account, status, &response, Some(&request), b""), exchange, &records)
 }
 
-/// A policy that edits a header which it does not describe would lead past the check of routes at admission.
+/// Asserts that policies edit only the headers that they declare. An undeclared edit would bypass the check of routes
+/// at admission.
 fn check_edits(plan: &Plan, route: &str, decision: &Decision) {
     let said = plan.chain_of(route).map(|chain| plan.edited_request_headers(chain)).unwrap_or_default();
     if let Verdict::Continue(edits) = &decision.verdict {
@@ -111,7 +112,7 @@ fn recorded(outcome: Outcome, exchange: &Exchange, records: &[Record]) -> Outcom
     outcome.recorded(&logged, &posted.collect::<Vec<_>>())
 }
 
-/// What a host makes of a body that turns out to be larger than it may be.
+/// What a host does with a body that turns out to be larger than allowed.
 fn exceeded(decision: &Decision, exchange: &Exchange) -> Option<impl Fn() -> Decision + use<>> {
     let size = exchange.request.body.as_ref().map_or(0, |body| body.get().len() as u64);
     let Verdict::Continue(edits) = &decision.verdict else { return None };
@@ -135,7 +136,7 @@ fn answered(decision: Decision, headers: &mut Pairs) -> Option<postern_engine::R
     }
 }
 
-/// Gives the upstream another path, with the query that came, or another host.
+/// Sets another path for the upstream, keeping the query, or another host.
 pub fn rewrite(path: Option<&str>, host: Option<&str>, headers: &mut Pairs) {
     for (name, value) in headers {
         match (name.as_str(), path, host) {

@@ -133,7 +133,7 @@ impl Site {
         records.filter(|record| is_of(case, record)).collect()
     }
 
-    /// The same for those that were posted.
+    /// The records of a case's route that were posted.
     fn posted(&self, case: &Case) -> Vec<(String, String)> {
         let posts = self.collector.posts().into_iter().filter(|post| is_of(case, &post.body));
         let posts = posts.map(|post| (format!("{} {}", post.host, post.path), post.body.trim_end().to_owned()));

@@ -22,10 +22,10 @@ mod wasm;
 use case::{Case, CaseFile, Runner};
 use outcome::Outcome;
 
-/// What the corpus must not fall below.
+/// The fewest cases that the corpus must have.
 const LEAST_CASES: usize = 350;
 
-/// Runs every case on one runner, and says all that is not as it should be.
+/// Runs every case on one runner, and reports all differences at once.
 fn check(runner: Runner, start: impl Fn(&CaseFile) -> Box<dyn FnMut(&Case) -> Vec<Outcome>>) {
     let (mut ran, mut wrong, mut excepted) = (0, Vec::new(), Vec::new());
     for file in CaseFile::read_all() {

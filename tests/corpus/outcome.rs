@@ -1,4 +1,4 @@
-//! What came of an exchange, in the same shape whatever it ran on.
+//! The outcome of an exchange, in the same form for all runners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub upstream: Option<BTreeMap<String, Vec<String>>>,
     /// The answer's body, if the answer is the filter's own.
     pub body: String,
-    /// What auditLog wrote to the log and posted, if the case looks at records.
+    /// What auditLog wrote to the log, if the case expects records; `posted` has what it posted.
     pub records: Vec<String>,
     pub posted: Vec<String>,
 }
@@ -63,7 +63,7 @@ impl Outcome {
         }
     }
 
-    /// The same with the lines that were logged, and those that were posted with where to.
+    /// Adds the lines that were logged, and those that were posted with their destinations.
     pub fn recorded(mut self, logged: &[String], posted: &[(String, String)]) -> Self {
         self.records = logged.iter().map(|line| without_chance(line, None)).collect();
         self.posted = posted.iter().map(|(to, line)| without_chance(line, Some(to))).collect();
@@ -71,14 +71,14 @@ impl Outcome {
     }
 }
 
-/// A record that a gRPC service was called with: where to, and what it says as a line.
+/// A record that a gRPC service was called with: its destination, and its contents as a line.
 pub fn called(service: &str, method: &str, message: &[u8]) -> (String, String) {
     let request = RecordRequest::decode(message).unwrap_or_else(|error| panic!("{error}: {message:?}"));
     let record = request.record.as_ref().map(as_json).unwrap_or_default();
     (format!("{service} {method}"), record.to_string())
 }
 
-/// A record without its time, route and plan, which must be there.
+/// A record without its time, route and plan. It panics if one of them is absent.
 fn without_chance(line: &str, to: Option<&str>) -> String {
     let mut record: Map<String, Value> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let time = record.remove("time").unwrap_or_default();
@@ -106,7 +106,7 @@ fn select(headers: &Pairs, names: &BTreeSet<String>) -> BTreeMap<String, Vec<Str
     selected.into_iter().map(|(name, values)| (name, vec![values.join(",")])).collect()
 }
 
-/// A random id is another on every run: what is shown is its kind.
+/// Replaces a random id, which differs from run to run, by its kind.
 fn shown(value: &str) -> String {
     let parts: Vec<&str> = value.split('-').collect();
     let hex = value.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'));

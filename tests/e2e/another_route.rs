@@ -1,5 +1,5 @@
-//! Hole: another route after an edit. Envoy chooses the route again after a filter edited a request's headers. The chain
-//! that ran must be the chain of the route that Envoy takes, or the request is refused.
+//! Another route after an edit. Envoy chooses the route again after a filter edited a request's headers. The chain that
+//! ran must be the chain of the route that Envoy takes, or the request is refused.
 
 use std::{
     net::SocketAddr,
@@ -26,7 +26,7 @@ spec: { apiKeys: [{ key: demo-key }], basicAuth: { username: u, password: pass-w
 ---
 ";
 
-/// A policy of the route `preview`, and one of the route `a` that asks for a key.
+/// A policy of the route `preview`, and one of the route `a` that requires a key.
 fn policies(preview: &str) -> String {
     format!(
         "{CONSUMER}
@@ -56,7 +56,7 @@ fn write(directory: &TempDir, file: &str, text: &str) {
     postern_tests::site::write_whole(directory.path(), file, text).unwrap();
 }
 
-/// The route table of the hole: `preview` is `a` with a header.
+/// The route table of the attack: `preview` is `a` with a header.
 fn gateway(listener: u16, upstream: SocketAddr, header: &str) -> String {
     format!(
         "
@@ -149,7 +149,7 @@ mod whole {
         rename_under_load(20, |_, _, _| {});
     }
 
-    /// In each round, one of the two is killed between the change and what comes of it.
+    /// In each round, Envoy or the control plane is killed between the change and its effect.
     #[test]
     fn lets_nobody_in_while_a_guarded_route_is_renamed_and_parts_restart() {
         rename_under_load(8, |round, envoy, control_plane| match round % 2 {
@@ -226,7 +226,8 @@ spec: { targetRef: { kind: HTTPRoute, name: private }, request: [{ policy: apiKe
         assert!(refused.into_inner() > 20);
     }
 
-    /// Renames the guarded route so many times while callers without a key try it, and does something after each change.
+    /// Renames the guarded route `rounds` times while callers without a key try it, and calls `disturb` after each
+    /// change.
     fn rename_under_load(rounds: usize, disturb: impl Fn(usize, &mut Envoy, &mut ControlPlane)) {
         let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
         let port = free_port().unwrap();
@@ -333,7 +334,7 @@ mod overlay {
     }
 
     impl Overlay {
-        /// An Envoy with the routes of the hole and foreign filters on both sides of ours.
+        /// An Envoy with the routes of the attack, and foreign filters on both sides of ours.
         pub fn start(policies: &str, verifies: bool) -> Self {
             let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
             write(&directory, "policies.yaml", policies);
@@ -357,7 +358,7 @@ mod overlay {
             Self { envoy, listener, control_plane, _upstream: upstream, _directory: directory }
         }
 
-        /// The status, and why, of a request with these headers.
+        /// The status of a request with these headers, and the reason from the access log.
         pub fn send(&self, path: &str, headers: &[(&str, &str)], version: Version) -> (u16, String) {
             let before = self.envoy.access_log_len();
             let status = match version {

@@ -1,4 +1,4 @@
-//! Records on a real Envoy and a real collector: they come, whatever becomes of a request, and hold up nobody.
+//! Records on a real Envoy and a real collector: they come for every request, and delay none.
 
 use std::{
     io::{Read, Write},
@@ -22,7 +22,7 @@ fn world(port: u16, params: &str) -> World {
     world_with(port, "http1", HTTP, params)
 }
 
-/// The same with an audit log that calls this port by gRPC.
+/// Like [`world`], with an audit log that calls this port by gRPC.
 fn grpc_world(port: u16, params: &str) -> World {
     world_with(port, "grpc", GRPC, params)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench xds`, in small: that it measures, not what.
+//! Runs a small `cargo xtask bench xds`: checks that it measures, not the figures.
 
 use std::process::Command;
 

@@ -7,18 +7,18 @@ use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, site::free_por
 use tempfile::TempDir;
 use tokio::{net::TcpStream, runtime};
 
-/// Whose listeners and routes an Envoy has.
+/// Who makes the listeners and routes of an Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Those of a `Gateway`.
+    /// Postern, from a `Gateway`.
     Whole,
-    /// Its own, as `envoy-config/overlay.yaml` has them.
+    /// The Envoy's own configuration, as in `envoy-config/overlay.yaml`.
     Overlay,
 }
 
 pub const MODES: [Mode; 2] = [Mode::Whole, Mode::Overlay];
 
-/// What a caller speaks.
+/// The protocol of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     Http1,
@@ -41,7 +41,7 @@ impl Chains {
         Self::start_as(Mode::Whole, upstream, routes, resources)
     }
 
-    /// The same, with routes of either kind.
+    /// Like [`Self::start`], with routes of either kind.
     pub fn start_as(mode: Mode, upstream: SocketAddr, routes: &[&str], resources: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port().unwrap();
@@ -108,7 +108,7 @@ fn gateway(port: u16, upstream: SocketAddr, routes: &[&str]) -> String {
 /// The last route of `envoy-config/overlay.yaml`.
 const LAST_ROUTE: &str = "                        - name: welcome\n                          match: { path: /welcome }\n                          route: { cluster: backend }\n";
 
-/// An Envoy that has these routes, and further lines behind them, in its own configuration.
+/// An Envoy with these routes, followed by further lines, in its own configuration.
 pub fn overlay_with(port: u16, upstream: SocketAddr, lines: &str, xds: SocketAddr) -> Envoy {
     let (backend, listener) = (format!("port_value: {}", upstream.port()), format!("port_value: {port}"));
     let routes = [LAST_ROUTE, lines].concat();

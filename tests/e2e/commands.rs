@@ -8,7 +8,7 @@ fn postern(arguments: &[&str]) -> Output {
     ControlPlane::command().unwrap().args(arguments).output().unwrap()
 }
 
-/// Runs a command that must fail, and compares what it says.
+/// Runs a command that must fail, and compares its exit code and output.
 fn check_fails(arguments: &[&str], code: i32, expect: &str) {
     let output = postern(arguments);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -80,7 +80,7 @@ fn refuses_to_start_on_wrong_input() {
     );
 }
 
-/// A filter that takes no plan, and says why.
+/// A filter that refuses every plan for this reason.
 fn refusing_filter(directory: &std::path::Path, reason: &str) -> std::path::PathBuf {
     let size = reason.len();
     let text = format!(

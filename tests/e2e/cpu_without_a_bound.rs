@@ -1,7 +1,6 @@
-//! Requests that drive work: each runs out of its budget, is answered by the step that it ran out in, and says so in the
-//! access log. On generated listeners (whole) and on listeners of Envoy's own (overlay),
-//! by HTTP/1.1 and HTTP/2. What counts is the answer, not the
-//! time that it took; `engine/tests/budget.rs` counts steps.
+//! Requests that cause much work: each exhausts its budget, is answered by the step in which that happens, and has the
+//! reason in the access log. On generated listeners (whole) and on listeners of Envoy's own (overlay), by HTTP/1.1 and
+//! HTTP/2. The tests check the answer, not the time that it took; `engine/tests/budget.rs` counts steps.
 
 use std::net::SocketAddr;
 
@@ -22,7 +21,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// On listeners that we generate, and on one of Envoy's own.
+    /// One stage on listeners that we generate, and one on a listener of Envoy's own.
     fn both(chain: &str, others: &str) -> [Self; 2] {
         [Self::start(chain, others, true), Self::start(chain, others, false)]
     }
@@ -53,7 +52,7 @@ impl Stage {
         Self { envoy, address, _control_plane: control_plane, _upstream: upstream, _directory: directory }
     }
 
-    /// The status of the answer by either protocol, and what the access log says about it.
+    /// Checks the status of the answer by either protocol, and the access log.
     fn check(&self, request: &Request, status: u16, account: &str) {
         for protocol in PROTOCOLS {
             let answer = protocol.send(self.address, request);
@@ -67,7 +66,7 @@ impl Stage {
         .unwrap();
     }
 
-    /// The request passes.
+    /// Checks that the request passes.
     fn passes(&self, request: &Request) {
         for protocol in PROTOCOLS {
             let answer = protocol.send(self.address, request);
@@ -120,7 +119,7 @@ fn a_pattern_of_a_schema_is_not_searched_for_in_a_text_that_is_too_long() {
     }
 }
 
-/// Keys that nobody has: any odd number of 4096 bits will do, since no token is signed with them.
+/// Keys that nobody has. Any odd number of 4096 bits will do, since no token is signed with them.
 fn keys(algorithm: &str, count: u8) -> Vec<serde_json::Value> {
     let modulus = |seed: u8| URL_SAFE_NO_PAD.encode([&[0xf1][..], &[seed; 510], &[0x0f]].concat());
     (1..=count).map(|seed| json!({ "kty": "RSA", "alg": algorithm, "n": modulus(seed), "e": "AQAB" })).collect()
@@ -157,7 +156,7 @@ fn one_slow_key_is_tried_and_eight_are_not() {
     }
 }
 
-/// Who wrote `continue` lets a caller past one step; the next one still decides.
+/// `onFailure: continue` lets a caller past one step. The next one still decides.
 #[test]
 fn a_step_behind_one_that_ran_out_still_denies() {
     let chain = "    - policy: validate\n      onFailure: continue\n      params: { rules: [{ rule: \"request.headers['x-a'].matches('(a?){200}b')\", message: no }] }\n    - { policy: apiKeyAuth, params: { header: x-api-key } }\n";

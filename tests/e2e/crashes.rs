@@ -1,5 +1,5 @@
-//! A control plane that is killed while it takes changes in: after every restart all that it acknowledged is there, nothing
-//! is half there, and Envoys run the latest of it.
+//! A control plane that is killed while it accepts changes. After every restart, all that it acknowledged is there,
+//! nothing is partly there, and Envoys run the latest revision.
 
 use std::{
     env, fs,
@@ -56,7 +56,8 @@ impl Resources {
         json!({ "files": files, "message": mark, "author": "crash test" }).to_string().into_bytes()
     }
 
-    /// Applies one change after the other until nobody answers. Says what was acknowledged; the next one was under way.
+    /// Applies one change after the other until nobody answers. Returns what was acknowledged; the next change was in
+    /// progress.
     fn apply_until_killed(&self, http: SocketAddr, first: usize, count: &AtomicUsize) -> Vec<Acknowledged> {
         let mut acknowledged = Vec::new();
         // Bounded, whatever becomes of the test.
@@ -83,7 +84,7 @@ fn kills() -> usize {
     env::var("POSTERN_KILLS").map_or(KILLS, |kills| kills.parse().expect("POSTERN_KILLS is a number"))
 }
 
-/// What the store holds, looked at in a copy: it is the control plane that has to make good what a kill left.
+/// Checks the contents of the store, in a copy: the control plane itself must repair what a kill left.
 fn check_store(state: &Path, resources: &Resources) {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(state).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
@@ -98,7 +99,7 @@ fn check_store(state: &Path, resources: &Resources) {
     }
 }
 
-/// Every revision that was acknowledged is there as it was, and at most one more: the one that was under way.
+/// Checks that every acknowledged revision is there unchanged, and at most one more: the one that was in progress.
 fn check_revisions(http: SocketAddr, acknowledged: &[Acknowledged], under_way: &str) -> Acknowledged {
     let answer = Client::new(http).get("/api/v1/revisions").unwrap();
     let revisions: Vec<Value> = serde_json::from_str(&answer.body).unwrap();

@@ -28,7 +28,7 @@ impl Client {
         self.process.stdout().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits for a line, from this one on.
+    /// Waits for a line that fits, from this index on.
     fn wait_for(&self, from: usize, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let found = wait::until(what, || Ok(self.lines().into_iter().skip(from).find(|line| fits(line))));
         found.unwrap_or_else(|error| panic!("{error}: {:?}\n{:?}", self.lines(), self.process.stderr())).0

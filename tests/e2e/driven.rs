@@ -1,5 +1,5 @@
-//! A real Envoy under a random sequence of changes, refusals and restarts of the control plane: after each of them it has what
-//! it should have, by its own `/config_dump`.
+//! A real Envoy under a random sequence of changes, refusals and restarts of the control plane. After each of them its
+//! `/config_dump` must show what it should have.
 //!
 //! `POSTERN_DRIVEN_SEED=N` repeats a sequence, `POSTERN_DRIVEN_STEPS=N` makes it longer.
 
@@ -22,7 +22,7 @@ const STEPS: u64 = 40;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same for each seed.
 struct Dice(u64);
 
 impl Dice {
@@ -36,7 +36,7 @@ impl Dice {
     }
 }
 
-/// What tells two versions of a resource apart.
+/// A number that identifies a version of a resource.
 type Version = u64;
 
 /// A resource as it is applied.
@@ -47,7 +47,7 @@ struct Applied {
     is_bad: bool,
 }
 
-/// What is applied. Endpoints, routes and filters of every name are always there, clusters and listeners come and go.
+/// What is applied. Endpoints, routes and filters of every name always exist; clusters and listeners come and go.
 #[derive(Debug, Default)]
 struct Desired {
     clusters: BTreeMap<&'static str, Applied>,
@@ -57,7 +57,7 @@ struct Desired {
     listeners: BTreeMap<&'static str, Version>,
 }
 
-/// What an Envoy has of each type, by name. Only what it uses counts.
+/// What an Envoy has of each type, by name. Only what it uses is included.
 type Has = BTreeMap<&'static str, BTreeMap<String, Version>>;
 
 impl Desired {
@@ -67,7 +67,7 @@ impl Desired {
         Self { endpoints: of_all(), routes: of_all(), filters, listeners: of_all(), ..Self::default() }
     }
 
-    /// Changes some things of an Envoy that has this.
+    /// Changes some of the resources. `has` is what the Envoy has.
     fn change(&mut self, dice: &mut Dice, version: Version, has: &Has) {
         // Then it may still have clusters that are gone, and would go on with them.
         let keeps_clusters = self.refuses_filters();
@@ -116,8 +116,8 @@ impl Desired {
         write_whole(directory, "driven.yaml", &all).unwrap();
     }
 
-    /// What an Envoy should have that had this before: of a resource that it refused, it keeps what it had. `good` has the
-    /// filters that it last accepted, also those that no listener uses at the moment.
+    /// What an Envoy should have that had `before`: of a resource that it refused, it keeps the previous version.
+    /// `good` has the filters that it last accepted, including those that no listener uses now.
     fn expected(&self, before: &Has, good: &BTreeMap<String, Version>) -> Has {
         let taken = |had: &BTreeMap<String, Version>, (name, it): (&&str, &Applied)| {
             let version = if it.is_bad { *had.get(*name)? } else { it.version };
@@ -203,7 +203,7 @@ fn dumped(dump: &Value, kind: &str, lists: &[&str]) -> Vec<Value> {
     items.cloned().collect()
 }
 
-/// The number in a text that a version was written into.
+/// The version that is written in a text.
 fn number(text: Option<&str>) -> Version {
     let digits = text.unwrap_or_default().trim_end_matches('s').rsplit(['-', ' ']).next().unwrap_or_default();
     digits.parse().unwrap_or_default()
@@ -213,7 +213,7 @@ fn named(items: Vec<Value>, read: impl Fn(&Value) -> Option<(String, Version)>) 
     items.iter().filter_map(read).collect()
 }
 
-/// What an Envoy has, as it says itself.
+/// What an Envoy has, by its `/config_dump`.
 fn has(envoy: &Envoy) -> anyhow::Result<Has> {
     let dump: Value = serde_json::from_str(&Client::new(envoy.admin()).get("/config_dump?include_eds")?.body)?;
     let name = |it: &Value| it["name"].as_str().map(str::to_owned);
@@ -254,7 +254,7 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Whether an Envoy has what it should. While it refuses a filter, clusters that the filter may use are not taken from it.
+/// Whether an Envoy has what it should. While it refuses a filter, clusters that the filter may use are not removed.
 fn fits(mut found: Has, expected: &Has, desired: &Desired) -> bool {
     if desired.refuses_filters() {
         for kind in ["clusters", "endpoints"] {

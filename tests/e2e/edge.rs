@@ -10,7 +10,7 @@ use crate::world::KEY;
 /// The digest of [`KEY`].
 const KEY_DIGEST: &str = "c48a01f49fd0f2cc404bc3cbbc80e91457a3d41bb429a695243de4c61794155c";
 
-/// An Envoy with one gateway. `guarded` routes ask for a key; every answer of a route says its name in `x-route`.
+/// An Envoy with one gateway. `guarded` routes require a key. Every answer has the route's name in `x-route`.
 pub struct Edge {
     pub envoy: Envoy,
     pub address: SocketAddr,
@@ -20,17 +20,17 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// A gateway with these routes, of which some are guarded. A route is what is written of it but its service.
+    /// Starts a gateway with these routes, of which some are guarded. A route is its YAML without the service.
     pub fn start(guarded: &[&str], open: &[&str]) -> Self {
         Self::start_with("{}", guarded, open, "")
     }
 
-    /// The same with `http` of the gateway, and further documents.
+    /// Like [`Self::start`], with `http` of the gateway, and further documents.
     pub fn start_with(http: &str, guarded: &[&str], open: &[&str], more: &str) -> Self {
         Self::start_on(None, &[], http, guarded, open, more)
     }
 
-    /// The same with a backend of the test's own on a port, and replacements in the bootstrap.
+    /// Like [`Self::start_with`], with the test's own backend on a port, and replacements in the bootstrap.
     pub fn start_on(
         backend: Option<u16>,
         bootstrap: &[(&str, &str)],
@@ -54,14 +54,14 @@ impl Edge {
         Client::new(self.address).send(request).unwrap()
     }
 
-    /// The status of an answer to bytes, and the route that it came by.
+    /// Sends bytes. Returns the status of the answer and the route that it came by.
     pub fn raw(&self, bytes: impl AsRef<[u8]>) -> (u16, Option<String>) {
         let answer = Client::new(self.address).send_raw(bytes.as_ref()).unwrap();
         (answer.status, answer.header("x-route").map(str::to_owned))
     }
 
-    /// Another `http` of the gateway, in force once `holds` says so again and again: workers take a new listener one after
-    /// the other, and each connection is some worker's.
+    /// Changes `http` of the gateway, and waits until `holds` is true many times in a row: workers take a new listener
+    /// one after the other, and each connection belongs to one of them.
     pub fn change(&self, from: &str, to: &str, mut holds: impl FnMut(&Self) -> bool) {
         let path = self.directory.path().join("all.yaml");
         let text = postern_tests::site::replaced(&std::fs::read_to_string(&path).unwrap(), from, to).unwrap();
@@ -75,7 +75,7 @@ impl Edge {
     }
 }
 
-/// The name of a route, which is what its text starts with.
+/// The name of a route, with which its YAML starts.
 fn name(route: &str) -> &str {
     route.split_once("name: ").unwrap().1.split(',').next().unwrap()
 }

@@ -1,4 +1,4 @@
-//! What tests with several Envoys need: a site that they all serve, and what `/status` says of them.
+//! The set-up of tests with several Envoys: a site that they all serve, and what `/status` shows of them.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ pub fn versions(status: &Value) -> Vec<String> {
     nodes.iter().map(running).collect()
 }
 
-/// Whether a rollout is over, and each of so many nodes runs something.
+/// Whether a rollout is over, and this number of nodes run something.
 pub fn completed(number: usize) -> impl Fn(&Value) -> bool {
     move |status| {
         let running = versions(status).iter().filter(|version| !version.is_empty()).count();
@@ -54,7 +54,7 @@ impl Stage {
         self.site.replace("policies.yaml", from, to).unwrap();
     }
 
-    /// Whether requests come to be decided so. An Envoy acknowledges a filter before all of its workers have it.
+    /// Whether requests are eventually decided so. An Envoy acknowledges a filter before all of its workers have it.
     pub fn answers(&self, value: &str) -> bool {
         let decides = || {
             let answer = Client::new(self.site.listener()).send(&users_with(KEY))?;

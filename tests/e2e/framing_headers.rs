@@ -1,5 +1,5 @@
-//! Nothing that a policy or a claim says changes what frames a message: no second request reaches the upstream inside of
-//! another. The upstream here writes down every byte that it gets.
+//! No policy and no claim can change what frames a message, so no second request reaches the upstream inside of
+//! another. The upstream of these tests records every byte that it gets.
 
 use std::{
     io::{Read, Write},
@@ -37,13 +37,13 @@ impl Recorder {
         Self { address, got }
     }
 
-    /// What came since the last time, as text.
+    /// Takes what came since the last call, as text.
     fn take(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut *self.got.lock().unwrap())).into_owned()
     }
 }
 
-/// Reads heads and the bodies that they announce, as an upstream would that believes what a message says of itself.
+/// Reads heads and the bodies that they announce, as an upstream does that trusts the framing headers.
 fn serve(mut stream: TcpStream, kept: &Mutex<Vec<u8>>) {
     let (mut buffer, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -63,7 +63,7 @@ fn serve(mut stream: TcpStream, kept: &Mutex<Vec<u8>>) {
     }
 }
 
-/// Where the first message of a buffer ends, if it is whole.
+/// The end of the first message of a buffer, if it is complete.
 fn message_end(buffer: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(buffer).to_ascii_lowercase();
     let head = text.find("\r\n\r\n")? + 4;
@@ -102,7 +102,7 @@ fn guarded(set: &str) -> String {
     [issuer(), policy("a", &chain), policy("claims", claims)].concat()
 }
 
-/// Exactly one request reached the upstream, with the body that it came with.
+/// Checks that exactly one request reached the upstream, with its own body.
 fn check_one(upstream: &Recorder, path: &str, body: &str) {
     let got = upstream.take();
     let lines: Vec<_> = got.split("\r\n").filter(|line| line.ends_with(" HTTP/1.1")).collect();

@@ -1,4 +1,4 @@
-//! All that a Gateway and its Services can say, on a real Envoy.
+//! All fields of a Gateway and its Services, on a real Envoy.
 
 use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
 use tempfile::TempDir;
@@ -73,7 +73,7 @@ impl World {
         self.client.send(request).unwrap()
     }
 
-    /// Which route a request takes; nothing if none.
+    /// Checks which route a request takes; `None` for none.
     fn check_route(&mut self, request: &Request, expect: Option<&str>) {
         let answer = self.send(request);
         assert_eq!(answer.status, if expect.is_some() { 200 } else { 404 }, "{request:?}");

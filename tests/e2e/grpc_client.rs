@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::world::{node, running};
 
-/// What the client calls, and so the name of the listener that it asks for.
+/// The target that the client calls. It is the name of the listener that it asks for.
 const TARGET: &str = "echo.test";
 const FILE: &str = "resources.yaml";
 const TYPES: [&str; 4] = ["listener", "routeConfiguration", "cluster", "endpoints"];
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-/// A client that calls without a pause and prints who answered.
+/// A client that calls continuously and prints who answered.
 struct Client {
     process: Process,
     _directory: TempDir,
@@ -124,7 +124,7 @@ fn cluster(name: &str, server: &Server) -> String {
     cluster_at(name, server, 0)
 }
 
-/// The same with endpoints of this priority. gRPC leaves out places without a weight.
+/// Like [`cluster`], with endpoints of this priority. gRPC ignores localities without a weight.
 fn cluster_at(name: &str, server: &Server, priority: u32) -> String {
     let address = json!({ "socket_address": { "address": "127.0.0.1", "port_value": server.port } });
     let place = json!({

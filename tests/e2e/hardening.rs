@@ -1,5 +1,5 @@
-//! Our listeners and bootstraps are those of an edge: what Envoy's guide says is on by default, each is loosened by a
-//! field, and what is slow or large for a good reason still works.
+//! Our listeners and bootstraps are hardened for an edge. What Envoy's guide recommends is on by default, a field
+//! loosens each of it, and what is slow or large for a good reason still works.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -60,7 +60,7 @@ fn escaped_slashes_do_not_lead_to_another_route() {
     assert_eq!(without_key(&edge, paths[0]), (200, "open".to_owned()));
 }
 
-/// Servlet containers drop `;` and what follows it, once they have undone escapes.
+/// Servlet containers drop `;` and what follows it, after decoding escapes.
 #[test]
 fn parameters_of_a_path_do_not_lead_to_another_route() {
     let paths =
@@ -163,7 +163,7 @@ fn http2_is_bounded_and_a_field_says_otherwise() {
     assert_eq!((settings.get(&3), settings.get(&4)), (Some(&100), Some(&(64 << 10))), "{settings:?}");
 }
 
-/// All that comes until the connection is closed, or reset because something was left unread.
+/// Reads everything until the connection is closed, or reset because something was left unread.
 fn until_closed(mut stream: TcpStream) -> String {
     stream.set_read_timeout(Some(wait::LIMIT)).unwrap();
     let (mut text, mut part) = (Vec::new(), [0; 4096]);

@@ -1,10 +1,10 @@
-//! A guarded host is guarded however a request writes it, beside a catch-all that is open; and it is served on any port.
+//! A guarded host is guarded in every spelling, beside an open catch-all; and it is served on any port.
 
 use postern_tests::http2::H2;
 
 use crate::edge::{Edge, h1};
 
-/// Ways to write the one host; the upstream sees each as it came, but for the trailing dot.
+/// Spellings of one host. The upstream sees each as it came, except for the trailing dot.
 pub const SAME: [&str; 9] = [
     "admin.example.com",
     "admin.example.com:80",
@@ -17,7 +17,7 @@ pub const SAME: [&str; 9] = [
     "admin.example.com:65536",
 ];
 
-/// What is not one host, or no host.
+/// Values that are not exactly one host.
 pub const NONE: [&str; 17] = [
     "",
     "x@admin.example.com",

@@ -1,4 +1,4 @@
-//! What a step sets for the upstream never comes from the caller, also where the step does not run.
+//! Headers that a step sets for the upstream never come from the caller, even if the step does not run.
 
 use postern_tests::{Request, Upstream};
 

@@ -1,5 +1,5 @@
-//! Keys of tokens change under load: with a real key server that rotates, overlaps, removes, and is out for a minute.
-//! Each token has an expectation at each time, and not one answer may be against it.
+//! The keys of tokens change under load: a real key server rotates, overlaps and removes keys, and is down for a
+//! minute. At each time each token has an expected status, and every answer must have it.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::world::{KEY, World, users_with};
 
-/// How long the key server is out.
+/// How long the key server is down.
 const OUTAGE: Duration = Duration::from_secs(60);
 const NAMES: [&str; 4] = ["first", "second", "third", "forged"];
 
@@ -41,7 +41,7 @@ fn welcome(token: &str) -> Request {
     Request::get("/welcome").header("authorization", format!("Bearer {token}"))
 }
 
-/// The statuses that are right for each token; a change is under way if there are several.
+/// The expected statuses of each token. There are several while a change is in progress.
 #[derive(Clone)]
 struct Expectations(Arc<Mutex<[Vec<u16>; 4]>>);
 
@@ -113,7 +113,8 @@ fn send_until(stop: &AtomicBool, client: &mut Client, expectations: &Expectation
     (sent, wrong)
 }
 
-/// Waits until every worker answers a token so: each connection belongs to one, and many in a row have all of them.
+/// Waits until every worker answers a token with this status. Each connection belongs to one worker, and many in a row
+/// reach all of them.
 fn wait_until_in_force(world: &World, name: &str, status: u16) {
     let token = &tokens(name)[0];
     let mut row = 0;

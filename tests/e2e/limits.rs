@@ -1,4 +1,5 @@
-//! A rate limit on two Envoy workers under load, across an update of the plan: what one exact bucket would let through.
+//! A rate limit on two Envoy workers under load, across an update of the plan. It must let through what one exact
+//! bucket would.
 
 use std::{
     sync::{
@@ -17,14 +18,14 @@ const RATE: f64 = 100.0;
 const BURST: f64 = 10.0;
 const CONNECTIONS: usize = 8;
 
-/// One request. It was decided at some time between the two.
+/// One request. It was decided at some time between these two.
 struct Sample {
     sent: Instant,
     answered: Instant,
     passed: bool,
 }
 
-/// Sends requests without a pause until stopped; every answer is 200 or 429.
+/// Sends requests continuously until stopped. Every answer must be 200 or 429.
 fn load(world: &World, stop: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Sample>> {
     let (mut client, stop) = (world.client(), Arc::clone(stop));
     thread::spawn(move || {
@@ -39,7 +40,7 @@ fn load(world: &World, stop: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Sample>
     })
 }
 
-/// What one exact bucket lets through of requests that come at these times.
+/// How many of the requests that come at these times one exact bucket lets through.
 fn exact(times: impl Iterator<Item = Instant>) -> usize {
     let mut times: Vec<_> = times.collect();
     times.sort_unstable();

@@ -1,6 +1,6 @@
-//! Hole 14: who reaches the admin API and polling on loopback. A page in a browser on the same machine does by forms, by
-//! scripts and under a name of its own that leads to 127.0.0.1 (DNS rebinding); any process does by connections that
-//! never become a request. The requests are the bytes that Chromium sends for each, headers and all.
+//! Who reaches the admin API and polling on loopback. A page in a browser on the same machine tries by forms, by
+//! scripts, and under a name of its own that resolves to 127.0.0.1 (DNS rebinding); any process tries by connections
+//! that never become a request. The requests are the bytes that Chromium sends for each, headers included.
 
 use std::{
     io::{Read, Write},
@@ -181,7 +181,7 @@ fn hole_14_declared_names_are_let_in() {
     shop.check(&poll("xdss"), 403, "(`xds`, `postern`)");
 }
 
-/// Connections that say this much, and no more.
+/// Connections on which this much is sent, and no more.
 fn half_open(address: SocketAddr, number: usize, said: &[u8]) -> Vec<TcpStream> {
     let open = |_| {
         let mut stream = TcpStream::connect(address).unwrap();

@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// JSON is YAML too. At once and whole, as a careful editor does.
+/// Writes resources as JSON, which is YAML too. The file is replaced atomically.
 fn write(directory: &Path, file: &str, resources: &[Value]) {
     let text: Vec<_> = resources.iter().map(ToString::to_string).collect();
     let draft = directory.join(format!(".{file}.draft"));
@@ -69,7 +69,7 @@ fn client(port: u16) -> Client {
     Client::new(([127, 0, 0, 1], port).into())
 }
 
-/// The value of a response header, once it is what it should be.
+/// Waits until a response header has this value.
 fn wait_for_mark(port: u16, name: &str, expect: Option<&str>) {
     wait::until_true(&format!("{name} to be {expect:?} at {port}"), || {
         let answer = client(port).get("/")?;

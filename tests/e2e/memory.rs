@@ -1,4 +1,4 @@
-//! The control plane's memory: neither clients that come and go nor changes that follow each other make it grow.
+//! The control plane's memory does not grow, whether clients come and go or many changes follow each other.
 
 use std::{ffi::OsStr, fmt::Write as _, net::SocketAddr, thread, time::Duration};
 
@@ -17,7 +17,7 @@ use tonic::{Streaming, transport::Channel};
 /// How many clients come and go at once: enough that what they left behind would show.
 const CLIENTS: usize = 400;
 
-/// As many as the environment says, for a run with thousands, which needs a limit of open files that allows for them.
+/// The number of clients: that of `POSTERN_CLIENTS`, if it is set. Thousands need a higher limit of open files.
 fn clients() -> usize {
     std::env::var("POSTERN_CLIENTS").map_or(CLIENTS, |clients| clients.parse().expect("POSTERN_CLIENTS is a number"))
 }
@@ -57,7 +57,8 @@ fn case_40_clients_that_vanish_leave_no_memory_behind() {
     assert!(waited.is_ok(), "five times {clients} clients left {} kB behind; once they cost {wave} kB", left());
 }
 
-/// So many aggregated streams of as many connections and nodes, each of which has its clusters.
+/// Opens this number of aggregated streams, each with a connection and a node of its own, and waits until each has its
+/// clusters.
 async fn open_streams(xds: SocketAddr) -> Vec<(Channel, Streaming<DiscoveryResponse>)> {
     let mut streams = Vec::new();
     for number in 0..clients() {
@@ -74,7 +75,7 @@ async fn open_streams(xds: SocketAddr) -> Vec<(Channel, Streaming<DiscoveryRespo
     streams
 }
 
-/// The memory that a process has in use once it has given back what it needed to start: that takes ten seconds.
+/// The memory that a process uses once it has freed what it needed to start, which takes ten seconds.
 fn settled(process: u32) -> u64 {
     let mut last = resident(process);
     let mut equal = 0;
@@ -90,7 +91,7 @@ fn settled(process: u32) -> u64 {
     last
 }
 
-/// The memory that a process has in use, in kB, without what it has mapped of files, such as its own code.
+/// The memory that a process uses, in kB, without mapped files such as its own code.
 fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

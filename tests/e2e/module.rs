@@ -1,4 +1,4 @@
-//! The filter's module itself: its size, and what it asks of a host.
+//! The filter's module itself: its size, its imports and its exports.
 
 use postern_tests::control_plane::from_environment;
 use wasmparser::{ExternalKind, Parser, Payload};

@@ -1,4 +1,4 @@
-//! Mutual TLS between two real Envoys: who calls is known by its certificate, and decided upon by policies.
+//! Mutual TLS between two real Envoys: callers are known by their certificates, and policies decide on them.
 
 use std::{fs, net::SocketAddr, path::Path};
 
@@ -34,12 +34,12 @@ impl Side {
         Client::new(self.address).send(&Request::get(path)).unwrap()
     }
 
-    /// What the admin interface says.
+    /// The answer of the admin interface.
     fn admin(&self, path: &str) -> String {
         Client::new(self.envoy.admin()).get(path).unwrap().body
     }
 
-    /// Everything that could tell a secret, but for the secrets themselves.
+    /// Every output that could reveal a secret.
     fn everything_said(&self) -> String {
         [self.envoy.log().join("\n"), self.control_plane.log().join("\n"), self.admin("/config_dump?include_eds")]
             .concat()
@@ -51,7 +51,7 @@ impl Side {
     }
 }
 
-/// Backend and frontend, and those that pass themselves off as the latter.
+/// Backend and frontend, and callers that pretend to be the frontend.
 struct Mesh {
     backend: Side,
     frontend: Side,
@@ -60,7 +60,8 @@ struct Mesh {
     _upstream: Upstream,
 }
 
-/// How each caller comes to the backend: by which listener, whose certificate it shows, and whom it takes the backend for.
+/// How each caller reaches the backend: the listener, whose certificate the caller shows, and which identity it expects
+/// of the backend.
 const CALLERS: [(&str, Listener, &str); 6] = [
     // The identity that a Service has by its name is what its certificate must say.
     ("backend", Listener::Strict, "certificate: { file: frontend.crt }, key: { file: frontend.key }"),

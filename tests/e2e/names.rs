@@ -1,5 +1,5 @@
-//! Hole 13: limits on names. Strangers on loopback make up nodes, meshes, tags and messages, as long and as many as they can;
-//! what is kept of them is counted, and so is what is logged.
+//! Limits on names. Strangers on loopback invent nodes, meshes, tags and messages, as long and as many as they can. The
+//! tests count what is kept of them, and what is logged.
 
 use std::{fs, future::Future, time::Duration};
 
@@ -67,7 +67,7 @@ impl Target {
         self.control_plane.log().iter().map(String::len).max().unwrap_or_default()
     }
 
-    /// What the process holds, in bytes.
+    /// The memory of the process, in bytes.
     fn resident(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.control_plane.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -84,12 +84,12 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), what).await.expect("waited in vain for an answer")
 }
 
-/// Requests, and then nothing for as long as the stream is open.
+/// Sends requests, and then nothing for as long as the stream is open.
 fn requests<M: Send + 'static>(messages: Vec<M>) -> impl tokio_stream::Stream<Item = M> + Send {
     tokio_stream::iter(messages).chain(tokio_stream::pending())
 }
 
-/// How an aggregated stream ends that begins so, state of the world.
+/// The status with which an aggregated stream (state of the world) ends that begins with this request.
 async fn ends(channel: Channel, first: DiscoveryRequest) -> Status {
     let mut service = AggregatedDiscoveryServiceClient::new(channel);
     let stream = service.stream_aggregated_resources(requests(vec![first])).await.unwrap();

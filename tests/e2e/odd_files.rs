@@ -1,4 +1,4 @@
-//! Hole 16: what lies in a directory besides regular files. Links, FIFOs and devices neither hold a command up nor are read
+//! Directories with other things than regular files. Links, FIFOs and devices neither block a command nor are read
 //! without end, and each error names the file.
 
 use std::{

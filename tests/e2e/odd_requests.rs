@@ -1,4 +1,4 @@
-//! Requests that no library would send: every one gets a decision, and none harms the VM.
+//! Requests that no library would send. Every one gets a decision, and none traps the VM.
 
 use postern_tests::{Client, ControlPlane, Envoy, Request, Site, Upstream, site::free_port};
 

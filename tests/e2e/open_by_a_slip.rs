@@ -1,4 +1,4 @@
-//! Issue 13, hole 12: what a slip would open stays shut, and what is open is said to be.
+//! Slips: what a mistake would open stays closed, and what is open is reported.
 
 use std::{fs, net::SocketAddr};
 
@@ -222,7 +222,8 @@ fn a_policy_in_shadow_does_not_switch_permissions_off() {
     check_users(world.site.listener(), 403);
 }
 
-/// An Envoy with routes of its own: only it knows them, so it counts what no chain guards and what no request ever met.
+/// An Envoy with routes of its own. Only it knows them, so it counts requests that no chain guards, and targets that no
+/// request ever used.
 #[test]
 fn in_overlay_the_filter_counts_what_a_slip_leaves_open() {
     let directory = tempfile::tempdir().unwrap();

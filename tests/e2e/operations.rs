@@ -49,7 +49,7 @@ impl Shop {
         command.args(arguments).env("POSTERN_SERVER", server).env("USER", "alice").output().unwrap()
     }
 
-    /// What a command that succeeds prints.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     pub fn says(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -57,7 +57,7 @@ impl Shop {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What a command that fails says about it.
+    /// Runs a command that must fail, and returns its error output.
     #[track_caller]
     pub fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -69,7 +69,7 @@ impl Shop {
         self.edited.directory().to_str().unwrap()
     }
 
-    /// Whether requests come to be decided so. An Envoy acknowledges a filter before all of its workers have it.
+    /// Whether requests are eventually decided so. An Envoy acknowledges a filter before all of its workers have it.
     pub fn answers(&self, value: &str) -> bool {
         let decides = || {
             let answer = Client::new(self.served.listener()).send(&users_with(KEY))?;

@@ -24,7 +24,7 @@ struct Overlay {
     _directory: TempDir,
 }
 
-/// What is added behind the routes of the file: one for everything, which is open, and a host with a guarded one.
+/// What is added after the routes of the file: an open route for everything, and a host with a guarded one.
 const HOST: &str = "                    - name: admin
                       domains: [admin.example.com]
                       routes:
@@ -58,7 +58,7 @@ impl Overlay {
         Self { envoy, address, _control_plane: control_plane, _upstream: upstream, _directory: directory }
     }
 
-    /// The status by HTTP/1.1, and what the upstream says that it got.
+    /// The status by HTTP/1.1, and the upstream's echo of what it got.
     fn h1(&self, target: &[u8], headers: &str) -> (u16, String) {
         let bytes = [b"GET ", target, b" HTTP/1.1\r\n", headers.as_bytes(), b"\r\n"].concat();
         let answer = Client::new(self.address).send_raw(&bytes).unwrap();

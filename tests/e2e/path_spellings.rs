@@ -1,8 +1,8 @@
-//! No spelling of a guarded path leads past its route: every byte, raw and escaped, in every position, for every kind of
-//! path match, beside a catch-all that is open.
+//! No spelling of a guarded path leads past its route. The tests try every byte, raw and escaped, in every position,
+//! for every kind of path match, beside an open catch-all.
 //!
-//! The upstream of the catch-all stands for one that undoes escapes, as nearly all do: what it then takes for a guarded
-//! path must not have come by the catch-all.
+//! The upstream of the catch-all stands for one that decodes escapes, as nearly all do: a path that it then takes for a
+//! guarded one must not have come by the catch-all.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use postern_tests::{Answer, Client, Request, http2::H2};
 
 use crate::{edge::Edge, world::KEY};
 
-/// A guarded route, and whether it is for a path whose escapes are undone.
+/// A guarded route, and whether it is for a path after decoding.
 struct Guarded {
     route: &'static str,
     is_for: fn(&[u8]) -> bool,

@@ -1,4 +1,5 @@
-//! Permissions by service and by tag, between real Envoys with mutual TLS: the example of the matching document.
+//! Permissions by service and by tag, between real Envoys with mutual TLS: the example of the matching document
+//! (docs/rules.md).
 
 use std::{fs, path::Path};
 

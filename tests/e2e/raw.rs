@@ -1,4 +1,4 @@
-//! Envoy's own resources as users write them, for tests that need what nothing generates.
+//! Envoy's own resources as users write them, for tests that need resources which nothing generates.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A plan that gets past every check: Envoy refuses it, says so, and goes on with the one before.
+//! A plan that gets past every check. Envoy refuses it, reports that, and goes on with the previous one.
 
 use std::{fs, net::SocketAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 use crate::world::{KEY, assert_no_vm_failure, node, users, users_with};
 
-/// The control plane inside this process, so that a test can reach behind the gate.
+/// The control plane in this process, so that a test can bypass the gate.
 pub struct InProcess {
     pub hub: Arc<Hub>,
     pub code: FilterCode,

@@ -1,5 +1,5 @@
-//! What becomes of a node that refused something: it comes back to what it can run, a rollout goes back, and one stream's
-//! refusal is not another's.
+//! Nodes that refused something: they return to what they can run, a rollout goes back, and a refusal on one stream
+//! does not count for another.
 
 use postern::{pipeline::compile, rollout::Strategy, snapshot::ResourceType, source};
 use postern_tests::{Client, Envoy, Site, Upstream, control_plane::wait_for_status, site::free_port, wait};

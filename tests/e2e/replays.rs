@@ -1,4 +1,5 @@
-//! A signature passes once in the whole Envoy: whatever the route, the worker, the revision, and however many others come.
+//! A signature passes once in the whole Envoy, whatever the route, the worker or the revision, and however many others
+//! come.
 
 use std::{
     thread,
@@ -23,7 +24,7 @@ metadata: { name: other }
 spec: { hmac: [{ keyId: other, secret: another secret of many bytes }] }
 ";
 
-/// Routes `a` and `b` take the same signatures; `small` has room for few.
+/// Routes `a` and `b` admit the same signatures; `small` can remember only a few.
 fn resources(extra: &str) -> String {
     let chain =
         format!("  request: [{{ policy: hmacAuth, params: {{ components: ['@method'], window: 10m{extra} }} }}]");

@@ -1,4 +1,4 @@
-//! Envoys and control planes come and go; requests are decided all the same.
+//! Envoys and control planes restart, and requests are decided all the time.
 
 use postern_tests::{Client, wait};
 

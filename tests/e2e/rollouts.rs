@@ -33,7 +33,7 @@ use crate::{
     world::{KEY, assert_no_vm_failure, users, users_with},
 };
 
-/// The control plane inside this process, so that a test can reach behind the gate.
+/// The control plane in this process, so that a test can bypass the gate.
 pub struct InProcess {
     pub hub: Arc<Hub>,
     pub xds: SocketAddr,
@@ -79,7 +79,7 @@ impl InProcess {
     }
 }
 
-/// Requests without a pause until it is dropped; what was not expected is kept.
+/// Sends requests continuously until it is dropped, and keeps unexpected answers.
 struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<(usize, Vec<String>)>>,

@@ -1,5 +1,5 @@
-//! Hole 10: secrets where nobody needs them. What an Envoy's administrator sees of a plan, which secrets a plan has in it,
-//! and who can read what is delivered to files.
+//! Secrets where nobody needs them: what an Envoy's administrator sees of a plan, which secrets a plan has, and who can
+//! read what is delivered to files.
 
 use std::{ffi::OsStr, fs, os::unix::fs::MetadataExt, path::Path};
 

@@ -1,5 +1,5 @@
-//! `source.address` is the address of who calls: one caller is one bucket on however many connections, and does not
-//! choose its bucket by a header.
+//! `source.address` is the address of the caller. A caller has one bucket on all of its connections, and cannot choose
+//! its bucket by a header.
 
 use std::{
     io::{Read, Write},
@@ -27,7 +27,7 @@ fn policy(route: &str, chain: &str) -> String {
     )
 }
 
-/// The statuses of so many requests, each on a connection of its own, with what each says in X-Forwarded-For.
+/// The statuses of a number of requests, each on a connection of its own, with these values of X-Forwarded-For.
 fn statuses(address: SocketAddr, path: &str, requests: u32, forwarded: impl Fn(u32) -> String) -> Vec<u16> {
     let status = |index| {
         let mut request = Request::get(path);
@@ -113,7 +113,7 @@ fn record(envoy: &Envoy, path: &str) -> Value {
     wait::until("the record", find).unwrap().0
 }
 
-/// A field of a record, wherever it stands in it.
+/// A field of a record, at any depth.
 fn field<'a>(record: &'a Value, name: &str) -> &'a Value {
     record.get("fields").and_then(|fields| fields.get(name)).unwrap_or(&record[name])
 }
@@ -169,7 +169,7 @@ fn addresses_of_ipv6_have_neither_port_nor_brackets() {
     assert_eq!((field(&found, "address"), field(&found, "to")), (&"::1".into(), &"::1".into()), "{found}");
 }
 
-/// An Envoy with a configuration of its own, of which a text is replaced.
+/// An Envoy with a configuration of its own, in which texts are replaced.
 fn overlay(chain: &str, replace: &[(&str, &str)]) -> (Envoy, SocketAddr, ControlPlane, Upstream, tempfile::TempDir) {
     let (directory, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(0).unwrap());
     let text = policy("users", chain);

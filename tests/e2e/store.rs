@@ -15,7 +15,7 @@ use postern_tests::{
 };
 
 const ROUNDS: usize = 200;
-/// What a revision takes on a disk that is full soon.
+/// The size of a revision on a small disk.
 const PADDING: usize = 100_000;
 
 fn writer(state: &Path) -> Command {
@@ -24,7 +24,7 @@ fn writer(state: &Path) -> Command {
     command
 }
 
-/// The numbers that the writer said so far.
+/// The numbers that the writer has acknowledged so far.
 fn acknowledged(writer: &Process) -> Vec<u64> {
     writer.stdout().iter().filter_map(|line| line.parse().ok()).collect()
 }

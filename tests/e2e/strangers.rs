@@ -1,5 +1,5 @@
-//! Whose word counts in a rollout, on real Envoys: a stranger's refusal moves nobody, and two Envoys that share an identity
-//! are noticed.
+//! Which answers count in a rollout, on real Envoys. A stranger's refusal affects no other node, and two Envoys that
+//! share an identity are noticed.
 
 use std::{net::SocketAddr, thread};
 

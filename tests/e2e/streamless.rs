@@ -1,10 +1,10 @@
-//! What is the same for all Envoys that get everything by other ways than an aggregated stream.
+//! Checks that all Envoys must pass that get their resources by other ways than an aggregated stream.
 
 use postern_tests::{Client, Envoy, Request, Site, Upstream, wait};
 
 use crate::world::{KEY, assert_no_vm_failure, users, users_with};
 
-/// The same as [`check_that_it_follows`], and nothing came by a stream.
+/// Like [`check_that_it_follows`], and also checks that nothing came by a stream.
 pub fn check_that_it_follows_without_a_stream(envoy: &Envoy, site: &Site, upstream: &Upstream) {
     check_that_it_follows(envoy, site, upstream);
     assert_eq!(envoy.stats("control_plane.connected_state").unwrap(), [], "something came by a stream");

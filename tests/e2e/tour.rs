@@ -10,7 +10,7 @@ use crate::operations::Shop;
 
 const TWO: [&[&str]; 2] = [&["--id", "edge-1"], &["--id", "edge-2", "--tag", "stage=canary"]];
 
-/// What a command prints on both outputs, and how it ends.
+/// The exit code of a command, and what it prints on both outputs.
 fn all(shop: &Shop, arguments: &[&str]) -> (i32, String) {
     let output = shop.run(arguments);
     let text = [output.stdout, output.stderr].concat();

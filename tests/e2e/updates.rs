@@ -1,4 +1,4 @@
-//! Changes: in force at once, without a lost request; refused whole, with file, line and field.
+//! Changes are in force at once, without a lost request, or are refused whole, with file, line and field.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::world::{KEY, Variant, World, users, users_with};
 
-/// Requests without a pause from several connections, until stopped; counts the answers that were not expected.
+/// Sends requests continuously on several connections, until stopped. Counts unexpected answers.
 pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<(usize, Vec<String>)>>,
@@ -25,7 +25,7 @@ impl Load {
         Self::on(world.site.listener(), connections)
     }
 
-    /// The same on any gateway of the quickstart.
+    /// Starts the load on any gateway of the quickstart.
     pub fn on(listener: SocketAddr, connections: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..connections)
@@ -157,7 +157,7 @@ fn follows_a_service_to_another_endpoint() {
     assert_eq!(world.send(&users_with(KEY)).status, 200);
 }
 
-/// How often Envoy took in another configuration of the filter, and of clusters.
+/// How often Envoy has applied another configuration of the filter, and of clusters.
 fn updates(world: &World) -> (u64, u64) {
     let sum = |stats: Vec<(String, u64)>, end: &str| {
         stats.iter().filter(|(name, _)| name.ends_with(end)).map(|(_, value)| value).sum()

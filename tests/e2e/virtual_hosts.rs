@@ -72,7 +72,7 @@ impl World {
         (answer.status, answer.body)
     }
 
-    /// How often the Envoy gave up waiting for virtual hosts.
+    /// The counters of how often the Envoy gave up waiting for virtual hosts.
     fn gave_up(&self) -> Vec<(String, u64)> {
         let stats = self.envoy.stats("init_fetch_timeout").unwrap();
         stats.into_iter().filter(|(name, count)| name.contains("vhds") && *count > 0).collect()

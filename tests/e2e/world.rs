@@ -38,7 +38,7 @@ impl World {
         Self::start_with(Variant::StateOfTheWorld)
     }
 
-    /// The same, with an Envoy that speaks this variant of xDS.
+    /// Like [`Self::start`], with an Envoy that speaks this variant of xDS.
     pub fn start_with(variant: Variant) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(0).unwrap();
@@ -50,7 +50,7 @@ impl World {
         world
     }
 
-    /// Waits until the gateway answers at all.
+    /// Waits until the gateway answers.
     pub fn wait_until_serving(&self) {
         let mut client = self.client();
         wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200)).unwrap();
@@ -64,7 +64,7 @@ impl World {
         self.client().send(request).unwrap()
     }
 
-    /// No Wasm VM failed, by Envoy's own count, and none had to be started again.
+    /// Asserts, by Envoy's own counters, that no Wasm VM failed or was restarted.
     pub fn assert_no_vm_failure(&self) {
         assert_no_vm_failure(&self.envoy);
     }
@@ -96,7 +96,7 @@ pub fn node(status: &Value) -> &Value {
     &nodes[0]
 }
 
-/// What a node runs of a type.
+/// The version that a node runs of a type.
 pub fn running<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
     status["nodes"].as_array()?.first()?["types"][kind]["running"].as_str()
 }

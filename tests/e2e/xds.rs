@@ -23,8 +23,8 @@ use crate::{
 
 const BOTH: [Variant; 2] = [Variant::StateOfTheWorld, Variant::Incremental];
 
-/// Within this time a changed cluster must be warm. An Envoy that is not sent its endpoints again gives up after 15 s, each
-/// time; one that is may be late once in a while, when the machine is busy.
+/// The time within which a changed cluster must be warm. An Envoy that is not sent the endpoints again always gives up
+/// after 15 s; one that is may be late once in a while, if the machine is busy.
 const A_SECOND: Duration = Duration::from_secs(1);
 
 #[test]
@@ -79,8 +79,8 @@ fn warming(envoy: &Envoy) -> Option<u64> {
     envoy.stat("cluster_manager.warming_clusters").unwrap()
 }
 
-/// A snapshot with another connect time-out in its clusters, and everything else, endpoints and their versions too, as it
-/// was.
+/// A snapshot with another connect time-out in its clusters. Everything else stays as it was, endpoints and their
+/// versions included.
 fn with_connect_timeout(snapshot: &Snapshot, seconds: i64) -> Snapshot {
     let resources = ResourceType::ALL.into_iter().flat_map(|kind| {
         let offer = snapshot.offer(kind);

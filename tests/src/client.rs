@@ -29,7 +29,7 @@ impl Request {
         Self::new("GET", path)
     }
 
-    /// Any method.
+    /// A request of any method.
     pub fn new(method: &str, path: impl AsRef<[u8]>) -> Self {
         Self {
             method: method.to_owned(),
@@ -41,34 +41,34 @@ impl Request {
         }
     }
 
-    /// The same for another path.
+    /// Sets another path.
     #[must_use]
     pub fn at(mut self, path: impl AsRef<[u8]>) -> Self {
         self.path = path.as_ref().to_vec();
         self
     }
 
-    /// The same for another host.
+    /// Sets another host.
     #[must_use]
     pub fn host(mut self, host: &str) -> Self {
         host.clone_into(&mut self.host);
         self
     }
 
-    /// The same with a body, of which the header tells the length.
+    /// Adds a body, with its length in a header.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Some(body.into());
         self
     }
 
-    /// The same with a body in chunks, of which nothing tells the length.
+    /// Sends the body in chunks, without its length.
     #[must_use]
     pub fn chunked(self, body: impl Into<Vec<u8>>) -> Self {
         Self { chunked: true, ..self.body(body) }
     }
 
-    /// The same with one more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.as_ref().to_vec(), value.as_ref().to_vec()));
@@ -85,12 +85,12 @@ impl Request {
         &self.path
     }
 
-    /// The headers, but for those that frame the message.
+    /// The headers, except those that frame the message.
     pub fn headers(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.headers
     }
 
-    /// The body; nothing if it has none.
+    /// The body; empty if it has none.
     pub fn content(&self) -> &[u8] {
         self.body.as_deref().unwrap_or_default()
     }
@@ -121,7 +121,7 @@ impl Request {
     }
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The status.
@@ -138,7 +138,7 @@ impl Answer {
         self.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 
-    /// What the upstream got, if the answer is its echo: all values of one header.
+    /// All values of a header that the upstream got, if the answer is its echo.
     pub fn echoed(&self, name: &str) -> Vec<String> {
         let echo: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
         let headers = echo.get("headers").and_then(|headers| headers.as_array()).cloned().unwrap_or_default();

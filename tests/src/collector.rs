@@ -12,16 +12,16 @@ use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 const MOST_BODY: usize = 1 << 20;
 
-/// Something that was posted.
+/// One posted request.
 #[derive(Debug, Clone)]
 pub struct Post {
-    /// The host that it was for.
+    /// The value of `host`.
     pub host: String,
     /// The path.
     pub path: String,
-    /// What it says to be.
+    /// The value of `content-type`.
     pub content_type: String,
-    /// What it is.
+    /// The body.
     pub body: String,
 }
 

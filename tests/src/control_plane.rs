@@ -17,7 +17,7 @@ use crate::{Client, process::Process, wait};
 #[derive(Debug)]
 pub struct ControlPlane {
     process: Process,
-    /// All that it was started with but its addresses.
+    /// The arguments that it was started with, without its addresses.
     arguments: Vec<OsString>,
     xds: SocketAddr,
     http: SocketAddr,
@@ -29,26 +29,26 @@ impl ControlPlane {
         Self::start_with(config, &[])
     }
 
-    /// The same with further options.
+    /// Like [`Self::start`], with further options.
     pub fn start_with(config: &Path, options: &[&OsStr]) -> Result<Self> {
         let mut arguments = vec!["--config".into(), config.into()];
         arguments.extend(options.iter().map(OsString::from));
         Self::start_anywhere(arguments)
     }
 
-    /// The same with revisions that are kept, and further options.
+    /// Like [`Self::start`], with a directory for its state, and further options.
     pub fn start_with_state(config: &Path, state: &Path, options: &[&str]) -> Result<Self> {
         let mut arguments = vec!["--config".into(), config.into(), "--state".into(), state.into()];
         arguments.extend(options.iter().map(OsString::from));
         Self::start_anywhere(arguments)
     }
 
-    /// One that follows no directory, and has nothing in force until something is applied.
+    /// Starts one that follows no directory. Nothing is in force until something is applied.
     pub fn start_without_directory(state: &Path) -> Result<Self> {
         Self::start_anywhere(vec!["--state".into(), state.into()])
     }
 
-    /// Serves a directory with further options, and may have only so many files open.
+    /// Like [`Self::start_with`], with a limit on open files.
     pub fn start_with_open_files(config: &Path, options: &[&str], files: u32) -> Result<Self> {
         let mut arguments = vec!["--config".into(), config.into()];
         arguments.extend(options.iter().map(OsString::from));
@@ -79,7 +79,7 @@ impl ControlPlane {
         Ok(Self { process, arguments, xds, http })
     }
 
-    /// The program, with the filter that the tests are for, and nothing else.
+    /// The command for the program, with the filter under test and no other arguments.
     pub fn command() -> Result<Command> {
         let mut command = Command::new(from_environment("POSTERN_BIN")?);
         command.env("POSTERN_FILTER", from_environment("POSTERN_FILTER")?);
@@ -98,7 +98,7 @@ impl ControlPlane {
         self.process.kill();
     }
 
-    /// The operating system's number for it.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -118,7 +118,7 @@ impl ControlPlane {
         self.process.stderr()
     }
 
-    /// What `/status` says.
+    /// The answer of `/status`.
     pub fn status(&self) -> Result<Value> {
         status(self.http)
     }
@@ -129,12 +129,12 @@ impl ControlPlane {
     }
 }
 
-/// What `/status` of any control plane says.
+/// The answer of `/status` of the control plane at an address.
 pub fn status(http: SocketAddr) -> Result<Value> {
     Ok(serde_json::from_str(&Client::new(http).get("/status")?.body)?)
 }
 
-/// Waits until `/status` of any control plane fits, and returns it.
+/// Waits until `/status` of the control plane at an address fits, and returns it.
 pub fn wait_for_status(http: SocketAddr, what: &str, fits: impl Fn(&Value) -> bool) -> Result<Value> {
     let (status, _) = wait::until(what, || {
         let status = status(http)?;
@@ -143,7 +143,7 @@ pub fn wait_for_status(http: SocketAddr, what: &str, fits: impl Fn(&Value) -> bo
     Ok(status)
 }
 
-/// What `cargo xtask` set up, by the name of its variable.
+/// The path that `cargo xtask` has set in an environment variable.
 pub fn from_environment(name: &str) -> Result<PathBuf> {
     let path = env::var_os(name).map(PathBuf::from);
     path.with_context(|| format!("{name} is not set: start this with `cargo xtask test` or `cargo xtask demo`"))

@@ -1,16 +1,17 @@
-//! What crash tests need: moments that look random, what the store's write, and how they know that it is all there.
+//! What crash tests share: pseudo-random numbers, the revisions that they write, and the check that all of them are
+//! there.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use postern::store::{Document, Draft, Revision, Store};
 
-/// Numbers that look random, and are the same in every run.
+/// Pseudo-random numbers, the same for each seed.
 #[derive(Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Those of a seed, which must not be 0.
+    /// The numbers of a seed, which must not be 0.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -48,8 +49,8 @@ fn documents(number: u64, padding: usize) -> Vec<Document> {
     (0..8).map(document).collect()
 }
 
-/// Every revision that is kept is whole, none is missing between them, and the last that was acknowledged is there.
-/// Returns the latest.
+/// Checks that every kept revision is complete, that none is missing between them, and that the last acknowledged one
+/// is there. Returns the latest.
 pub fn check(store: &dyn Store, acknowledged: u64, padding: usize) -> Result<u64> {
     let revisions = store.revisions()?;
     let latest = revisions.first().map_or(0, |revision| revision.number);

@@ -18,12 +18,12 @@ use crate::{
 const XDS_PORT: &str = "port_value: 18000";
 const ADMIN_PORT: &str = "port_value: 9901";
 
-/// Which Envoy.
+/// A release of Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The one that everything is tested with.
+    /// The release that everything is tested with.
     Usual,
-    /// One of the oldest series that is served.
+    /// A release of the oldest series that is served.
     Oldest,
 }
 
@@ -59,14 +59,14 @@ impl Envoy {
         Self::start_release(Release::Usual, bootstrap, xds, replace)
     }
 
-    /// The same with an Envoy of another release.
+    /// Like [`Self::start`], with another release of Envoy.
     pub fn start_release(release: Release, bootstrap: &str, xds: SocketAddr, replace: &[(&str, &str)]) -> Result<Self> {
         let port = format!("port_value: {}", xds.port());
         let (text, admin) = adapted(bootstrap, &[&[(XDS_PORT, port.as_str())], replace].concat())?;
         Self::launched(release, &text, admin)
     }
 
-    /// The same for a bootstrap that names no address of an xDS server.
+    /// Like [`Self::start`], for a bootstrap that names no xDS server.
     pub fn start_alone(bootstrap: &str, replace: &[(&str, &str)]) -> Result<Self> {
         let (text, admin) = adapted(bootstrap, replace)?;
         Self::from_bootstrap(&text, admin)
@@ -77,7 +77,7 @@ impl Envoy {
         Self::launched(Release::Usual, text, admin)
     }
 
-    /// The same, with a time in seconds that listeners which were replaced go on for their connections.
+    /// Like [`Self::from_bootstrap`], with the time in seconds for which replaced listeners drain.
     pub fn from_bootstrap_draining_for(text: &str, admin: SocketAddr, seconds: u32) -> Result<Self> {
         Self::launched_with(Release::Usual, text, admin, &["--drain-time-s".to_owned(), seconds.to_string()])
     }
@@ -103,12 +103,12 @@ impl Envoy {
         self.wait_until_live()
     }
 
-    /// Where its admin interface is.
+    /// The address of its admin interface.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
 
-    /// The operating system's number for it.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -142,7 +142,7 @@ impl Envoy {
         self.process.stdout_len()
     }
 
-    /// One request of its access log, once it is there.
+    /// A request of its access log, by its index; `None` if it is not there yet.
     pub fn access_log_line(&self, index: usize) -> Option<Value> {
         self.process.stdout_line(index).and_then(|line| serde_json::from_str(&line).ok())
     }
@@ -163,7 +163,7 @@ impl Envoy {
         Ok(answer.body.lines().filter_map(parse).collect())
     }
 
-    /// How many messages of the control plane had fields that this Envoy does not know. It ignores them.
+    /// How many messages of the control plane had fields that this Envoy does not know and so ignored.
     pub fn unknown_fields(&self) -> Result<u64> {
         Ok(self.stat("server.dynamic_unknown_fields")?.unwrap_or_default())
     }
@@ -177,7 +177,7 @@ impl Envoy {
 }
 
 impl Drop for Envoy {
-    /// Whatever a test was about: all that it served must have been understood.
+    /// Asserts that the Envoy knew every field that it was sent, whatever the test was about.
     #[expect(clippy::panic, reason = "it fails the test that dropped it")]
     fn drop(&mut self) {
         if !std::thread::panicking() && self.unknown_fields().is_ok_and(|count| count > 0) {

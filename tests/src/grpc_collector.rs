@@ -56,7 +56,7 @@ impl GrpcCollector {
         self.address
     }
 
-    /// All records so far, each as the line of JSON would be.
+    /// All records so far, each as the equivalent line of JSON.
     pub fn records(&self) -> Vec<Value> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).iter().map(as_json).collect()
     }
@@ -73,7 +73,7 @@ impl AuditLog for Sink {
     }
 }
 
-/// A record as the line of JSON would be that says the same. What is not set is not there.
+/// A record as the equivalent line of JSON. Fields that are not set are absent.
 pub fn as_json(record: &Record) -> Value {
     let mut line = record.fields.as_ref().map(members).unwrap_or_default();
     let verdict = match record.verdict() {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The setting that says how large the table of headers of the other side may be.
+/// The setting for the size of the peer's header table: 0.
 const NO_TABLE: [u8; 6] = [0, 1, 0, 0, 0, 0];
 
 const DATA: u8 = 0;
@@ -23,12 +23,12 @@ const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-/// What may be sent before the other side says otherwise.
+/// The flow-control window before the other side changes it.
 const FIRST_WINDOW: u32 = 65_535;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It was answered.
@@ -108,7 +108,7 @@ impl H2 {
         Ok(self.stream.write_all(&frame(DATA, if end { END_STREAM } else { 0 }, stream, bytes))?)
     }
 
-    /// Sends a request without a body and reads what becomes of it.
+    /// Sends a request without a body, and reads its outcome.
     pub fn request(&mut self, headers: &[(&str, &str)]) -> Result<Outcome> {
         let stream = self.start_block(&block(headers), true)?;
         self.outcome(stream)
@@ -218,7 +218,7 @@ pub fn block(headers: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// A block that has the other side keep one header, and then repeats it so often, at one byte each.
+/// A header block that makes the other side keep one header, and then repeats it `times` times, at one byte each.
 pub fn repeating(headers: &[(&str, &str)], kept: (&str, &str), times: usize) -> Vec<u8> {
     let mut block = block(headers);
     block.push(0x40);

@@ -13,10 +13,10 @@ use std::{
 
 use anyhow::Result;
 
-/// How it is doing.
+/// How it behaves.
 #[derive(Debug, Clone)]
 pub enum Mood {
-    /// It publishes this.
+    /// It publishes this document.
     Serving(String),
     /// It answers 503.
     Failing,
@@ -74,7 +74,7 @@ impl KeyServer {
         self.address
     }
 
-    /// Changes how it is doing.
+    /// Changes how it behaves.
     pub fn set(&self, mood: Mood) {
         *self.shared.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
     }

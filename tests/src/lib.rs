@@ -1,6 +1,6 @@
-//! The harness: real Envoys, the real `postern` program and a real upstream, each ended when its guard is dropped.
+//! The harness: real Envoys, the real `postern` program and a real upstream. Each is ended when its guard is dropped.
 //!
-//! Nothing here decides what is right; tests and the demo do.
+//! Nothing here asserts what is right; tests and the demo do.
 
 #![forbid(unsafe_code)]
 

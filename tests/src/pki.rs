@@ -16,7 +16,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// One of this name, with a key of its own.
+    /// Makes an authority of this name, with a key of its own.
     pub fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -32,7 +32,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// A certificate for somebody, with a key of its own; for clients and servers.
+    /// Issues a certificate with a key of its own, for clients and servers.
     pub fn issue(&self, subject: &Subject) -> Result<Identity> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "test");
@@ -50,10 +50,10 @@ impl Authority {
     }
 }
 
-/// Whom a certificate is for.
+/// The subject of a certificate.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
-    /// In the order in which they stand in the certificate.
+    /// The URIs, in the order of the certificate.
     uris: Vec<String>,
     names: Vec<String>,
 }
@@ -64,14 +64,14 @@ impl Subject {
         Self { uris: vec![format!("spiffe://{mesh}/{service}")], names: Vec::new() }
     }
 
-    /// The same with a tag, as a further URI.
+    /// Adds a tag, as a further URI.
     #[must_use]
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.uris.push(format!("postern://tag/{name}/{}", percent_encoded(value)));
         self
     }
 
-    /// The same with a DNS name.
+    /// Adds a DNS name.
     #[must_use]
     pub fn dns(mut self, name: &str) -> Self {
         self.names.push(name.to_owned());
@@ -96,7 +96,7 @@ impl Identity {
     }
 }
 
-/// RFC 3986, section 2.3: all but the unreserved characters.
+/// Percent-encodes all but the unreserved characters (RFC 3986, section 2.3).
 fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! A child process under guard: its output kept, its end certain.
+//! A child process: its output is kept, and it ends when its guard is dropped.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -30,7 +30,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, stdout, stderr })
     }
 
-    /// The operating system's number for it.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -45,7 +45,7 @@ impl Process {
         self.stdout.with(Vec::len)
     }
 
-    /// One line of its standard output, once it is there.
+    /// A line of its standard output, by its index; `None` if it is not there yet.
     pub fn stdout_line(&self, index: usize) -> Option<String> {
         self.stdout.with(|lines| lines.get(index).cloned())
     }
@@ -68,7 +68,7 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// The exit code or signal, if it has ended.
     pub fn exit_code(&mut self) -> Result<Option<String>> {
         Ok(self.child.try_wait()?.map(|status| status.to_string()))
     }
@@ -99,7 +99,7 @@ impl Drop for Process {
     }
 }
 
-/// Lines that a thread collects while they come.
+/// The lines of an output, which a thread collects.
 #[derive(Debug, Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -123,7 +123,7 @@ impl Lines {
         self.with(Vec::clone)
     }
 
-    /// Whether the thread has come to the end: it holds the lines as long as it reads.
+    /// Whether the thread has reached the end of the output. It holds the lines as long as it reads.
     fn is_complete(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Where the ports of tests are.
+/// The first port that tests use.
 const FIRST_PORT: u16 = 20000;
 const PORTS: u32 = 12000;
 
@@ -62,7 +62,7 @@ impl Site {
         fs::read_to_string(self.path(file)).with_context(|| file.to_owned())
     }
 
-    /// Writes a file, at once and whole, as a careful editor does.
+    /// Replaces a file atomically.
     pub fn write(&self, file: &str, text: &str) -> Result<()> {
         write_whole(&self.directory, file, text)
     }
@@ -73,7 +73,7 @@ impl Site {
     }
 }
 
-/// Writes a file of a directory, at once and whole.
+/// Replaces a file of a directory atomically.
 pub fn write_whole(directory: &Path, file: &str, text: &str) -> Result<()> {
     let draft = directory.join(format!(".{file}.draft"));
     fs::write(&draft, text)?;
@@ -91,8 +91,8 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// A port that is free, and that nobody gets who asks the system for any: those come from 32768 upwards. Each is given out
-/// once a process, and processes begin at different places.
+/// A free port below those that the system gives to whoever asks for any, which start at 32768. Each is given out once
+/// in a process, and processes begin at different ports.
 pub fn free_port() -> Result<u16> {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let begin = process::id().wrapping_mul(97);

@@ -49,7 +49,8 @@ impl Upstream {
     }
 }
 
-/// Answers as the header `x-upstream` says, `{"status": 200, "headers": {"name": "value"}}`, if there is one.
+/// Answers with the status and headers of the request header `x-upstream`, `{"status": 200, "headers": {"name":
+/// "value"}}`, if there is one.
 async fn echo(request: Request) -> Response {
     let told = request.headers().get("x-upstream").and_then(|value| serde_json::from_slice(value.as_bytes()).ok());
     let told: Value = told.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Waiting for what must come: poll until it does, never sleep and hope.
+//! Waits by polling until a condition holds, instead of sleeping for a fixed time.
 
 use std::{
     thread,
@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::{Result, bail};
 
-/// Far beyond what anything here takes: reaching it is a failure, not a measurement.
+/// Far longer than anything here takes: reaching it is a failure, not a measurement.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Polls until `poll` has a value, and says how long that took.
+/// Polls until `poll` returns a value. Returns it, with how long that took.
 pub fn until<T>(what: &str, mut poll: impl FnMut() -> Result<Option<T>>) -> Result<(T, Duration)> {
     let start = Instant::now();
     let mut latest = None;
@@ -28,12 +28,12 @@ pub fn until<T>(what: &str, mut poll: impl FnMut() -> Result<Option<T>>) -> Resu
     }
 }
 
-/// Polls until `holds` says so.
+/// Polls until `holds` returns true.
 pub fn until_true(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<Duration> {
     until(what, || Ok(holds()?.then_some(()))).map(|((), took)| took)
 }
 
-/// Polls until `holds` says so, for no longer than `limit`: for what must come soon or is wrong. Returns whether it came.
+/// Polls until `holds` returns true, for at most `limit`. Returns whether it did.
 pub fn until_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {

@@ -11,7 +11,7 @@ use crate::run::{cargo, output, say};
 /// The pages that `postern` writes.
 const PAGES: [&str; 2] = ["policies", "resources"];
 
-/// Writes them into docs/.
+/// Writes the pages into docs/.
 pub(crate) fn docs(paths: &Paths) -> Result<ExitCode> {
     for name in PAGES {
         let page = output(cargo(paths).args(["run", "--quiet", "--package", "postern", "--", "reference", name]))?;

@@ -13,9 +13,9 @@ use crate::run::{is_executable, run, say, step};
 /// Written last, so that a directory without it is a half installation. Holds the program's path in the directory.
 const MARKER: &str = "postern-program";
 
-/// What an environment is for.
+/// A virtual environment, by its purpose.
 pub(crate) struct Environment<'a> {
-    /// What people call it.
+    /// Its name in messages.
     pub(crate) name: &'a str,
     /// Its directory under target/.
     pub(crate) directory: &'a str,

@@ -19,7 +19,7 @@ const SERIES: &str = "1.40.";
 /// A release of the oldest series that is served: tests show what is kept from it.
 const OLDEST: &str = "1.36.4";
 
-/// Where the tests find it; who sets it has one already.
+/// The environment variable that names it for the tests. If it is set, nothing is installed.
 pub(crate) const OLDEST_VARIABLE: &str = "POSTERN_OLDEST_ENVOY";
 
 /// An Envoy that starts.
@@ -36,7 +36,7 @@ impl Envoy {
     }
 }
 
-/// Finds or installs an Envoy, and tells about it.
+/// Finds or installs an Envoy, and prints which.
 pub(crate) fn resolve(paths: &Paths) -> Result<Envoy> {
     let path = wheel::program_behind(&locate(paths)?)?;
     let answer = output(Command::new(&path).arg("--version"))?;
@@ -86,7 +86,7 @@ pub(crate) fn oldest(paths: &Paths) -> Result<PathBuf> {
         .with_context(|| format!("no Envoy {OLDEST} could be installed; set `{OLDEST_VARIABLE}` to one"))
 }
 
-/// Downloads may be told on stdout before the path.
+/// Asks func-e for the path. It may print the progress of a download before it.
 fn func_e_which(func_e: &Path) -> Result<PathBuf> {
     let answer = output(Command::new(func_e).arg("which"))?;
     let path = PathBuf::from(answer.lines().last().unwrap_or_default().trim());

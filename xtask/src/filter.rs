@@ -20,7 +20,7 @@ type Imports = BTreeMap<String, Vec<String>>;
 
 /// The filter, built.
 pub(crate) struct Filter {
-    /// Where it is.
+    /// The path of the module.
     pub(crate) path: PathBuf,
     way: String,
     size: usize,
@@ -36,7 +36,7 @@ impl Filter {
     }
 }
 
-/// Builds the filter and tells about it.
+/// Builds the filter, and prints its path, size and digest.
 pub(crate) fn build(paths: &Paths) -> Result<Filter> {
     let way = Way::choose()?;
     let name = format!("building the filter for {TARGET} with {way}");
@@ -82,7 +82,7 @@ fn imports(module: &[u8]) -> Result<Imports> {
     Ok(imports)
 }
 
-/// Puts the bytes in place at once. Equal bytes stay untouched, so that who watches the file sees no change.
+/// Replaces the file atomically. A file with equal bytes is left alone, so that watchers see no change.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     if path.exists() && fs::read(path)? == bytes {
         return Ok(());

@@ -32,7 +32,7 @@ const FLAGS: [&str; 6] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// What came of one target.
+/// The result of one target.
 struct Outcome {
     target: String,
     runs: u64,
@@ -77,7 +77,7 @@ fn run_all(paths: &Paths, targets: &[String], seconds: u32) -> Result<Vec<Outcom
     })
 }
 
-/// Each has a core of its own.
+/// Runs several targets at once, each on a core of its own.
 fn run_together(paths: &Paths, programs: &Path, targets: &[String], seconds: u32) -> Result<Vec<Outcome>> {
     thread::scope(|scope| {
         let running: Vec<_> =
@@ -122,7 +122,7 @@ fn run_one(paths: &Paths, programs: &Path, target: &str, seconds: u32) -> Result
     Ok(outcome)
 }
 
-/// The end of the log, and how to see the finding again.
+/// Prints the end of the log, and how to replay the finding.
 fn tell(paths: &Paths, log: &str, target: &str, finding: &Path) {
     let lines: Vec<_> = log.lines().filter(|line| !line.starts_with(['#', '\t'])).collect();
     for line in lines.iter().skip(lines.len().saturating_sub(40)) {

@@ -1,4 +1,4 @@
-//! Owns the search for a Python with `grpcio`, whose xDS client is one that nobody here wrote: a test runs it.
+//! Owns the search for a Python with `grpcio`. A test runs its xDS client, which is independent of our code.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::paths::Paths;
 use crate::run::{is_executable, output};
 
-/// What the test finds it by; who sets it has one already.
+/// The environment variable that names it for the test. If it is set, nothing is installed.
 pub(crate) const VARIABLE: &str = "POSTERN_GRPC_PYTHON";
 
 const ENVIRONMENT: Environment<'_> = Environment {

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::paths::Paths;
 
-/// How often a command with a time limit is looked at.
+/// The interval at which a command with a time limit is polled.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Prints one line on stderr.
@@ -86,7 +86,8 @@ pub(crate) fn cargo(paths: &Paths) -> Command {
     cargo
 }
 
-/// Removes what `cargo run` says about xtask itself: build scripts that watch it would run again each time.
+/// Removes the variables that `cargo run` sets for xtask itself: build scripts that watch them would run again each
+/// time.
 pub(crate) fn forget_this_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let bytes = name.as_encoded_bytes();

@@ -32,7 +32,7 @@ impl Setup {
         Ok(Self { filter, envoy })
     }
 
-    /// Tells a program where to find all of it.
+    /// Sets the environment variables by which a program finds all of it.
     pub(crate) fn tell(&self, command: &mut Command, paths: &Paths) {
         command.env("POSTERN_ENVOY", &self.envoy.path);
         command.env("POSTERN_FILTER", &self.filter.path);
@@ -41,7 +41,7 @@ impl Setup {
     }
 }
 
-/// The allocator of the control plane comes as C with a makefile.
+/// Installs `make`, if it is absent: the allocator of the control plane is built with it.
 pub(crate) fn install_make() -> Result<()> {
     if find_on_path("make").is_some() {
         return Ok(());

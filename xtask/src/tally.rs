@@ -16,7 +16,7 @@ pub(crate) struct Counts {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
     name: String,
-    /// Nothing when the program ended before it could say.
+    /// The results; `None` if the program ended before it printed them.
     counts: Option<Counts>,
 }
 
@@ -41,7 +41,7 @@ impl Counts {
 }
 
 impl Tally {
-    /// Takes one line of output.
+    /// Reads one line of output.
     pub(crate) fn read(&mut self, line: &str) {
         if let Some(name) = suite_name(line) {
             self.suites.push(Suite { name, counts: None });
@@ -54,7 +54,7 @@ impl Tally {
         }
     }
 
-    /// Takes the results of what is not run by `cargo test`.
+    /// Adds the results of something that `cargo test` does not run.
     pub(crate) fn add(&mut self, name: &str, counts: Counts) {
         self.suites.push(Suite { name: name.to_owned(), counts: Some(counts) });
     }

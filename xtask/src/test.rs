@@ -1,4 +1,4 @@
-//! Owns the test run: starts `cargo test`, passes its output on while counting, and says what came of it.
+//! Owns the test run: starts `cargo test`, passes its output on while counting, and prints the result.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Write as _};

@@ -21,7 +21,7 @@ const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 
-/// rustup hangs where there is no network.
+/// How long rustup may take. It hangs without a network.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(20);
 
 /// What of the surrounding cargo, and of the user's native flags, would reach a build for wasm32.
@@ -44,7 +44,7 @@ const OTHER_TOOLCHAIN: [&str; 5] = ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTD
 /// A name for error messages, and what finds or makes a way.
 type Attempt = (&'static str, fn() -> Result<Way>);
 
-/// In this order: what is there before what must be fetched.
+/// The ways to try, in this order: those that need no download come first.
 const ATTEMPTS: [Attempt; 4] = [
     ("toolchain in use", installed_target),
     ("Debian's Rust", installed_debian),
@@ -180,13 +180,13 @@ fn debian_command(program: &str) -> Command {
     command
 }
 
-/// Inline less: all policies in one function help nobody, and cost a tenth of the module.
+/// Inlines less. All policies in one function would make nothing faster, and cost a tenth of the module.
 const INLINING: &str = "-Cllvm-args=-inline-threshold=50";
 
-/// What every Wasm runtime of these years has: moves and hashes of several words at once.
+/// Enables SIMD, which every current Wasm runtime has: it moves and hashes several words at once.
 const FEATURES: &str = "-Ctarget-feature=+simd128";
 
-/// References of one byte where one is enough, instead of room for five: a twentieth of the module.
+/// Writes references in one byte where that is enough, instead of five: it saves a twentieth of the module.
 const COMPRESSION: &str = "-Clink-arg=--compress-relocations";
 
 /// Also keeps the place of downloaded crates, which panic messages name, out of the module: the digest shall not depend

@@ -1,5 +1,5 @@
-//! Counts what is really done, apart from what is charged for it, so that tests can compare the two: work that nobody was
-//! charged for is a hole in the budget. A unit of work is never dearer than a step.
+//! Counts the work that is really done, apart from what is charged for it, so that tests can compare the two: work
+//! without a charge is a hole in the budget. A unit of work never costs more than a step.
 
 use std::cell::Cell;
 
@@ -7,18 +7,18 @@ thread_local! {
     static ACCOUNT: Cell<Account> = const { Cell::new(Account { work: 0, spent: 0, declared: 0 }) };
 }
 
-/// What all budgets of a thread together were charged, and what was done.
+/// What all budgets of a thread together were charged, and how much work was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Nodes of expressions, bytes of texts, values of documents: what was looked at, in units no dearer than a step.
+    /// The work: nodes of expressions, bytes of texts and values of documents that were looked at.
     pub work: u64,
-    /// The steps that were taken, declared ones among them.
+    /// The steps that were charged, declared ones included.
     pub spent: u64,
-    /// Those that policies declare.
+    /// The steps that policies declared.
     pub declared: u64,
 }
 
-/// What was counted on this thread since this was last asked.
+/// Returns what was counted on this thread since the last call, and starts anew.
 pub fn take() -> Account {
     ACCOUNT.take()
 }

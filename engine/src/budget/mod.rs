@@ -21,23 +21,23 @@ pub const STEPS: u64 = 100_000;
 pub const STEPS_A_MICROSECOND: u64 = STEPS / 1_000;
 /// What each step of a chain that reads the body may cost more for each byte of it.
 pub const STEPS_A_BODY_BYTE: u64 = 8;
-/// How many bytes are looked at for one step, where that is one quick pass.
+/// How many bytes one step pays for, where each byte is looked at once.
 const BYTES_A_STEP: usize = 4;
-/// What SHA-256 or SHA-512 costs for each byte: some 8 ns in Wasm.
+/// The steps for each byte of SHA-256 or SHA-512: some 8 ns in Wasm.
 const DIGEST_STEPS_A_BYTE: u64 = 1;
-/// What a digest costs by itself: the last block, and that of a key.
+/// The steps for a digest of any size: the last block, and that of a key.
 pub(crate) const DIGEST: u64 = 200;
 
-/// What a step says that did not have the steps that it takes to decide.
+/// The reason of a step that failed because the budget was exhausted.
 pub const REASON: &str = "budget_exhausted";
 
-/// The steps that are left.
+/// The steps that a request may still spend.
 #[derive(Debug)]
 pub struct Budget {
     left: Cell<u64>,
 }
 
-/// There are not enough steps left. Nothing was taken.
+/// There are not enough steps left. None was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted;
 
@@ -48,7 +48,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many steps.
+    /// A budget with this number of steps.
     #[inline]
     pub const fn new(steps: u64) -> Self {
         Self { left: Cell::new(steps) }
@@ -72,13 +72,13 @@ impl Budget {
         Ok(())
     }
 
-    /// Before so many bytes are looked at, each a bounded number of times.
+    /// Charges for looking at this number of bytes, each a bounded number of times. Call it before.
     #[inline]
     pub fn read(&self, bytes: usize) -> Result<(), Exhausted> {
         self.spend(steps(bytes.div_ceil(BYTES_A_STEP)))
     }
 
-    /// Before a digest of so many bytes.
+    /// Charges for a digest of this number of bytes. Call it before.
     pub(crate) fn digest(&self, bytes: usize) -> Result<(), Exhausted> {
         self.spend(digest_steps(bytes))
     }
@@ -88,26 +88,26 @@ impl Budget {
         self.left.set(self.left.get().saturating_add(steps));
     }
 
-    /// Takes steps that are always allowed, because a policy declares them and they do not grow with a request: the rounds
-    /// of a password, one check of a signature, reading a token of the size that is taken.
+    /// Counts steps that are always allowed, because a policy declares them and they do not grow with the request: the
+    /// rounds of a password, one check of a signature, reading a token of the largest size.
     #[inline]
     #[expect(clippy::unused_self, reason = "whoever is allowed steps has a budget")]
     pub(crate) fn declare(&self, steps: u64) {
         meter::declare(steps);
     }
 
-    /// Adds the steps for a body of so many bytes.
+    /// Adds the steps that a body of this number of bytes allows.
     pub(crate) fn allow_body(&self, bytes: usize) {
         self.allow(steps(bytes).saturating_mul(STEPS_A_BODY_BYTE));
     }
 }
 
-/// What a digest of so many bytes costs.
+/// The cost of a digest of this number of bytes.
 pub(crate) fn digest_steps(bytes: usize) -> u64 {
     steps(bytes).saturating_mul(DIGEST_STEPS_A_BYTE).saturating_add(DIGEST)
 }
 
-/// A number of things as steps.
+/// A count as a number of steps.
 pub(crate) fn steps(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }

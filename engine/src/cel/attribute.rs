@@ -1,4 +1,4 @@
-//! What an expression can ask about a request, and how a host answers.
+//! The attributes that an expression can read, and how a host provides them.
 
 use postern_proto::plan::v1::expression as wire;
 
@@ -24,21 +24,21 @@ macro_rules! attributes {
                 }
             }
 
-            /// The type of its value, whenever it has one.
+            /// The type of its value, if it has a value.
             pub const fn value_type(self) -> Type {
                 match self {
                     $(Self::$variant => Type::$type,)*
                 }
             }
 
-            /// How an expression in a plan refers to it.
+            /// Its number in a plan.
             pub const fn wire(self) -> wire::Attribute {
                 match self {
                     $(Self::$variant => wire::Attribute::$variant,)*
                 }
             }
 
-            /// The attribute that an expression in a plan refers to.
+            /// The attribute with this number in a plan. `None` if there is no such attribute.
             pub(super) fn from_wire(number: i32) -> Option<Self> {
                 match wire::Attribute::try_from(number).ok()? {
                     $(wire::Attribute::$variant => Some(Self::$variant),)*
@@ -125,7 +125,7 @@ attributes! {
 }
 
 impl Attribute {
-    /// Whether it is known only once there is a response.
+    /// Whether it is available only once there is a response.
     pub const fn of_response(self) -> bool {
         matches!(self, Self::ResponseCode | Self::ResponseHeaders | Self::ResponseSize | Self::ResponseBody)
     }
@@ -137,31 +137,31 @@ impl Attribute {
 /// An answer has the attribute's type, and nests at most [`MAX_DEPTH`](super::MAX_DEPTH) lists and maps. An attribute
 /// that is a map is never absent: it is empty.
 pub trait Attributes {
-    /// The whole attribute.
+    /// The value of an attribute.
     fn attribute(&self, attribute: Attribute) -> Result<Value, AttributeError>;
 
     /// One entry of an attribute that is a map; `None` if it has no such key.
     fn member(&self, attribute: Attribute, key: &str) -> Result<Option<Value>, AttributeError>;
 }
 
-/// Why there is no answer.
+/// Why an attribute has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AttributeError {
-    /// This request has no such thing: no peer certificate, no consumer.
+    /// This request does not have it: no peer certificate, no consumer.
     #[error("is absent")]
     Absent,
-    /// It is text by its type, but its bytes are not UTF-8.
+    /// Its type is text, but its bytes are not UTF-8.
     #[error("is not valid UTF-8")]
     NotUtf8,
-    /// It cannot be had here: the host did not tell, or it comes later.
+    /// It is not available here: the host does not provide it, or it comes later.
     #[error("is not available here")]
     Unavailable,
-    /// What is left of the request's budget is too little to read it.
+    /// The request's budget does not allow reading it.
     #[error("takes too long to read")]
     TooCostly,
 }
 
-/// Answers nothing: for expressions that read nothing.
+/// Provides no attribute. For expressions that read none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoAttributes;
 

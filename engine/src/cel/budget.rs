@@ -4,11 +4,11 @@
 use super::error::ErrorKind;
 use crate::budget::{self, Exhausted, meter::work};
 
-/// What a node of an expression, or a comparison of two values, costs.
+/// The cost of a node of an expression, or of comparing two values.
 pub(super) const NODE: u64 = 4;
-/// Bytes that one evaluation may make.
+/// How many bytes one evaluation may allocate for values.
 const MAX_BYTES: usize = 4 << 20;
-/// What a list element counts in bytes.
+/// How many bytes a list element counts as.
 const ELEMENT_BYTES: usize = 24;
 
 #[derive(Debug)]
@@ -28,12 +28,12 @@ impl<'a> Budget<'a> {
         Self { shared, bytes: MAX_BYTES }
     }
 
-    /// What all evaluations share.
+    /// The request's budget, which all evaluations share.
     pub(super) fn shared(&self) -> &'a budget::Budget {
         self.shared
     }
 
-    /// Before a node is evaluated, or two values are compared.
+    /// Charges for evaluating a node or comparing two values. Call it before.
     pub(super) fn node(&mut self) -> Result<(), ErrorKind> {
         self.shared.spend(NODE)?;
         work(1);
@@ -44,12 +44,12 @@ impl<'a> Budget<'a> {
         Ok(self.shared.spend(budget::steps(steps))?)
     }
 
-    /// Before so many bytes are looked at, each a bounded number of times.
+    /// Charges for looking at this number of bytes, each a bounded number of times. Call it before.
     pub(super) fn read(&mut self, bytes: usize) -> Result<(), ErrorKind> {
         Ok(self.shared.read(bytes)?)
     }
 
-    /// Before a string or bytes of this size are made.
+    /// Charges for a string or bytes of this size. Call it before making them.
     pub(super) fn make(&mut self, bytes: usize) -> Result<(), ErrorKind> {
         self.read(bytes)?;
         self.bytes = self.bytes.checked_sub(bytes).ok_or(ErrorKind::TooLarge)?;
@@ -57,7 +57,7 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Before a list or map of so many elements is made.
+    /// Charges for a list or map with this number of elements. Call it before making it.
     pub(super) fn make_elements(&mut self, elements: usize) -> Result<(), ErrorKind> {
         self.make(elements.saturating_mul(ELEMENT_BYTES))
     }

@@ -6,9 +6,9 @@ use std::num::Saturating;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Date {
     pub(super) year: i64,
-    /// From 1.
+    /// Counted from 1.
     pub(super) month: i64,
-    /// From 1.
+    /// Counted from 1.
     pub(super) day: i64,
 }
 

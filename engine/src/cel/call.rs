@@ -140,7 +140,8 @@ fn size(value: &Value, budget: &mut Budget<'_>) -> Outcome {
     Ok(Some(Value::Int(i64::try_from(count).unwrap_or(i64::MAX))))
 }
 
-/// In UTC; months, days of a month (but for `getDate`), of a week and of a year count from 0.
+/// A part of a timestamp, in UTC. Months and days of a month, week or year count from 0, except for `getDate`, which
+/// counts from 1.
 fn part_of_timestamp(function: Function, timestamp: Timestamp) -> Option<Value> {
     use Function as F;
     let date = timestamp.date();
@@ -162,7 +163,7 @@ fn part_of_timestamp(function: Function, timestamp: Timestamp) -> Option<Value> 
     Some(Value::Int(part))
 }
 
-/// All of it in a unit, but for milliseconds, which are those within the second.
+/// A whole duration in a unit. `getMilliseconds` instead returns the milliseconds within the second.
 fn part_of_duration(function: Function, duration: Duration) -> Option<Value> {
     use Function as F;
     let seconds = duration.nanoseconds() / 1_000_000_000;

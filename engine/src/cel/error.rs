@@ -26,7 +26,7 @@ impl EvaluationError {
         &self.kind
     }
 
-    /// Whether it says that the evaluation costs more than it may. No other operand can make up for that: it must stop.
+    /// Whether the evaluation costs more than it may. Then it must stop: no other operand can make up for that.
     pub fn is_final(&self) -> bool {
         matches!(self.kind, ErrorKind::TooCostly | ErrorKind::TooLarge)
     }
@@ -38,10 +38,10 @@ pub enum ErrorKind {
     /// A map has no such key. The key is there if the expression itself names it.
     #[error("no such key{}", Quoted(.0))]
     NoSuchKey(Option<Arc<str>>),
-    /// A function is not there for values of these types.
+    /// A function does not take values of these types.
     #[error("{} is not defined for {}", function, Types(types))]
     NoSuchOverload {
-        /// The function or operator, as messages name it.
+        /// The function's or operator's name in messages.
         function: &'static str,
         /// The types of its arguments.
         types: Vec<Type>,
@@ -58,7 +58,7 @@ pub enum ErrorKind {
     /// There is no such element of a list or character of a string.
     #[error("index out of range")]
     OutOfRange,
-    /// A map literal says a key twice.
+    /// A map literal repeats a key.
     #[error("a key is there twice")]
     RepeatedKey,
     /// A map literal has a key of a type that cannot be one.
@@ -69,7 +69,7 @@ pub enum ErrorKind {
     Conversion {
         /// The type that it has.
         from: Type,
-        /// The type that it should get.
+        /// The type to convert it to.
         to: Type,
     },
     /// A regular expression that cannot be compiled.
@@ -78,28 +78,28 @@ pub enum ErrorKind {
     /// An attribute has no value.
     #[error("`{}` {error}", attribute.name())]
     Attribute {
-        /// Which one.
+        /// The attribute.
         attribute: Attribute,
-        /// Why.
+        /// Why it has no value.
         error: AttributeError,
     },
     /// An entry of an attribute has no value.
     #[error("`{}` of `{}` {error}", key.escape_debug(), attribute.name())]
     Member {
-        /// Which attribute.
+        /// The attribute.
         attribute: Attribute,
-        /// Which entry.
+        /// The entry's key.
         key: Arc<str>,
-        /// Why.
+        /// Why it has no value.
         error: AttributeError,
     },
-    /// The result should be true or false.
+    /// The result is not a truth value, as it should be.
     #[error("the result is {}, not true or false", article(*.0))]
     NotBool(Type),
     /// The evaluation took more steps than it may.
     #[error("the evaluation takes too long")]
     TooCostly,
-    /// The evaluation made more text than it may.
+    /// The evaluation made more bytes than it may.
     #[error("the evaluation makes too much data")]
     TooLarge,
 }
@@ -110,7 +110,7 @@ impl ErrorKind {
     }
 }
 
-/// The type with its article.
+/// The type's name with its article.
 fn article(of: Type) -> String {
     let article = if of == Type::Int { "an" } else { "a" };
     format!("{article} {}", of.name())

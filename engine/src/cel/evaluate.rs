@@ -18,7 +18,7 @@ use crate::budget;
 
 type Outcome = Result<Value, EvaluationError>;
 
-/// One evaluation: what it may read, what it may still cost, and the variables of the comprehensions that it is in.
+/// One evaluation: the attributes, the budget, and the variables of the enclosing comprehensions.
 pub(super) struct Evaluation<'a> {
     attributes: &'a dyn Attributes,
     budget: Budget<'a>,
@@ -64,7 +64,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// A value that was copied for the evaluation.
+    /// Charges for a value that was copied for the evaluation, and returns it.
     fn taken(&mut self, value: Value) -> Result<Value, ErrorKind> {
         match &value {
             Value::String(text) => self.budget.read(text.len())?,
@@ -121,7 +121,7 @@ impl<'a> Evaluation<'a> {
         Ok(map.into())
     }
 
-    /// A truth value, or the error that `operator` is not there for what else it is.
+    /// Evaluates a node to a truth value. Any other type is an error of `operator`.
     fn truth(&mut self, operator: Function, node: &Node) -> Result<bool, EvaluationError> {
         match self.value(node)? {
             Value::Bool(value) => Ok(value),
@@ -147,7 +147,7 @@ impl<'a> Evaluation<'a> {
         self.value(if holds { then } else { otherwise })
     }
 
-    /// The arguments lie on the stack: a call allocates nothing by itself.
+    /// Calls a function. The arguments are on the stack: a call itself allocates nothing.
     fn call(&mut self, function: Function, arguments: &[Node], column: u32) -> Outcome {
         let result = match arguments {
             [one] => call(function, &[self.value(one)?], &mut self.budget),
@@ -160,7 +160,7 @@ impl<'a> Evaluation<'a> {
         result.map_err(|kind| kind.at(column))
     }
 
-    /// Loading made sure that the comprehension is there.
+    /// The variable of an enclosing comprehension. Loading has checked that there is one.
     fn variable(&self, outwards: usize) -> Value {
         self.variables.iter().rev().nth(outwards).cloned().unwrap_or(Value::Null)
     }

@@ -1,4 +1,4 @@
-//! A loaded expression: what its users see.
+//! A loaded expression, as its users see it.
 
 use postern_proto::plan::v1 as wire;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::budget::Budget;
 
-/// A CEL expression that was checked whole and can be evaluated any number of times.
+/// A CEL expression that was checked when it was loaded, and can be evaluated any number of times.
 #[derive(Debug)]
 pub struct Expression {
     root: Node,
@@ -32,17 +32,17 @@ impl Expression {
         &self.attributes
     }
 
-    /// The least steps that it takes to have a value.
+    /// The fewest steps after which it can have a value.
     pub fn least_cost(&self) -> u64 {
         least(&self.root)
     }
 
-    /// Its value over these attributes, within a budget.
+    /// Evaluates it over these attributes, within a budget.
     pub fn evaluate(&self, attributes: &impl Attributes, budget: &Budget) -> Result<Value, EvaluationError> {
         Evaluation::new(attributes, budget).value(&self.root)
     }
 
-    /// Whether it holds. A value that is neither true nor false is an error.
+    /// Evaluates it as a condition. A value that is neither true nor false is an error.
     pub fn test(&self, attributes: &impl Attributes, budget: &Budget) -> Result<bool, EvaluationError> {
         match self.evaluate(attributes, budget)? {
             Value::Bool(holds) => Ok(holds),

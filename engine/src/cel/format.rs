@@ -14,7 +14,7 @@ pub fn double(number: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// RFC 3339 in UTC, with as many digits of the second as it needs.
+/// RFC 3339 in UTC, with as many digits of the second as are needed.
 pub fn timestamp(timestamp: Timestamp) -> String {
     let date = timestamp.date();
     let second = timestamp.second_of_day();

@@ -1,4 +1,5 @@
-//! The least that an expression costs, whatever a request says: what costs more than a request may can only ever run out.
+//! The least that an expression costs, whatever the request is. An expression that costs more than a request may spend
+//! would always exhaust its budget.
 
 use postern_proto::plan::v1::expression::Macro;
 
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::budget::steps;
 
-/// The least steps of a way through a node that ends in a value.
+/// The fewest steps on any path through a node that ends in a value.
 pub(super) fn least(node: &Node) -> u64 {
     let parts = match &node.kind {
         Kind::Constant(_)

@@ -1,4 +1,4 @@
-//! From the plan's form to a tree: every index, number, count and size is checked here, so that nothing is later.
+//! From the plan's form to a tree. Every index, number, count and size is checked here, so that evaluation checks none.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,11 +17,11 @@ use super::{
     value::{Map, Type, Value},
 };
 
-/// How deep an expression may nest.
+/// How deeply an expression may nest.
 pub const MAX_DEPTH: usize = 64;
-/// How many nodes it may have.
+/// How many nodes an expression may have.
 pub const MAX_NODES: usize = 2_048;
-/// How many bytes its constants may have together.
+/// How many bytes the constants of an expression may have together.
 pub const MAX_TEXT: usize = 64 << 10;
 
 /// Why an expression was refused.
@@ -30,28 +30,28 @@ pub enum LoadError {
     /// There is nothing to evaluate.
     #[error("the expression is empty")]
     Empty,
-    /// Too much of something.
+    /// There is more of something than is allowed.
     #[error("the expression has more than {limit} {what}")]
     TooLarge {
-        /// What there is too much of.
+        /// What it is.
         what: &'static str,
-        /// How much may be.
+        /// The most that is allowed.
         limit: usize,
     },
-    /// A node that does not exist, comes later, or belongs to another.
+    /// A node refers to one that does not exist, comes later, or belongs to another node.
     #[error("node {node}: node {child} cannot be part of it")]
     Child {
         /// The node.
         node: usize,
-        /// What it refers to.
+        /// The index that it refers to.
         child: u32,
     },
-    /// Something that came later than this engine.
+    /// Something is newer than this engine.
     #[error("node {node}: {what} {number} is not known to this engine")]
     Unknown {
         /// The node.
         node: usize,
-        /// What is not known.
+        /// What is unknown: a function, an attribute.
         what: &'static str,
         /// The number that stands for it.
         number: i32,
@@ -71,7 +71,7 @@ pub enum LoadError {
         node: usize,
         /// The pattern.
         pattern: Arc<str>,
-        /// Why.
+        /// Why it cannot be compiled.
         error: String,
     },
     /// A node that nothing refers to.
@@ -106,17 +106,17 @@ pub(super) fn load(wire: &wire::Expression) -> Result<(Node, Box<[Attribute]>), 
 struct Subtree {
     node: Node,
     depth: usize,
-    /// How many enclosing variables it needs.
+    /// How many enclosing variables it uses.
     free: usize,
 }
 
 #[derive(Default)]
 struct Loader {
-    /// Each node until its parent takes it.
+    /// The loaded nodes; each is taken out by its parent.
     loaded: Vec<Option<Subtree>>,
     attributes: BTreeSet<Attribute>,
     text: usize,
-    /// Of the node that is being loaded: the deepest child, and the most variables that one needs.
+    /// The depth of the deepest child of the node that is being loaded, and the most variables that a child uses.
     depth: usize,
     free: usize,
 }
@@ -158,7 +158,7 @@ impl Loader {
         self.take(index, 0)
     }
 
-    /// The same for a node that stands inside of so many new variables.
+    /// Like [`Self::child`], for a node inside of this number of new variables.
     fn take(&mut self, index: u32, variables: usize) -> Result<Node, LoadError> {
         let error = LoadError::Child { node: self.loaded.len(), child: index };
         let slot = usize::try_from(index).ok().and_then(|index| self.loaded.get_mut(index));
@@ -224,14 +224,14 @@ impl Loader {
         Ok((Box::new(operand), Key::String(self.text(&select.field)?)))
     }
 
-    /// A list of constants is a constant: it is built once.
+    /// Loads a list. A list of constants is a constant, and is built once.
     fn list(&mut self, list: &parts::List) -> Result<Kind, LoadError> {
         let elements = self.children(&list.elements)?;
         let constants: Option<Arc<[Value]>> = elements.iter().map(constant_of).collect();
         Ok(constants.map_or(Kind::List(elements), |values| Kind::Constant(Value::List(values))))
     }
 
-    /// The same for a map, unless a key is wrong: that is an error of the evaluation.
+    /// Loads a map. A map of constants is a constant, unless a key is wrong: that is an error of the evaluation.
     fn map(&mut self, map: &parts::Map) -> Result<Kind, LoadError> {
         if map.keys.len() != map.values.len() {
             return Err(self.malformed("a map with more keys than values, or less"));

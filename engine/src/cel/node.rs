@@ -20,7 +20,7 @@ pub(super) enum Kind {
     HasAttribute(Attribute),
     Member(Attribute, Arc<str>),
     HasMember(Attribute, Arc<str>),
-    /// The field as a key, so that a lookup makes nothing.
+    /// A field of a map. The field is kept as a key, so that a lookup allocates nothing.
     Select(Box<Node>, Key),
     Has(Box<Node>, Key),
     List(Box<[Node]>),
@@ -33,7 +33,7 @@ pub(super) enum Kind {
     /// Any other function: all arguments are evaluated first.
     Call(Function, Box<[Node]>),
     Comprehension(Box<Comprehension>),
-    /// The variable of the enclosing comprehension that is so many further out.
+    /// The variable of an enclosing comprehension, by how many comprehensions are in between.
     Variable(usize),
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 pub(super) struct Comprehension {
     pub(super) kind: Macro,
     pub(super) range: Node,
-    /// Only of `map`.
+    /// The filter of a `map` with three arguments.
     pub(super) filter: Option<Node>,
     pub(super) body: Node,
 }

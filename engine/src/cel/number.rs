@@ -61,12 +61,12 @@ impl Arithmetic {
     }
 }
 
-/// How two values of types that have an order stand to each other: in none, if one of them is NaN.
+/// The order of two values whose types have one. `None` inside if one of them is NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Comparison(pub(super) Option<Ordering>);
 
-/// How two numbers stand to each other; `None` if one is no number. Beside a double, an integer past 2⁵³ is rounded to
-/// one, as the conformance tests of the language have it (`not_lt_dyn_int_big_lossy_double`).
+/// Compares two numbers; `None` if one is not a number. Compared with a double, an integer past 2⁵³ is rounded to a
+/// double, as the conformance tests of the language have it (`not_lt_dyn_int_big_lossy_double`).
 pub(super) fn compare(one: &Value, other: &Value) -> Option<Comparison> {
     let order = match (one, other) {
         (Value::Int(one), Value::Int(other)) => Some(one.cmp(other)),
@@ -106,12 +106,13 @@ fn integer(double: f64) -> Option<Key> {
     }
 }
 
-/// Towards zero. The least integer is out of range too (conformance test `double_int_min_range`).
+/// Converts towards zero; `None` if out of range. The least integer is out of range too (conformance test
+/// `double_int_min_range`).
 pub(super) fn double_to_int(double: f64) -> Option<i64> {
     (double > -INT_END && double < INT_END).then_some(double as i64)
 }
 
-/// Towards zero.
+/// Converts towards zero; `None` if out of range.
 pub(super) fn double_to_uint(double: f64) -> Option<u64> {
     (double > -1.0 && double < UINT_END).then_some(double as u64)
 }

@@ -65,7 +65,7 @@ fn equal_maps(one: &Map, other: &Map, depth: usize, budget: &mut Budget<'_>) -> 
     Ok(true)
 }
 
-/// How two values stand to each other, if their types have an order.
+/// Compares two values, if their types have an order.
 pub(super) fn order(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Result<Option<Comparison>, ErrorKind> {
     let ordered = |order| Some(Comparison(Some(order)));
     Ok(match (one, other) {
@@ -128,7 +128,7 @@ pub(super) fn index(container: &Value, index: &Value, budget: &mut Budget<'_>) -
     }
 }
 
-/// Before a key is looked up: it is compared with a few others.
+/// Charges for looking up a key: it is compared with a few others. Call it before.
 fn lookup(key: &Value, budget: &mut Budget<'_>) -> Result<(), ErrorKind> {
     match key {
         Value::String(text) => budget.read(text.len()),
@@ -136,7 +136,8 @@ fn lookup(key: &Value, budget: &mut Budget<'_>) -> Result<(), ErrorKind> {
     }
 }
 
-/// Arithmetic on numbers of one type, and what else `+` and `-` can do.
+/// Arithmetic on numbers of one type. `+` also joins text, bytes and lists, and `+` and `-` also take timestamps and
+/// durations.
 pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => operator.ints(*one, *other).map(Value::Int).map(Some),
@@ -187,7 +188,7 @@ pub(super) fn negate(value: &Value) -> Outcome {
     }
 }
 
-/// What a macro goes over: the elements of a list, the keys of a map.
+/// What a macro iterates over: the elements of a list, the keys of a map.
 pub(super) fn elements(range: Value, budget: &mut Budget<'_>) -> Result<Option<Arc<[Value]>>, ErrorKind> {
     Ok(match range {
         Value::List(elements) => Some(elements),

@@ -18,21 +18,21 @@ use crate::budget::{Budget, Exhausted, meter::work, steps};
 
 /// The states that a pattern may have if it is part of an expression.
 const CONSTANT_SIZE: usize = 2_048;
-/// The same for a pattern that is computed, and compiled at each evaluation.
+/// The states that a computed pattern may have, which is compiled at each evaluation.
 const COMPUTED_SIZE: usize = 512;
 /// The bytes that a state takes, more or less, by which the crate limits what it compiles: they are the same states, but
 /// smaller where pointers are.
 const STATE: usize = if cfg!(target_pointer_width = "32") { 20 } else { 32 };
-/// How deep a pattern may nest.
+/// How deeply a pattern may nest.
 const MAX_NESTING: u32 = 32;
 /// The longest pattern.
 const MAX_LENGTH: usize = 4 << 10;
-/// What a search costs for each state and byte, in quarters of a step.
+/// The cost of a search for each state and byte, in quarters of a step.
 const QUARTERS: u64 = 5;
-/// What compiling costs for each byte of a pattern, and for each state that it may get.
+/// The cost of compiling for each byte of a pattern, and for each state that it may get.
 const COMPILE_STEPS: u64 = 64;
 
-/// The place of a match in a text, and its groups, of which the first is all of it.
+/// The position of a match in a text, and its groups. The first group is the whole match.
 type Match<'t> = (Range<usize>, Vec<&'t str>);
 
 /// A compiled regular expression.
@@ -49,7 +49,7 @@ impl Pattern {
         Self::build(pattern, CONSTANT_SIZE)
     }
 
-    /// Compiles a pattern that an expression has computed; `None` if it is none.
+    /// Compiles a pattern that an expression has computed. `None` if it is not a pattern.
     pub(super) fn computed(pattern: &str, budget: &Budget) -> Result<Option<Self>, Exhausted> {
         let size = pattern.len().min(MAX_LENGTH);
         budget.spend(steps(size.saturating_add(COMPUTED_SIZE / 4)).saturating_mul(COMPILE_STEPS))?;
@@ -78,22 +78,22 @@ impl Pattern {
         }
     }
 
-    /// How many steps it takes to search a text of this size: the end of the text is a place of its own.
+    /// How many steps it takes to search a text of this size. The end of the text counts as one more byte.
     pub fn cost(&self, size: usize) -> u64 {
         self.cost.saturating_mul(steps(size).saturating_add(1))
     }
 
-    /// The same for [`captures`](Self::captures): each state has the places of all groups.
+    /// Like [`Self::cost`], for `captures`: each state has the positions of all groups.
     pub fn cost_of_captures(&self, size: usize) -> u64 {
         self.cost(size).saturating_mul(steps(self.groups()).div_ceil(4).saturating_add(1))
     }
 
-    /// How many groups it has; the first is all of it.
+    /// How many groups it has. The first is the whole match.
     pub fn groups(&self) -> usize {
         self.regex.captures_len()
     }
 
-    /// The place of the first match, and its groups; one that took no part is empty.
+    /// The position of the first match, and its groups. A group that took no part is empty. `None` without a match.
     pub(crate) fn captures<'t>(&self, text: &'t str, budget: &Budget) -> Result<Option<Match<'t>>, Exhausted> {
         budget.spend(self.cost_of_captures(text.len()))?;
         work(text.len());
@@ -110,7 +110,7 @@ impl Pattern {
     }
 }
 
-/// Whether a group sets the flag `i`. What looks like a group but is none only makes us stricter.
+/// Whether a group sets the flag `i`. Text that only looks like such a group counts too, which makes us stricter.
 fn ignores_case(pattern: &str) -> bool {
     let flags = |group: &str| group.chars().take_while(char::is_ascii_alphabetic).any(|flag| flag == 'i');
     pattern.split("(?").skip(1).any(flags)

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{budget::Budget, error::ErrorKind, value::Value};
 use crate::budget::meter::work;
 
-/// `limit` of `split` and `replace`: how many, if bounded.
+/// The `limit` of `split` and `replace` as a count; `None` if there is no limit.
 fn bound(limit: Option<i64>) -> Option<usize> {
     limit.and_then(|limit| usize::try_from(limit).ok())
 }
 
-/// The byte at which a code point starts; the end has a position too.
+/// The byte offset of a code point; the end of the text has a position too.
 fn place(text: &str, position: i64) -> Result<usize, ErrorKind> {
     let position = usize::try_from(position).map_err(|_| ErrorKind::OutOfRange)?;
     let starts = text.char_indices().map(|(start, _)| start).chain([text.len()]);
@@ -60,7 +60,7 @@ pub(super) fn trim(text: &str, budget: &mut Budget<'_>) -> Result<Value, ErrorKi
     Ok(Value::from(trimmed))
 }
 
-/// An empty separator splits into code points.
+/// Splits a text. An empty separator splits it into code points.
 pub(super) fn split(
     text: &str,
     separator: &str,

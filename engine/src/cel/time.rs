@@ -8,7 +8,7 @@ const DAY: i64 = 86_400;
 const FIRST_SECOND: i64 = -62_135_596_800;
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// A unit comes before those that its name starts with. The sign for micro is there twice in Unicode.
+/// The units of durations. One that starts with another's name comes before it. The sign for micro is in Unicode twice.
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -32,7 +32,7 @@ pub struct Timestamp {
 pub struct Duration(i64);
 
 impl Timestamp {
-    /// A point by its seconds since 1970-01-01T00:00:00Z; `None` out of range.
+    /// The point at this number of seconds since 1970-01-01T00:00:00Z; `None` if it is out of range.
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Self> {
         let fits = (FIRST_SECOND..=LAST_SECOND).contains(&seconds) && i64::from(nanoseconds) < NANOS;
         fits.then_some(Self { seconds, nanoseconds })
@@ -48,7 +48,8 @@ impl Timestamp {
         self.nanoseconds
     }
 
-    /// Reads `2000-01-01T00:00:00.5Z` or `2000-01-01T00:00:00+01:00` (RFC 3339); `None` out of range too.
+    /// Reads `2000-01-01T00:00:00.5Z` or `2000-01-01T00:00:00+01:00` (RFC 3339). `None` if it is of another form or out
+    /// of range.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_once(['T', 't'])?;
         let date = parse_date(date)?;
@@ -60,7 +61,7 @@ impl Timestamp {
         Self::new(seconds, nanoseconds)
     }
 
-    /// The point that lies so much later.
+    /// The point that is later by a duration; `None` if it is out of range.
     pub(super) fn plus(self, duration: Duration) -> Option<Self> {
         let nanos = i128::from(self.seconds).checked_mul(i128::from(NANOS))?;
         let nanos = nanos.checked_add(i128::from(self.nanoseconds))?.checked_add(i128::from(duration.0))?;
@@ -91,7 +92,7 @@ impl Timestamp {
 }
 
 impl Duration {
-    /// A span of so many nanoseconds.
+    /// A span of this number of nanoseconds.
     pub const fn from_nanoseconds(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
@@ -101,7 +102,7 @@ impl Duration {
         self.0
     }
 
-    /// Reads `1h30m`, `-1.5s`, `100ms`, `0`; `None` out of range too.
+    /// Reads `1h30m`, `-1.5s`, `100ms` or `0`. `None` if it is of another form or out of range.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
         if rest == "0" {
@@ -154,12 +155,12 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// The number that digits say; nothing is zero.
+/// The number that digits spell. No digits are zero.
 fn parse_digits(digits: &str) -> Option<i128> {
     if digits.is_empty() { Some(0) } else { digits.parse().ok() }
 }
 
-/// A number of exactly so many digits.
+/// A number of exactly this many digits.
 fn fixed(text: &str, digits: usize) -> Option<i64> {
     let fits = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| fits)

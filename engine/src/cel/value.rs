@@ -151,7 +151,7 @@ impl Map {
     }
 }
 
-/// The last of equal keys wins.
+/// Of equal keys, the last one wins.
 impl FromIterator<(Key, Value)> for Map {
     fn from_iter<I: IntoIterator<Item = (Key, Value)>>(entries: I) -> Self {
         Self(entries.into_iter().collect())
@@ -209,7 +209,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Its name, as messages say it.
+    /// Its name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -1,5 +1,5 @@
-//! A strict and bounded reader of JSON (RFC 8259), for tokens and bodies. What other readers take in different ways is
-//! refused: two members of one name, half a surrogate pair, anything after the value.
+//! A strict and bounded reader of JSON (RFC 8259), for tokens and bodies. It refuses what other readers understand in
+//! different ways: two members of one name, half a surrogate pair, anything after the value.
 
 mod reader;
 
@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use self::reader::read;
 use crate::budget::steps;
 
-/// What a byte costs to read.
+/// The cost of reading a byte.
 const STEPS_A_BYTE: u64 = 4;
 
-/// A JSON value. Text that needs no decoding stays where it was read. Its numbers are `N`: [`Number`], or their very text
-/// for readers that lose nothing ([`parse_exact`]).
+/// A JSON value. Text that needs no decoding is borrowed. Its numbers are `N`: a [`Number`], or the text itself where
+/// no precision may be lost ([`parse_exact`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a, N = Number> {
     /// `null`.
@@ -29,7 +29,7 @@ pub enum Value<'a, N = Number> {
     Object(Object<'a, N>),
 }
 
-/// A number: an integer where it is written as one and fits, the nearest double where not.
+/// A number: an integer if it is written as one and fits, otherwise the nearest double.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// An integer.
@@ -50,9 +50,10 @@ impl<N> Default for Object<'_, N> {
     }
 }
 
-/// What a number becomes.
+/// The representation of a number.
 trait FromNumber<'a>: Sized {
-    /// `integer` says whether it is written without fraction and exponent. `None`: it is out of range.
+    /// Reads a number. `integer` says whether it is written without fraction and exponent. `None` if it is out of
+    /// range.
     fn from_number(text: &'a str, integer: bool) -> Option<Self>;
 }
 
@@ -76,7 +77,7 @@ impl<'a> FromNumber<'a> for &'a str {
     }
 }
 
-/// What a document may cost.
+/// The limits on a document.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How many arrays and objects may stand in one another.
@@ -85,13 +86,13 @@ pub struct Limits {
     pub values: usize,
 }
 
-/// Why a text was refused, and at which byte.
+/// Why a text was refused, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} at byte {at}")]
 pub struct Error {
     /// What is wrong.
     pub kind: ErrorKind,
-    /// Where it was noticed.
+    /// The byte at which it was noticed.
     pub at: usize,
 }
 
@@ -104,16 +105,16 @@ pub enum ErrorKind {
     /// It is not text.
     #[error("not UTF-8")]
     NotUtf8,
-    /// A name stands twice in one object.
+    /// A name occurs twice in one object.
     #[error("a member that is there twice")]
     Repeated,
-    /// A number that no double comes near.
+    /// A number that is out of the range of doubles.
     #[error("a number out of range")]
     NumberRange,
-    /// Arrays or objects too deep in one another.
+    /// Arrays or objects are nested too deeply.
     #[error("nested too deep")]
     TooDeep,
-    /// More values than allowed.
+    /// There are more values than allowed.
     #[error("too many values")]
     TooMany,
 }
@@ -173,7 +174,7 @@ impl Number {
     }
 }
 
-/// What it costs to read so many bytes of JSON, whatever they are: the members of an object are sorted.
+/// The cost of reading this number of bytes of JSON, whatever they are. It includes sorting the members of objects.
 pub(crate) fn cost(bytes: usize) -> u64 {
     steps(bytes).saturating_mul(STEPS_A_BYTE).saturating_add(STEPS_A_BYTE)
 }
@@ -183,7 +184,7 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value<'_>, Error> {
     read(text, limits)
 }
 
-/// The same with numbers as they are written, however large or long.
+/// Like [`parse`], with numbers as they are written, however large or long.
 pub fn parse_exact(text: &[u8], limits: Limits) -> Result<Value<'_, &str>, Error> {
     read(text, limits)
 }

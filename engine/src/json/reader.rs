@@ -19,7 +19,7 @@ pub(super) fn read<'a, N: FromNumber<'a>>(text: &'a [u8], limits: Limits) -> Res
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// How many values may still come.
+    /// How many more values are allowed.
     values: usize,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         self.at = self.at.saturating_add(bytes);
     }
 
-    /// The next byte that is no white space, which stays unread.
+    /// The next byte that is not white space. It is not consumed.
     fn next_byte(&mut self) -> Option<u8> {
         while let Some(byte) = self.peek() {
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         if repeated { Err(self.error(ErrorKind::Repeated)) } else { Ok(Object(members)) }
     }
 
-    /// After an item or member: whether the last one is read, or a comma and so another one follows.
+    /// Reads what follows an item or member. Returns whether it was the end, as opposed to a comma.
     fn ends(&mut self, end: u8) -> Result<bool, Error> {
         let byte = self.next_byte();
         if byte != Some(end) && byte != Some(b',') {
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands before the next quote or backslash, of which there must be one.
+    /// The text before the next quote or backslash. It is an error if there is none.
     fn plain(&mut self) -> Result<&'a str, Error> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let length = rest.bytes().position(|byte| byte == b'"' || byte == b'\\' || byte < b' ');
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows a backslash.
+    /// Reads what follows a backslash.
     fn escape(&mut self) -> Result<char, Error> {
         let character = match self.peek() {
             Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         Ok(character)
     }
 
-    /// `uXXXX`, or two of them for what lies beyond the first plane.
+    /// Reads `uXXXX`, or a surrogate pair of them.
     fn unicode_escape(&mut self) -> Result<char, Error> {
         let start = self.at;
         let high = self.code_unit()?;

@@ -1,5 +1,5 @@
-//! Values that a schema names, and how JSON values compare: numbers by what they are worth, objects whatever the order of
-//! their members.
+//! Values that a schema names, and how JSON values compare: numbers by value, objects regardless of the order of their
+//! members.
 
 use std::cmp::Ordering;
 
@@ -7,10 +7,10 @@ use super::decimal::Decimal;
 use crate::budget::{Budget, Exhausted, meter::work, steps};
 use crate::json::{self, Limits, Object};
 
-/// What a document is once it is read.
+/// A value of a document, with numbers as they are written.
 pub(crate) type Value<'a> = json::Value<'a, &'a str>;
 
-/// What it costs to compare two values that are not made of others.
+/// The cost of comparing two values that are neither lists nor objects.
 const COMPARISON: u64 = 3;
 const LIMITS: Limits = Limits { depth: 32, values: 10_000 };
 
@@ -73,7 +73,7 @@ impl Constant {
     }
 }
 
-/// Whether all hold, up to the first that does not.
+/// Whether a test holds for all items. It stops at the first for which it does not.
 fn all<T>(
     mut items: impl Iterator<Item = T>,
     mut holds: impl FnMut(T) -> Result<bool, Exhausted>,
@@ -81,7 +81,7 @@ fn all<T>(
     items.try_fold(true, |fits, item| Ok(fits && holds(item)?))
 }
 
-/// What it costs at the most to compare each of these values with another of them once: all values in them, and their
+/// The most that it costs to compare each of these values with another of them once: the values inside them, and their
 /// text. A comparison ends with the shorter of two texts, but reads both of two numbers.
 pub(crate) fn weight(items: &[Value<'_>]) -> u64 {
     let number = steps(longest_number(items) / 8);

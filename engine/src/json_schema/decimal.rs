@@ -1,8 +1,8 @@
-//! Numbers of JSON as they are written: exact, whatever their size. No arithmetic but what schemas ask for.
+//! JSON numbers as they are written: exact, whatever their size. Only the arithmetic that schemas need.
 
 use std::{borrow::Cow, cmp::Ordering};
 
-/// Beyond this, an exponent is taken for this one: nobody tells such numbers apart.
+/// The largest exponent. A larger one is taken for this one: no schema tells such numbers apart.
 const MAX_EXPONENT: i64 = 1 << 40;
 
 /// A decimal number: its digits, without zeros on either side, times a power of ten.
@@ -13,7 +13,7 @@ pub(crate) struct Decimal<'a> {
     exponent: i64,
 }
 
-/// What multiples are asked of: greater than 0, of few digits.
+/// A divisor of `multipleOf`: greater than 0, with at most 18 digits.
 #[derive(Debug)]
 pub(crate) struct Divisor {
     digits: u64,
@@ -48,17 +48,17 @@ impl<'a> Decimal<'a> {
         }
     }
 
-    /// The same with digits of its own.
+    /// Like `self`, with owned digits.
     pub(crate) fn into_owned(self) -> Decimal<'static> {
         Decimal { negative: self.negative, digits: Cow::Owned(self.digits.into_owned()), exponent: self.exponent }
     }
 
-    /// Whether it has no fraction, however it is written.
+    /// Whether its value has no fraction, however it is written.
     pub(crate) fn is_integer(&self) -> bool {
         self.exponent >= 0
     }
 
-    /// Whether a whole number of divisors make it up. Costs as much as it has digits.
+    /// Whether it is a multiple of the divisor. The cost grows with its digits.
     pub(crate) fn is_multiple_of(&self, divisor: &Divisor) -> bool {
         if self.digits.is_empty() {
             return true;
@@ -85,7 +85,7 @@ impl<'a> Decimal<'a> {
         product == 0
     }
 
-    /// The place of the first digit, counted from the point.
+    /// The position of the first digit, counted from the point.
     fn magnitude(&self) -> i64 {
         self.exponent.saturating_add(length(self.digits.len()))
     }
@@ -118,7 +118,7 @@ impl PartialOrd for Decimal<'_> {
 }
 
 impl Divisor {
-    /// `None` if it is not greater than 0, or has more than 18 digits.
+    /// Makes a divisor. `None` if it is not greater than 0, or has more than 18 digits.
     pub(crate) fn of(number: &Decimal<'_>) -> Option<Self> {
         let digits = str::from_utf8(&number.digits).ok().filter(|digits| digits.len() <= 18)?.parse().ok()?;
         (!number.negative).then_some(Self { digits, exponent: number.exponent })

@@ -1,4 +1,4 @@
-//! A document against its schema, with a limit on depth, and within the request's budget.
+//! Checks a document against a schema, with a limit on depth, and within the request's budget.
 
 use std::borrow::Cow;
 
@@ -15,41 +15,41 @@ use crate::{
 
 /// How many schemas may be under way at once: a document's depth times a schema's own, in practice a few dozen.
 pub(super) const MAX_DEPTH: usize = 160;
-/// What it costs to look at a value by a schema.
+/// The cost of checking a value against one schema.
 pub(super) const SCHEMA: u64 = 4;
-/// What it costs to find a member of an object.
+/// The cost of finding a member of an object.
 const LOOKUP: u64 = 4;
-/// What it costs to tell a multiple, beside its digits: a product for each bit of an exponent.
+/// The cost of `multipleOf`, in addition to the digits: a product for each bit of an exponent.
 const MULTIPLE: u64 = 100;
-/// The most bytes of a pointer that are told.
+/// The longest pointer that is reported, in bytes.
 const MAX_POINTER: usize = 256;
 
-/// What became of a document.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It fits.
+    /// The document is valid.
     Fits,
-    /// It does not, and why: as many reasons as were asked for.
+    /// The document is invalid, with as many violations as were asked for.
     Violates(Vec<Violation>),
-    /// It is not JSON, or not as strict as we want it.
+    /// The document is not JSON, or our strict reader refuses it.
     NotJson,
-    /// It nests too deep, or is made of too much.
+    /// The document is nested too deeply or has too many values.
     TooComplex,
-    /// It would take more steps than there are to tell.
+    /// The budget does not allow finishing the check.
     Exhausted,
 }
 
-/// What does not fit, and where.
+/// One violation, and where it is.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Violation {
     /// A JSON pointer (RFC 6901) into the document.
     pub pointer: String,
-    /// What is wanted there.
+    /// What is expected there.
     pub message: String,
 }
 
 impl Schemas {
-    /// Checks a document, and tells up to `most` violations.
+    /// Checks a document, and reports up to `most` violations.
     pub fn check(&self, document: &[u8], most: usize, budget: &Budget) -> Outcome {
         if budget.spend(json::cost(document.len())).is_err() {
             return Outcome::Exhausted;
@@ -79,7 +79,7 @@ impl Schemas {
     }
 }
 
-/// Why it cannot be told whether a value fits.
+/// Why a check cannot be finished.
 enum Undecided {
     TooDeep,
     Exhausted,
@@ -103,7 +103,7 @@ struct Evaluation<'s, 'v> {
     schemas: &'s [Schema],
     budget: &'s Budget,
     depth: usize,
-    /// Whether only the answer counts, and not its reasons.
+    /// Whether only the result counts, and not the violations.
     quiet: bool,
     path: Vec<Part<'v>>,
     most: usize,
@@ -115,12 +115,12 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         Ok(self.budget.spend(steps)?)
     }
 
-    /// Whether nothing that comes can change what is told.
+    /// Whether no further violation would be reported.
     fn is_settled(&self) -> bool {
         self.quiet || self.found.len() >= self.most
     }
 
-    /// Notes a violation at the value that is looked at.
+    /// Notes a violation at the current value.
     fn violation(&mut self, message: impl FnOnce() -> String) -> bool {
         if !self.is_settled() {
             self.found.push(Violation { pointer: pointer(&self.path), message: message() });
@@ -148,7 +148,7 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         fits
     }
 
-    /// Everything that a schema says, one kind of rule after the other.
+    /// Checks every rule of a schema, one kind after the other.
     fn rules(&mut self, schema: &'s Schema, value: &'v Value<'v>) -> Fits {
         let rules: [fn(&mut Self, &'s Schema, &'v Value<'v>) -> Fits; 6] =
             [Self::kind, Self::constants, Self::content, Self::subschemas, Self::alternatives, Self::condition];
@@ -234,7 +234,7 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         branch.map_or(Ok(true), |branch| self.schema(branch, value))
     }
 
-    /// How many schemas a value fits, counted no further than `enough`.
+    /// How many of the schemas a value is valid against, counted up to `enough`.
     fn count(&mut self, schemas: &[usize], value: &'v Value<'v>, enough: usize) -> Result<usize, Undecided> {
         let mut count = 0_usize;
         for index in schemas {
@@ -246,7 +246,7 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         Ok(count)
     }
 
-    /// Whether a value fits, without a word about why not.
+    /// Whether a value is valid against a schema, without noting violations.
     fn quietly(&mut self, index: usize, value: &'v Value<'v>) -> Fits {
         let before = std::mem::replace(&mut self.quiet, true);
         let fits = self.schema(index, value);
@@ -311,7 +311,7 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         Ok(fits)
     }
 
-    /// `propertyNames`: a name lives no longer than this, so it has an evaluation of its own.
+    /// `propertyNames`: checks one name. The name does not outlive the call, so it has an evaluation of its own.
     fn name(&mut self, schema: usize, name: &str) -> Fits {
         let value = Value::String(Cow::Borrowed(name));
         let mut inner = Evaluation {
@@ -354,8 +354,9 @@ impl<'s, 'v> Evaluation<'s, 'v> {
         Ok(fits)
     }
 
-    /// Sorted, equal items are neighbours. Sorting cannot be interrupted: it compares each item with as many others as the
-    /// number of items has bits, or twice that, and no comparison looks at more than the smaller item has.
+    /// `uniqueItems`: sorts the items, so that equal ones are neighbours. Sorting cannot be interrupted, so it is
+    /// charged first: each item is compared with at most twice as many others as the number of items has bits, and no
+    /// comparison looks at more than the smaller item has.
     fn are_unique(&mut self, items: &'v [Value<'v>]) -> Fits {
         let bits = u64::from(usize::BITS.saturating_sub(items.len().leading_zeros()));
         self.spend(weight(items).saturating_mul(bits.saturating_mul(2).saturating_add(1)))?;
@@ -446,7 +447,7 @@ impl std::fmt::Display for Types {
     }
 }
 
-/// RFC 6901. A long one is cut: it is made of what the caller sent.
+/// The JSON pointer (RFC 6901) of a path. A long one is cut: it is made of what the caller sent.
 fn pointer(path: &[Part<'_>]) -> String {
     let mut pointer = String::new();
     for part in path {

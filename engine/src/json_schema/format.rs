@@ -1,4 +1,4 @@
-//! The formats of text that are checked, each by the document that defines it.
+//! The formats of text that are checked, each by the standard that defines it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -60,7 +60,7 @@ fn minute_of_day(clock: &Clock) -> i32 {
     clock.hour.saturating_mul(60).saturating_add(clock.minute)
 }
 
-/// The rest behind a date that exists.
+/// Reads a date that exists. Returns what follows it.
 fn date(text: &str) -> Option<&str> {
     let (year, rest) = number(text, 4)?;
     let (month, rest) = number(rest.strip_prefix('-')?, 2)?;
@@ -76,7 +76,7 @@ fn date(text: &str) -> Option<&str> {
     (1..=days).contains(&day).then_some(rest)
 }
 
-/// A time and the rest behind it.
+/// Reads a time. Returns it with what follows.
 fn clock(text: &str) -> Option<(Clock, &str)> {
     let (hour, rest) = number(text, 2)?;
     let (minute, rest) = number(rest.strip_prefix(':')?, 2)?;
@@ -91,7 +91,7 @@ fn clock(text: &str) -> Option<(Clock, &str)> {
     (hour < 24 && minute < 60 && second <= 60).then_some((Clock { hour, minute, second }, rest))
 }
 
-/// Minutes ahead of UTC.
+/// Reads an offset, in minutes ahead of UTC.
 fn offset(text: &str) -> Option<i32> {
     let west = text.starts_with('-');
     let (hour, rest) = number(text.strip_prefix(['+', '-'])?, 2)?;
@@ -100,7 +100,7 @@ fn offset(text: &str) -> Option<i32> {
     (rest.is_empty() && hour < 24 && minute < 60).then_some(if west { size.saturating_neg() } else { size })
 }
 
-/// A number of so many digits, and what follows.
+/// Reads a number of exactly this many digits. Returns it with what follows.
 fn number(text: &str, digits: usize) -> Option<(i32, &str)> {
     let (number, rest) = text.split_at_checked(digits)?;
     let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()?;

@@ -1,21 +1,21 @@
-//! The least that a check costs, whatever the document is.
+//! The least that a check costs, whatever document is checked.
 
 use super::{
     Schema, Schemas,
     evaluate::{MAX_DEPTH, SCHEMA},
 };
 
-/// What is known of a schema while the least costs are found.
+/// What is known of a schema while the least costs are computed.
 #[derive(Clone, Copy)]
 enum Known {
     Nothing,
-    /// It is being found: a schema that leads back to itself ends by depth, if it ends.
+    /// It is being computed. A schema that leads back to itself ends by its depth, if at all.
     UnderWay,
     Cost(u64),
 }
 
 impl Schemas {
-    /// The least steps that it takes to find that a document fits.
+    /// The fewest steps after which a document can be found valid.
     pub(crate) fn least_cost(&self) -> u64 {
         let mut known = vec![Known::Nothing; self.0.len()];
         self.least_of(0, 0, &mut known)
@@ -41,7 +41,8 @@ impl Schemas {
         cost
     }
 
-    /// What applies to the same value: all of `allOf` and `$ref`, and one at the least of the others.
+    /// The cost of subschemas that apply to the same value: `$ref`, `not` and the test of `if`, all of `allOf`, and the
+    /// first of `anyOf` and of `oneOf`.
     fn parts(&self, schema: &Schema, depth: usize, known: &mut [Known]) -> u64 {
         let all = schema.reference.iter().chain(&schema.all_of).chain(&schema.not);
         let mut sum = all.map(|index| self.least_of(*index, depth, known)).fold(0, u64::saturating_add);

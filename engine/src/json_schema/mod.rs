@@ -1,5 +1,5 @@
-//! JSON Schema, as the control plane prepares it: a list of schemas that name each other by index. Loading checks it;
-//! `evaluate` runs it within bounds. Nothing here parses a schema.
+//! JSON Schema, as the control plane prepares it: a list of schemas that refer to each other by index. Loading checks
+//! it; `evaluate` runs it within bounds. Nothing here parses a schema.
 
 mod constant;
 mod decimal;
@@ -23,14 +23,14 @@ pub use self::evaluate::{Outcome, Violation};
 /// The most schemas of one step.
 const MAX_SCHEMAS: usize = 10_000;
 
-/// What a document may be, before any schema looks at it.
+/// The limits on a document, before any schema is checked.
 const DOCUMENT: json::Limits = json::Limits { depth: 64, values: 500_000 };
 
-/// A loaded schema with all its subschemas; the first is the whole.
+/// A loaded schema with all its subschemas. The first one is the root.
 #[derive(Debug)]
 pub struct Schemas(Vec<Schema>);
 
-/// One schema: everything that it says must hold.
+/// One schema. All of its rules must hold.
 #[derive(Debug)]
 struct Schema {
     always: Option<bool>,
@@ -62,7 +62,7 @@ struct Condition {
     otherwise: Option<usize>,
 }
 
-/// How many there may be of something.
+/// The least and the most of something.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     least: usize,
@@ -71,7 +71,7 @@ struct Extent {
 
 #[derive(Debug)]
 struct ObjectRules {
-    /// In the order of names.
+    /// Sorted by name.
     properties: Vec<(Arc<str>, usize)>,
     patterns: Vec<(Pattern, usize)>,
     additional: Option<usize>,
@@ -255,7 +255,7 @@ impl Loader<'_> {
         self.optional(field)?.ok_or(LoadError::Missing("schema"))
     }
 
-    /// The schema of a field that is 0 for none.
+    /// The index of a schema from a field that is 0 for none.
     fn optional(&self, field: u32) -> Result<Option<usize>, LoadError> {
         let Some(index) = field.checked_sub(1) else { return Ok(None) };
         let found = usize::try_from(index).ok().filter(|index| *index < self.count);

@@ -2,7 +2,7 @@
 
 use postern_proto::plan::v1::SignatureAlgorithm as Wire;
 
-/// A signature algorithm. `none` is not among them, so nothing can ask for it.
+/// A signature algorithm. `none` is not one of them, so no token can ask for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Algorithm {

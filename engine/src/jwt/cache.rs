@@ -14,17 +14,17 @@ use crate::{cel::Map, header};
 const MOST_ENTRIES: usize = 1024;
 const MOST_BYTES: usize = 4 << 20;
 
-/// What a token was found to say.
+/// A verified token: what it says, and how long it is good.
 #[derive(Debug, PartialEq)]
 pub struct Verified {
     pub(crate) claims: Arc<Map>,
-    /// For each header that the step makes of a claim, its value if the claim is there.
+    /// The value of each header that the step makes of a claim; `None` if the token has no such claim.
     pub(crate) headers: Vec<Option<header::Value>>,
-    /// Who the token says the consumer is.
+    /// The consumer that the token names.
     pub(crate) consumer: Option<Arc<str>>,
-    /// It is good from this time on, in nanoseconds since 1970 …
+    /// The time from which it is good, in nanoseconds since 1970.
     pub(crate) from: u64,
-    /// … and no longer at this one.
+    /// The time from which it is no longer good.
     pub(crate) until: u64,
 }
 
@@ -34,7 +34,7 @@ impl Verified {
     }
 }
 
-/// What an entry is found by.
+/// The key of an entry: the token and the scope that it was checked under.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenKey {
     pub(crate) scope: [u8; 32],
@@ -42,7 +42,7 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// How long the token is.
+    /// The length of the token in bytes.
     pub(crate) fn size(&self) -> usize {
         self.token.len()
     }
@@ -52,7 +52,7 @@ impl TokenKey {
     }
 }
 
-/// Equality, eight bytes at a time: in wasm32 the one of slices takes one by one.
+/// Compares eight bytes at a time. The comparison of slices in wasm32 takes them one by one.
 pub(super) fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let ((ones, one_rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
     let number = |chunk: &[u8; 8]| u64::from_le_bytes(*chunk);
@@ -61,7 +61,7 @@ pub(super) fn is_equal(one: &[u8], other: &[u8]) -> bool {
         && ones.iter().zip(others).all(|(one, other)| number(one) == number(other))
 }
 
-/// It has no more of a token than its size: logs must not carry one.
+/// Shows only the size of the token: logs must not carry tokens.
 impl fmt::Debug for TokenKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("TokenKey").field("token", &self.token.len()).finish_non_exhaustive()
@@ -73,15 +73,16 @@ impl fmt::Debug for TokenKey {
 pub struct Entry {
     pub(crate) key: TokenKey,
     pub(crate) verified: Arc<Verified>,
-    /// About how many bytes it takes.
+    /// About how many bytes of memory it takes.
     pub(crate) weight: usize,
 }
 
-/// The tokens that a worker found good, bounded in number and bytes. The oldest that nobody asked for goes first.
+/// The tokens that a worker found good, bounded in number and bytes. The oldest one that was not used since it was last
+/// looked at is dropped first.
 #[derive(Debug, Default)]
 pub struct TokenCache {
     slots: FxHashMap<u64, Slot>,
-    /// The slots by age.
+    /// The slots, the oldest first.
     order: VecDeque<u64>,
     bytes: usize,
 }
@@ -89,19 +90,19 @@ pub struct TokenCache {
 #[derive(Debug)]
 struct Slot {
     entry: Entry,
-    /// Asked for since it was last passed over.
+    /// Whether it was used since it was last looked at for dropping.
     used: bool,
 }
 
 impl TokenCache {
-    /// What is known of a token. Whether that is still good is for whoever asks to see.
+    /// The verified token under a key. The caller checks whether it is still good.
     pub fn recall(&mut self, key: &TokenKey) -> Option<Arc<Verified>> {
         let slot = self.slots.get_mut(&hash(key)).filter(|slot| slot.entry.key.is(key))?;
         slot.used = true;
         Some(Arc::clone(&slot.entry.verified))
     }
 
-    /// Keeps a token that was found good, if need be in place of others.
+    /// Adds a token that was found good. Drops others if there is no room.
     pub fn remember(&mut self, entry: Entry) {
         let (hash, weight) = (hash(&entry.key), entry.weight);
         if weight > MOST_BYTES {

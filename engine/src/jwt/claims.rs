@@ -1,4 +1,4 @@
-//! Claims as values: what is said of the caller, found by name or path.
+//! Claims as values, found by name or path.
 
 use std::sync::Arc;
 
@@ -8,14 +8,15 @@ use crate::{
     text::json::quote,
 };
 
-/// What a token's claims may cost.
+/// The limits on a token's claims.
 pub(super) const LIMITS: Limits = Limits { depth: 16, values: 2048 };
 
 const SECOND: u64 = 1_000_000_000;
-/// What a value with its name takes, more or less, beside its text.
+/// About how many bytes of memory a value with its name takes, without its text.
 const ENTRY: usize = 96;
 
-/// Where a claim is: the claim of exactly this name, or else, from dot to dot, a member of a member.
+/// The path of a claim: the claim of exactly this name or, if there is none, the member that its parts between dots
+/// lead to.
 #[derive(Debug, Clone)]
 pub(crate) struct ClaimPath {
     whole: Key,
@@ -29,7 +30,7 @@ impl ClaimPath {
         Self { whole: path.into(), first: parts.next().unwrap_or_else(|| "".into()), rest: parts.collect() }
     }
 
-    /// What the claim says; `None` if it is not there, or null.
+    /// The claim's value. `None` if it is absent or null.
     pub(crate) fn find<'a>(&self, claims: &'a Map) -> Option<&'a Value> {
         let nested = || {
             self.rest.iter().try_fold(claims.get(&self.first)?, |value, name| match value {
@@ -42,7 +43,7 @@ impl ClaimPath {
 }
 
 impl ClaimPath {
-    /// The same in claims that nobody has made values of yet.
+    /// Like [`Self::find`], in claims that were not converted to values.
     pub(crate) fn find_in<'a, 'b>(&self, claims: &'b Object<'a>) -> Option<&'b json::Value<'a>> {
         let nested = || {
             self.rest.iter().try_fold(claims.get(text(&self.first))?, |value, name| match value {
@@ -61,7 +62,7 @@ fn text(key: &Key) -> &str {
     }
 }
 
-/// JSON as expressions see it.
+/// Converts claims to the values of expressions.
 pub(super) fn convert(object: Object<'_>) -> Map {
     // Each name is there once, and they come in order: the map is built in one go.
     object.into_iter().map(|(name, value)| (Key::String(name.into()), convert_value(value))).collect()
@@ -95,7 +96,8 @@ fn weight_of(value: &Value) -> usize {
     within.saturating_add(ENTRY)
 }
 
-/// A NumericDate (RFC 7519, section 2) in nanoseconds since 1970. What lies before is 0, what lies past is the end of time.
+/// A NumericDate (RFC 7519, section 2) in nanoseconds since 1970. A time before 1970 is 0; a time out of range is the
+/// largest one. `None` if it is not a number.
 pub(super) fn time(value: &json::Value<'_>) -> Option<u64> {
     match value {
         json::Value::Number(Number::Int(seconds)) => {
@@ -121,8 +123,7 @@ pub(super) fn names_one_of(audience: &json::Value<'_>, audiences: &[Arc<str>]) -
     }
 }
 
-/// A claim as a header's value: text as it is, numbers and truth values as JSON writes them, lists and maps as JSON.
-/// `None` if it has what no header may carry.
+/// A claim as text for a header: text as it is, everything else as JSON.
 pub(super) fn header_text(value: &json::Value<'_>) -> String {
     match value {
         json::Value::String(text) => text.as_ref().to_owned(),

@@ -1,14 +1,14 @@
-//! As much of DER as public keys need: reading RSA's SubjectPublicKeyInfo, writing that of points on curves.
+//! The part of DER that public keys need: reading RSA's SubjectPublicKeyInfo, and writing that of points on curves.
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 /// rsaEncryption, and the NULL that belongs to it.
 const RSA_ENCRYPTION: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
-/// What stands before the point of a key on P-256, 65 bytes.
+/// What precedes the point of a key on P-256, which has 65 bytes.
 const P256_PREFIX: &[u8] =
     b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00";
-/// What stands before the point of a key on P-384, 97 bytes.
+/// What precedes the point of a key on P-384, which has 97 bytes.
 const P384_PREFIX: &[u8] =
     b"\x30\x76\x30\x10\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x05\x2b\x81\x04\x00\x22\x03\x62\x00";
 
@@ -33,12 +33,12 @@ pub(super) fn p384_info(point: &[u8]) -> Vec<u8> {
     [P384_PREFIX, point].concat()
 }
 
-/// The content of an element that nothing follows.
+/// The content of an element. `None` if anything follows it.
 fn only(der: &[u8], tag: u8) -> Option<&[u8]> {
     element(der, tag).filter(|(_, rest)| rest.is_empty()).map(|(content, _)| content)
 }
 
-/// The content of the first element, and what follows it. A length must be written in as few bytes as it takes.
+/// The content of the first element, and what follows it. `None` if its length is not written in the fewest bytes.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, rest) = der.split_first()?;
     (*found == tag).then_some(())?;
@@ -51,7 +51,7 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// An integer above zero: no more bytes than it takes, without the zero that keeps it from being negative.
+/// The bytes of an integer above zero, without a leading zero. `None` if it has more bytes than it needs.
 fn positive(integer: &[u8]) -> Option<&[u8]> {
     match integer {
         [0, rest @ ..] if rest.first().is_some_and(|first| *first >= 0x80) => Some(rest),

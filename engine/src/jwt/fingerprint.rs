@@ -1,10 +1,10 @@
-//! Digests that tell issuers and rules from each other.
+//! Digests that distinguish issuers and rules.
 
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-/// A digest over values, each with its size, so that no two lists of values read alike.
+/// A digest over values. Each is preceded by its size, so that no two lists of values have the same digest.
 #[derive(Default)]
 pub(super) struct Fingerprint(Sha256);
 

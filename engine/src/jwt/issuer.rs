@@ -7,20 +7,20 @@ use postern_proto::plan::v1 as wire;
 use super::{algorithm::Algorithm, fingerprint::Fingerprint, key::Key};
 use crate::{load_error::LoadError, strings::Strings};
 
-/// How many keys are tried for a token that does not say which; more would make a bad token too expensive.
+/// How many keys are tried for a token that does not name one. More would make a bad token too expensive.
 const MOST_CANDIDATES: usize = 8;
 
 /// An issuer of tokens.
 #[derive(Debug)]
 pub(crate) struct Issuer {
-    /// What the claim `iss` says.
+    /// The value of the claim `iss`.
     pub(super) issuer: Arc<str>,
-    /// A token must be for one of them; empty if it may be for anyone.
+    /// The audiences, of which a token must name one. Empty if any audience will do.
     pub(super) audiences: Vec<Arc<str>>,
     keys: Vec<Key>,
-    /// Its keys are not known: whether a token is good cannot be told.
+    /// Whether its keys are unknown, so that no token can be checked.
     pub(super) keys_unavailable: bool,
-    /// Tells its contents from any other.
+    /// A digest of its contents.
     pub(super) fingerprint: [u8; 32],
 }
 
@@ -42,7 +42,7 @@ impl Issuer {
         Ok(Self { issuer, audiences, keys, keys_unavailable: wire.keys_unavailable, fingerprint })
     }
 
-    /// The places of the keys that a token may be checked with: those of the name that it gives, if it gives one.
+    /// The indexes of the keys that a token may be checked with. If it names a key, only keys of that name.
     pub(super) fn candidates(&self, algorithm: Algorithm, key_id: Option<&str>) -> Vec<usize> {
         let fitting = self.keys.iter().enumerate().filter(|(_, key)| key.fits(algorithm, key_id));
         fitting.map(|(place, _)| place).take(MOST_CANDIDATES).collect()

@@ -1,5 +1,5 @@
-//! Keys that signatures are checked with. A key lists its own algorithms, all of its material's family: what a token
-//! says can pick among them and do nothing else, so a public key is never a secret and a secret never a public key.
+//! Keys that signatures are checked with. A key lists its own algorithms, all of one family. A token can only choose
+//! one of these, so a public key is never used as a secret, or a secret as a public key.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -17,24 +17,25 @@ use crate::{
     strings::Strings,
 };
 
-/// RFC 7518, sections 3.3 and 3.5, ask for 2048 bits or more; past the greatest, one check costs too much.
+/// The sizes of RSA keys. RFC 7518, sections 3.3 and 3.5, demand 2048 bits or more; past the upper bound one check
+/// costs too much.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
-/// RFC 7518, section 3.2: as long as the hash.
+/// The smallest secret: as long as the hash (RFC 7518, section 3.2).
 const LEAST_SECRET: usize = 32;
 const MOST_SECRET: usize = 1024;
 
-/// What a check of a signature costs, in steps.
+/// The cost of a check of a signature, in steps.
 pub(super) struct Cost {
-    /// Where the host checks it.
+    /// If the host checks it.
     pub(super) host: u64,
-    /// Where this engine does.
+    /// If this engine checks it.
     pub(super) own: u64,
 }
 
 /// A key that checks signatures.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// `kid`.
+    /// The key's `kid`.
     id: Option<Arc<str>>,
     algorithms: Vec<Algorithm>,
     material: Material,
@@ -49,11 +50,11 @@ enum Material {
     Secret(Secret),
 }
 
-/// A public key that a host may be able to use as well.
+/// A public key, also in the form that a host takes.
 #[derive(Debug)]
 struct Public<K> {
     key: K,
-    /// The DER SubjectPublicKeyInfo.
+    /// The key as a DER SubjectPublicKeyInfo.
     info: Arc<[u8]>,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A signature for the host to check, which may do it natively.
+/// A signature for the host to check.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignatureCheck {
     /// The hash function.
@@ -74,11 +75,11 @@ pub struct SignatureCheck {
     pub key: Arc<[u8]>,
     /// The signature; ECDSA's in DER.
     pub signature: Vec<u8>,
-    /// What was signed.
+    /// The text that was signed.
     pub text: SignedText,
 }
 
-/// The part of a token that is signed; it shares the token's bytes.
+/// The signed part of a token. It shares the token's bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignedText {
     token: Arc<[u8]>,
@@ -86,7 +87,7 @@ pub struct SignedText {
 }
 
 impl SignedText {
-    /// So many of the first bytes of a token.
+    /// The first `size` bytes of a token.
     pub fn new(token: &Arc<[u8]>, size: usize) -> Self {
         Self { token: Arc::clone(token), size }
     }
@@ -100,7 +101,7 @@ impl Deref for SignedText {
     }
 }
 
-/// It has no more of a token than its size: logs must not carry one.
+/// Shows only the size of the text: logs must not carry tokens.
 impl fmt::Debug for SignatureCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hash, text, .. } = self;
@@ -120,7 +121,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// What OpenSSL and Envoy call it.
+    /// Its name in OpenSSL and Envoy.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -151,7 +152,7 @@ impl Key {
         self.algorithms.contains(&algorithm) && (id.is_none() || self.id.as_deref() == id)
     }
 
-    /// Whether the signature is good. What is not this key's to check is not.
+    /// Whether the signature is good. False for an algorithm that this key does not have.
     pub(super) fn verify(&self, algorithm: Algorithm, text: &[u8], signature: &[u8]) -> bool {
         match (&self.material, algorithm) {
             (Material::Rsa(public), Algorithm::Rs256) => public.pkcs1::<Sha256>(text, signature),
@@ -169,10 +170,10 @@ impl Key {
         }
     }
 
-    /// What it costs to check a signature of a text of this size: by the host, and by this engine.
+    /// The cost of checking a signature of a text of this size.
     ///
-    /// Measured for each check: RSA with 2048 bits 25 to 31 µs by Envoy and 0.4 ms as Wasm in V8, with 4096 bits four times
-    /// that; P-256 0.1 ms and 0.8 ms, P-384 0.7 ms and 2.7 ms, Ed25519 0.2 ms as Wasm.
+    /// Measured for each check: RSA with 2048 bits 25 to 31 µs by Envoy and 0.4 ms as Wasm in V8, with 4096 bits four
+    /// times that; P-256 0.1 ms and 0.8 ms, P-384 0.7 ms and 2.7 ms, Ed25519 0.2 ms as Wasm.
     pub(super) fn cost(&self, size: usize) -> Cost {
         let (host, own) = match &self.material {
             Material::Rsa(public) => {
@@ -188,7 +189,8 @@ impl Key {
         Cost { host: text.saturating_add(host), own: text.saturating_add(own) }
     }
 
-    /// The same for a host: `None` if it is not known to check such a signature faster, or the signature cannot be good.
+    /// The check as a question to the host. `None` if no host is known to check such a signature faster, or if the
+    /// signature cannot be good.
     pub(super) fn check(&self, algorithm: Algorithm, text: &SignedText, signature: &[u8]) -> Option<SignatureCheck> {
         let (hash, key, signature) = match (&self.material, algorithm) {
             (Material::Rsa(public), Algorithm::Rs256) => (Hash::Sha256, &public.info, signature.to_vec()),
@@ -257,7 +259,7 @@ impl Public<RsaPublicKey> {
         signature.len() == self.key.size() && scheme.verify(&self.key, &D::digest(text), signature).is_ok()
     }
 
-    /// RFC 7518, section 3.5: the salt is as long as the hash.
+    /// Checks RSASSA-PSS. The salt is as long as the hash (RFC 7518, section 3.5).
     fn pss(&self, text: &[u8], signature: &[u8]) -> bool {
         let scheme = Pss::<Sha256>::new();
         signature.len() == self.key.size() && scheme.verify(&self.key, &Sha256::digest(text), signature).is_ok()
@@ -265,7 +267,7 @@ impl Public<RsaPublicKey> {
 }
 
 impl Secret {
-    /// Compares in constant time.
+    /// Checks an HMAC in constant time.
     fn verify(&self, text: &[u8], signature: &[u8]) -> bool {
         let code = Hmac::<Sha256>::new_from_slice(&self.0).map(|code| code.chain_update(text));
         code.is_ok_and(|code| code.verify_slice(signature).is_ok())

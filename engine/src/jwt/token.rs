@@ -10,22 +10,22 @@ use crate::json::{self, Limits, Object, Value};
 
 const HEADER_LIMITS: Limits = Limits { depth: 4, values: 256 };
 
-/// A token that is well-formed; nothing in it is proven.
+/// A well-formed token. Nothing in it is proven.
 #[derive(Debug)]
 pub(super) struct Token {
     pub(super) algorithm: Algorithm,
-    /// `kid`.
+    /// The header's `kid`.
     pub(super) key_id: Option<Arc<str>>,
-    /// `typ`, in lower case and without `application/`; empty if there is none.
+    /// The header's `typ`, in lower case and without `application/`; empty if absent.
     pub(super) media_type: Arc<str>,
-    /// Its claims, as JSON.
+    /// The claims, as JSON.
     payload: Vec<u8>,
     /// How many bytes of the token are signed.
     pub(super) signed: usize,
     pub(super) signature: Vec<u8>,
 }
 
-/// What the header of a token says.
+/// The header of a token.
 #[derive(Debug, Clone)]
 struct Header {
     algorithm: Algorithm,
@@ -33,7 +33,8 @@ struct Header {
     media_type: Arc<str>,
 }
 
-/// The header that was read last, and what it says: an issuer's tokens all have the same one, as long as its key is.
+/// The header that was read last, with its contents. The tokens of an issuer all have the same header as long as it
+/// uses the same key.
 #[derive(Debug, Default)]
 pub(super) struct LastHeader(Mutex<Option<(Box<[u8]>, Header)>>);
 
@@ -50,7 +51,7 @@ impl LastHeader {
     }
 }
 
-/// Why a text is not taken as a token.
+/// Why a text is refused as a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unreadable {
     Malformed,
@@ -65,13 +66,13 @@ impl Token {
         Ok(Self { algorithm, key_id, media_type, payload: decode(payload)?, signed, signature: decode(signature)? })
     }
 
-    /// What it says.
+    /// Reads the claims.
     pub(super) fn claims(&self) -> Result<Object<'_>, Unreadable> {
         object(&self.payload, claims::LIMITS)
     }
 }
 
-/// The three parts. A token of five is an encrypted one (RFC 7516).
+/// The three parts of a token; `None` for any other number. A token of five parts is encrypted (RFC 7516).
 fn split(token: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (header, rest) = split_at_dot(token)?;
     let (payload, signature) = split_at_dot(rest)?;
@@ -83,8 +84,8 @@ fn split_at_dot(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((before, dot_and_rest.get(1..)?))
 }
 
-/// `cty` says nothing that matters here. A key inside a token (`jwk`, `jku`, `x5c`, `x5u`) is its sender's own,
-/// so none of them is looked at.
+/// Reads the header. `cty` does not matter here. A key inside a token (`jwk`, `jku`, `x5c`, `x5u`) is the sender's own
+/// choice, so it is ignored.
 fn read_header(header: &Object<'_>) -> Result<Header, Unreadable> {
     let key_id = match header.get("kid") {
         None => None,
@@ -100,7 +101,7 @@ fn read_header(header: &Object<'_>) -> Result<Header, Unreadable> {
     Ok(Header { algorithm, key_id, media_type: media_type(header)? })
 }
 
-/// RFC 7515, section 4.1.9: a media type, whose case does not matter, usually without `application/`.
+/// The `typ` of a header: a media type in any case, usually without `application/` (RFC 7515, section 4.1.9).
 fn media_type(header: &Object<'_>) -> Result<Arc<str>, Unreadable> {
     match header.get("typ") {
         None => Ok("".into()),
@@ -113,7 +114,7 @@ fn media_type(header: &Object<'_>) -> Result<Arc<str>, Unreadable> {
     }
 }
 
-/// The alphabet without padding, no white space, and no bits that nothing stands in: one text has one spelling.
+/// Decodes base64url. Padding, white space and unused bits that are set are errors, so that each text has one spelling.
 fn decode(part: &[u8]) -> Result<Vec<u8>, Unreadable> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| Unreadable::Malformed)
 }

@@ -1,5 +1,4 @@
-//! What makes a token good for a step: whose it is, for whom, when, what it must say, and its signature last, which
-//! costs the most.
+//! Checks a token for a step: issuer, audience, time, required claims and, last, the signature, which costs the most.
 
 use std::sync::Arc;
 
@@ -20,22 +19,23 @@ use crate::{
     load_error::LoadError,
 };
 
-/// What a token must be.
+/// The rules that a token must meet.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// Whose tokens count; at least one.
+    /// The issuers whose tokens are accepted; at least one.
     pub(crate) issuers: Vec<Arc<Issuer>>,
-    /// One of them must be meant, beside what the issuer asks for; empty if that is enough.
+    /// Audiences of which the token must name one, in addition to what the issuer demands. Empty for no such rule.
     pub(crate) audiences: Vec<Arc<str>>,
-    /// Whether a token without `exp` is good.
+    /// Whether a token without `exp` is accepted.
     pub(crate) unexpiring: bool,
-    /// How far clocks may be apart, in nanoseconds.
+    /// How far clocks may differ, in nanoseconds.
     pub(crate) leeway: u64,
     /// How long after `iat` a token is good, in nanoseconds.
     pub(crate) max_age: Option<u64>,
-    /// What `typ` may say, in lower case and without `application/`; empty text for a token without it.
+    /// The accepted values of `typ`, in lower case and without `application/`. An empty text stands for a token without
+    /// `typ`.
     pub(crate) types: Vec<Arc<str>>,
-    /// The claims that must be there.
+    /// The claims that must be present.
     pub(crate) required: Vec<Arc<str>>,
     /// The claims that become headers.
     pub(crate) headers: Vec<Arc<str>>,
@@ -55,14 +55,14 @@ pub(crate) struct Verifier {
     required: Vec<ClaimPath>,
     headers: Vec<ClaimPath>,
     consumer: Option<ClaimPath>,
-    /// Whether somebody asks what a token says, beside these rules.
+    /// Whether steps other than these rules read the claims.
     keeps_claims: bool,
     last_header: LastHeader,
-    /// A digest of all rules: what was found under it holds for nothing else.
+    /// A digest of all rules. A verified token is remembered under it, and counts for no other rules.
     scope: [u8; 32],
 }
 
-/// A token of which all but the signature is found good.
+/// A token that meets all rules, and whose signature is not checked yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
     key: TokenKey,
@@ -70,7 +70,7 @@ pub(crate) struct Pending {
     signature: Vec<u8>,
     algorithm: Algorithm,
     issuer: Arc<Issuer>,
-    /// The places of the keys that may have made its signature.
+    /// The indexes of the keys that may have made its signature.
     candidates: Vec<usize>,
     verified: Arc<Verified>,
 }
@@ -78,9 +78,9 @@ pub(crate) struct Pending {
 /// Why a token is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// It is no good, for this reason.
+    /// It is refused, for this reason.
     Refused(&'static str),
-    /// Its issuer's keys are not known.
+    /// The issuer's keys are not known.
     KeysUnavailable,
 }
 
@@ -125,7 +125,7 @@ impl Verifier {
         })
     }
 
-    /// Tells it that nobody asks what a token says: finding that out is a good part of what a token costs.
+    /// Tells the verifier that nobody reads the claims. Converting them is a large part of a token's cost.
     pub(crate) fn leave_out_claims(&mut self) {
         self.keeps_claims = false;
         let mut print = Fingerprint::default();
@@ -133,12 +133,12 @@ impl Verifier {
         self.scope = print.finish();
     }
 
-    /// What a good token of this text would be remembered under.
+    /// The key under which this token is remembered if it is good.
     pub(crate) fn key(&self, token: Arc<[u8]>) -> TokenKey {
         TokenKey { scope: self.scope, token }
     }
 
-    /// Everything but the signature.
+    /// Checks everything but the signature.
     pub(crate) fn examine(&self, key: TokenKey, now: u64) -> Result<Pending, Trouble> {
         let token = Token::read(&key.token, &self.last_header)?;
         if !self.types.iter().any(|fits| **fits == *token.media_type) {
@@ -171,7 +171,7 @@ impl Verifier {
         Ok(Pending { key, signed, signature, algorithm, issuer: Arc::clone(issuer), candidates, verified })
     }
 
-    /// The names of these claims are RFC 7519's, section 4.1.
+    /// The issuer of the claim `iss` (RFC 7519, section 4.1).
     fn issuer(&self, claims: &Object<'_>) -> Result<&Arc<Issuer>, Trouble> {
         let Some(Value::String(name)) = claims.get("iss") else {
             return Err(Refused("issuer_unknown"));
@@ -193,7 +193,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// From when to when the token is good, with the leeway.
+    /// The times between which the token is good, with the leeway.
     fn window(&self, claims: &Object<'_>) -> Result<(u64, u64), Trouble> {
         let time = |name| match claims.get(name) {
             None => Ok(None),
@@ -231,10 +231,10 @@ impl Verifier {
 }
 
 impl Pending {
-    /// Whether one of the keys that it may be signed with made its signature.
+    /// Whether one of the possible keys made the signature.
     ///
-    /// One check is always allowed: it is what the step is for. Each further key that is tried, for a token that does not
-    /// say which is its own, is charged. `host` checks a signature for us; `None` if it cannot.
+    /// One check is always allowed: it is what the step is for. Further keys, which are tried for a token that names
+    /// none, are charged. `host` checks a signature; `None` if it cannot.
     pub(crate) fn is_signed(
         &self,
         mut host: impl FnMut(&SignatureCheck) -> Option<bool>,
@@ -257,7 +257,7 @@ impl Pending {
         Ok(false)
     }
 
-    /// The host is asked first: it is faster.
+    /// Checks the signature by one key. The host is asked first, since it is faster.
     fn is_signed_by(
         &self,
         key: &Key,
@@ -278,13 +278,13 @@ impl Pending {
         Ok(key.verify(self.algorithm, &text, &self.signature))
     }
 
-    /// What is to be remembered once the signature is good.
+    /// The entry to remember once the signature is good.
     pub(crate) fn entry(&self) -> Entry {
         let weight = self.key.token.len().saturating_add(claims::weight(&self.verified.claims));
         Entry { key: self.key.clone(), verified: Arc::clone(&self.verified), weight }
     }
 
-    /// What the token says, once its signature is good.
+    /// The verified token. Call it once the signature is good.
     pub(crate) fn into_verified(self) -> Arc<Verified> {
         self.verified
     }

@@ -25,15 +25,15 @@ pub(crate) struct AgentPolicy {
     policy: CalledPolicy,
 }
 
-/// What an agent has been asked for, while it answers.
+/// The question that an agent is answering.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// The agent.
+    /// The index of the agent.
     pub(crate) agent: Option<usize>,
-    /// How many places of the chain what it was asked for in one go takes up, with the steps in between that are for other
-    /// sources; 0 if none was asked.
+    /// How many steps of the chain the question covers, including steps in between that are for other sources; 0 if
+    /// none was asked.
     pub(crate) span: usize,
-    /// The strictest `onFailure` of what it was asked for.
+    /// The strictest `onFailure` of the steps in the question.
     pub(crate) on_failure: OnFailure,
 }
 
@@ -82,7 +82,8 @@ impl AgentPolicy {
         }
     }
 
-    /// Asks the first healthy agent for this step and for all that follow at once and that it can evaluate too.
+    /// Asks the first healthy agent to evaluate this step, together with the steps right behind it that it can evaluate
+    /// too.
     fn ask<'a>(
         &self,
         context: &mut Context<'_>,
@@ -103,42 +104,43 @@ impl AgentPolicy {
     }
 }
 
-/// What is to be known of a step to tell whether an agent is asked for it together with an earlier one.
+/// What must be known of a step to decide whether it belongs to the question of an earlier one.
 #[derive(Debug)]
 pub(crate) struct Following<'a> {
-    /// What an agent is asked; `None` for a step that none evaluates.
+    /// The policy; `None` for a step that no agent evaluates.
     pub(crate) policy: Option<&'a AgentPolicy>,
     pub(crate) is_conditional: bool,
     pub(crate) shadow: bool,
     pub(crate) on_failure: OnFailure,
-    /// The sources that it is for; all traffic if there is none.
+    /// The sources that the step is for; all traffic if `None`.
     pub(crate) source: Option<&'a Selector>,
-    /// How many steps right behind it stand in for it.
+    /// How many of the steps that follow it are its alternatives.
     pub(crate) alternatives: usize,
 }
 
-/// An agent is told of the message as it stands.
+/// The inputs of a question: an agent gets the whole message.
 pub(crate) fn needs(phase: Phase) -> Needs {
     Needs::REQUEST_HEADERS.union(Needs::RESPONSE_HEADERS.when(phase == Phase::Response))
 }
 
-/// What an agent will want changed is known only when it answers.
+/// An agent may edit any header: its edits are known only when it answers.
 pub(crate) fn edits() -> HeaderEdits {
     HeaderEdits::any()
 }
 
-/// What an agent is asked for in one go.
+/// The steps that one question covers.
 #[derive(Default)]
 struct Group {
     policies: Vec<CalledPolicy>,
-    /// How many places of the chain it takes up.
+    /// How many steps of the chain it covers.
     span: usize,
-    /// What becomes of the chain if the agent does not evaluate them: the strictest that one of them says.
+    /// The strictest `onFailure` of these steps.
     on_failure: OnFailure,
 }
 
-/// This step and those right behind it that would run next and that the agent can evaluate too: of a step and its
-/// alternatives, the one that is for the source of the message. `Err` says what must be known to tell which that is.
+/// The group of this step: the step, and those right behind it that would run next and that the agent can evaluate too.
+/// Of a step and its alternatives, it is the one that is for the message's source; `Err` has the inputs that are needed
+/// to know which.
 fn group<'a>(
     context: &Context<'_>,
     agent: usize,
@@ -170,14 +172,14 @@ fn group<'a>(
     Ok(group)
 }
 
-/// Whether a step is for the source of the message. The run has found out for the step under way.
+/// Whether a step is for the source of the message. For the current step, the run has decided that already.
 fn is_for_source(step: &Following<'_>, context: &Context<'_>) -> Result<bool, Needs> {
     let Some(source) = step.source else { return Ok(true) };
     let missing = source.needs().without(context.given);
     if missing.is_empty() { Ok(source.selects(context.inputs)) } else { Err(missing) }
 }
 
-/// An instruction that may be carried out.
+/// A checked instruction.
 enum Change {
     Set(Name, Value),
     Remove(RemovableName),
@@ -186,7 +188,8 @@ enum Change {
 }
 
 impl Change {
-    /// `None` for an edit of a header that is not an agent's to edit, and for an answer that is none.
+    /// Checks an instruction. `None` if it edits a header that an agent must not edit, or has an answer that cannot be
+    /// given.
     fn read(instruction: Instruction) -> Option<Self> {
         Some(match instruction {
             Instruction::SetHeader(name, value) => Self::Set(Name::new(lower_case(&name)).ok()?, Value::new(value)?),
@@ -197,12 +200,12 @@ impl Change {
     }
 }
 
-/// Names of headers have no case.
+/// The name in lower case.
 fn lower_case(name: &str) -> Arc<str> {
     name.to_ascii_lowercase().into()
 }
 
-/// Carries an answer out. Instructions merge in order: the last one wins.
+/// Applies an agent's reply. Instructions are applied in order, so the last one wins.
 fn take(context: &mut Context<'_>, reply: Reply) -> Flow {
     match reply.outcome {
         Outcome::Failed => return Flow::Fail(failure("agent_failed")),
@@ -236,7 +239,8 @@ fn denial(reply: Reply) -> Denial {
     Denial { reason: "agent_denied", response }
 }
 
-/// What a caller gets for want of an answer: a temporary trouble, unless the agent talks nonsense.
+/// The response to the caller if the agent gives no valid answer: 503, or 500 if it sent something that is not an
+/// answer.
 fn unanswered(context: &Context<'_>, error: CallError) -> Denial {
     let response = match error {
         CallError::Timeout | CallError::Unreachable => context.directory.agent_unavailable.clone(),

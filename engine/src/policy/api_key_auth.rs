@@ -1,7 +1,7 @@
-//! `apiKeyAuth`: admits a request that carries the API key of a consumer, and nothing else.
+//! `apiKeyAuth`: admits a request only if it carries the API key of a consumer.
 //!
-//! A plan has only SHA-256 digests of keys. Looking a digest up leaks nothing through timing that an attacker could
-//! use: choosing digests means inverting SHA-256.
+//! A plan has only SHA-256 digests of keys. The time of looking up a digest tells an attacker nothing useful: to choose
+//! digests, one would have to invert SHA-256.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl BuiltIn for ApiKeyAuth {
 }
 
 impl ApiKeyAuth {
-    /// Whose key the request carries, or why it is nobody's.
+    /// The consumer whose key the request carries, or the reason for a denial.
     fn consumer(&self, context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
         let values;
         let key = match &self.source {

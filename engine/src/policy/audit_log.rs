@@ -1,9 +1,7 @@
-//! `auditLog`: a record of every request, whatever becomes of it.
+//! `auditLog`: a record of every request, whatever is decided.
 //!
-//! It is written as a step, but no step of the chain can keep it from running: it belongs to the [`Chain`] as a whole,
-//! and a run makes its record when what became of the message is known.
-//!
-//! [`Chain`]: crate::chain::Chain
+//! Users write it as a step, but no other step can keep it from running: it belongs to the `Chain` as a whole, and a
+//! run makes its record when the decision is known.
 
 use std::sync::Arc;
 
@@ -23,11 +21,11 @@ use crate::{
     verdict::{Decision, Note, Verdict},
 };
 
-/// What a sample is counted in: it is of so many.
+/// The unit of samples: a sample is a number of records in this many.
 pub const SAMPLE_OF: u32 = 1_000_000;
-/// What a record has without being told, and can be told to leave out.
+/// The fields that a record has by default, and that a user can omit.
 pub const OMITTABLE: &[&str] = &["method", "path", "status", "source", "consumer", "route", "plan"];
-/// What every record may have, and so no field of a user's own can be called.
+/// The names of fields that a record may have, which a user's own field cannot have.
 pub const RESERVED: &[&str] = &[
     "audit",
     "time",
@@ -160,7 +158,7 @@ const REDACT: Object = Object {
 pub(crate) struct AuditLog {
     name: Arc<str>,
     when: Option<Arc<Expression>>,
-    /// Of [`SAMPLE_OF`].
+    /// How many of [`SAMPLE_OF`] messages are recorded.
     sample: u32,
     sample_denials: bool,
     at_request: bool,
@@ -228,7 +226,7 @@ impl AuditLog {
         needs.union(Needs::of(Property::SourceAddress).when(self.shows("source")))
     }
 
-    /// Hides a place where a step of the same chain looks for a credential. Cookies are hidden anyway.
+    /// Redacts the place where a step of the same chain looks for a credential. Cookies are always redacted.
     pub(crate) fn hide(&mut self, credential: &Source) {
         match credential {
             Source::Header(name) => self.redaction.headers.push(Arc::clone(name)),
@@ -237,12 +235,12 @@ impl AuditLog {
         }
     }
 
-    /// What it must be given before a record.
+    /// The inputs of a record.
     pub(crate) fn needs(&self) -> Needs {
         self.needs
     }
 
-    /// Whether a message of this phase that comes to this is recorded by it.
+    /// Whether it records a message of this phase with this verdict.
     pub(crate) fn is_due(&self, phase: Phase, verdict: &Verdict) -> bool {
         match phase {
             Phase::Request => self.at_request || !matches!(verdict, Verdict::Continue(_)),
@@ -250,30 +248,30 @@ impl AuditLog {
         }
     }
 
-    /// Whether it waits for the response to an admitted request.
+    /// Whether it records an admitted request with its response.
     pub(crate) fn waits(&self) -> bool {
         !self.at_request
     }
 
-    /// The name of its step.
+    /// The step's name.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Whether chance has a say.
+    /// Whether chance decides if a message with this verdict is recorded.
     pub(crate) fn is_sampled(&self, verdict: &Verdict) -> bool {
         let spared = matches!(verdict, Verdict::Deny(_)) && !self.sample_denials;
         self.sample < SAMPLE_OF && !spared
     }
 
-    /// Whether these random bytes are among those that are recorded.
+    /// Whether a message with these random bytes is in the sample.
     pub(crate) fn is_hit(&self, random: [u8; 16]) -> bool {
         let [a, b, c, d, ..] = random;
         let scaled = u64::from(u32::from_le_bytes([a, b, c, d])).saturating_mul(SAMPLE_OF.into()) >> 32;
         scaled < u64::from(self.sample)
     }
 
-    /// The record; `None` if the condition does not hold.
+    /// Makes the record. `None` if `when` is false.
     pub(crate) fn record(&self, context: &Context<'_>, decision: &Decision, notes: &[Note]) -> Option<Record> {
         let condition_failed = match self.when.as_ref().map(|when| when.test(context, context.budget)) {
             None | Some(Ok(true)) => false,

@@ -1,4 +1,4 @@
-//! `basicAuth`: admits a request that carries the user name and password of a consumer (RFC 7617), and nothing else.
+//! `basicAuth`: admits a request only if it carries the user name and password of a consumer (RFC 7617).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     verdict::{Denial, Response},
 };
 
-/// The longest credentials, as they are sent: nobody types or generates longer ones.
+/// The longest credentials, as they are sent.
 const LONGEST: usize = 1024;
 const HEADER: &str = "authorization";
 
@@ -60,7 +60,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 #[derive(Debug)]
 pub(crate) struct BasicAuth {
     challenge: String,
-    /// The header of the credentials, if the upstream must not get them.
+    /// The header to remove, if the upstream must not get the credentials.
     removed: Option<Name>,
 }
 
@@ -109,7 +109,7 @@ impl BasicAuth {
     }
 }
 
-/// Who the caller proves to be, or why not.
+/// The consumer that the caller proves to be, or the reason for a denial.
 fn caller(context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
     let value = match context.request_header(HEADER).as_slice() {
         [] => return Err("credentials_missing"),
@@ -122,19 +122,19 @@ fn caller(context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
     context.directory.consumers.by_password(username, password, context.budget).cloned().ok_or("credentials_wrong")
 }
 
-/// What follows the scheme, whose case does not matter, and one or more spaces (RFC 9110, section 11.4).
+/// What follows the scheme, in any case, and one or more spaces (RFC 9110, section 11.4). `None` for another scheme.
 fn encoded(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(5)?;
     let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
     (scheme.eq_ignore_ascii_case(b"basic") && spaces > 0).then(|| rest.get(spaces..).unwrap_or_default())
 }
 
-/// In the one form that RFC 4648, section 4, has for some bytes.
+/// Decodes base64 in its one canonical form (RFC 4648, section 4).
 fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
     (encoded.len() <= LONGEST).then(|| STANDARD.decode(encoded).ok())?
 }
 
-/// RFC 7617, section 2: a user name without colons and a password, neither with control characters.
+/// Splits into a user name without colons and a password, both without control characters (RFC 7617, section 2).
 fn split(decoded: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     let (username, password) = decoded.split_at_checked(colon)?;

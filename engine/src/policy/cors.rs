@@ -1,8 +1,8 @@
-//! `cors`: cross-origin requests of browsers, as the Fetch standard has them.
+//! `cors`: cross-origin requests of browsers, as the Fetch standard defines them.
 //!
 //! A preflight is answered here and never reaches the upstream. Every other request goes on, and its response gets the
-//! headers that let a browser show it to the page, in place of whatever the upstream says about it. So do the answers
-//! of later steps: a page must be able to read that its token has expired.
+//! headers that let a page read it; those of the upstream are replaced. Answers of later steps get them too: a page
+//! must be able to read that its token has expired.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const ALLOW_HEADERS: &str = "access-control-allow-headers";
 const EXPOSE_HEADERS: &str = "access-control-expose-headers";
 const MAX_AGE: &str = "access-control-max-age";
 const ALLOW_PRIVATE_NETWORK: &str = "access-control-allow-private-network";
-/// What the upstream says about these does not count.
+/// The response headers whose values from the upstream are replaced.
 const OURS: [&str; 7] =
     [ALLOW_ORIGIN, ALLOW_CREDENTIALS, ALLOW_METHODS, ALLOW_HEADERS, EXPOSE_HEADERS, MAX_AGE, ALLOW_PRIVATE_NETWORK];
 const VARY_PREFLIGHT: &str = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
@@ -94,7 +94,7 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 pub(crate) struct Cors {
     rules: Vec<OriginRule>,
     patterns: Vec<Pattern>,
-    /// `*` for every origin.
+    /// Whether every origin is answered with `*`.
     any: bool,
     /// Headers of the answer to a preflight.
     preflight: Vec<(Name, Value)>,
@@ -105,7 +105,7 @@ pub(crate) struct Cors {
     names: Names,
 }
 
-/// Names and values that are used again and again.
+/// Header names and values that are used often, made once.
 #[derive(Debug)]
 struct Names {
     ours: [Name; 7],
@@ -114,11 +114,11 @@ struct Names {
     origin: Value,
 }
 
-/// What a request says about where it comes from.
+/// The origin that a request comes from.
 enum From {
-    /// It does not come from a page, or a page of the same site.
+    /// It does not come from a page, or from a page of the same origin.
     Nowhere,
-    /// An origin that is allowed, as `Access-Control-Allow-Origin` says it.
+    /// From an allowed origin, with the value for `Access-Control-Allow-Origin`.
     Allowed(Value),
     Other,
 }
@@ -197,7 +197,7 @@ impl Cors {
         })
     }
 
-    /// An origin that is allowed goes back as it came.
+    /// The value for `Access-Control-Allow-Origin`, if the origin is allowed: the origin as it came.
     fn admitted(&self, value: &[u8], budget: &Budget) -> Result<Option<Value>, Exhausted> {
         let Ok(text) = str::from_utf8(value) else { return Ok(None) };
         if text == "null" {
@@ -231,7 +231,7 @@ impl Cors {
         Response { status: 204, headers, body: Vec::new() }
     }
 
-    /// What the response to this request will say, whoever gives it.
+    /// Sets the headers of the response to this request, whether it comes from the upstream or from us.
     fn mark(&self, context: &mut Context<'_>, from: &From) {
         for name in &self.names.ours {
             context.facts.rare().response.remove(context.step, name);
@@ -262,7 +262,7 @@ fn is_preflight(context: &Context<'_>) -> bool {
         && has("access-control-request-method")
 }
 
-/// A pattern that matches a whole text. It must be one by itself: `a)|(b` is none.
+/// Compiles a pattern that must match a whole text. The text alone must be a pattern: `a)|(b` is refused.
 fn whole(pattern: &str) -> Result<Pattern, LoadError> {
     let unfit = |_| LoadError::Unfit { what: "regular expression", text: pattern.into() };
     Pattern::compile(pattern).map_err(unfit)?;

@@ -115,7 +115,7 @@ impl BuiltIn for FaultInjection {
     }
 }
 
-/// Whether these random bytes are among the first so many of 100.
+/// Whether a request with these random bytes is among `percent` of 100.
 fn is_hit(random: [u8; 4], percent: u32) -> bool {
     u64::from(u32::from_le_bytes(random)).saturating_mul(100) >> 32 < u64::from(percent)
 }

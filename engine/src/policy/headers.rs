@@ -84,7 +84,7 @@ impl BuiltIn for Headers {
         headers.when(!self.default.is_empty())
     }
 
-    /// What is set says what the step says, or nothing.
+    /// Headers that are set are promised: their values never come from the caller.
     fn edits(&self) -> HeaderEdits {
         HeaderEdits::none()
             .editing(self.remove.iter().map(RemovableName::get))

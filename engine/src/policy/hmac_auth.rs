@@ -1,8 +1,9 @@
-//! `hmacAuth`: admits a request that a consumer has signed with its secret: RFC 9421 with `hmac-sha256`, RFC 9530 for the
-//! body.
+//! `hmacAuth`: admits a request only if a consumer has signed it with its secret: RFC 9421 with `hmac-sha256`, and RFC
+//! 9530 for the body.
 //!
-//! The signature is checked before the body is asked for, so that nobody without a key has a body buffered. Signatures
-//! that were admitted are remembered by their keys ([`Replays`](crate::replays::Replays)), whatever the step and the route.
+//! The signature is checked before the body is asked for, so that a body is buffered only for those who have a key.
+//! Admitted signatures are remembered for each key ([`Replays`](crate::replays::Replays)), whatever the step and the
+//! route.
 
 use std::sync::Arc;
 
@@ -113,21 +114,21 @@ pub(crate) struct HmacAuth {
     skew: u64,
     require_date: bool,
     require_digest: bool,
-    /// How many signatures of one key it wants remembered; none if it admits them again.
+    /// How many signatures of one key it wants remembered; 0 if replays are admitted.
     capacity: u32,
 }
 
-/// What has been found out about the signature of a message.
+/// What is known of the signature of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// A good signature, while the body that it may cover is waited for.
+    /// A good signature, while the run waits for the body that it may cover.
     checked: Option<Signed>,
-    /// The signature that the message was admitted by. It stays for the steps that follow: they see no replay in it.
+    /// The signature that admitted the message. It is kept for later steps, so that they do not take it for a replay.
     admitted: Option<u64>,
 }
 
 impl State for Admission {
-    /// To drop what is rarely there costs a call, so it is only looked at.
+    /// Drops `checked` only if it is there, since dropping costs a call.
     #[inline]
     fn leave(&mut self) {
         if self.checked.is_some() {
@@ -136,16 +137,16 @@ impl State for Admission {
     }
 }
 
-/// What a good signature says.
+/// The contents of a good signature.
 #[derive(Debug)]
 struct Signed {
     hash: u64,
-    /// When it was made.
+    /// The time when it was made.
     made: u64,
     /// The name of the key.
     key: Option<Arc<str>>,
     consumer: Arc<Consumer>,
-    /// Whether it is one of the body too.
+    /// Whether it covers the body's digest.
     covers_digest: bool,
 }
 
@@ -182,12 +183,12 @@ impl BuiltIn for HmacAuth {
         Needs::REQUEST_HEADERS.union(Needs::NOW)
     }
 
-    /// Only a signature that is good is compared with the body.
+    /// The body is wanted only once the signature is known to be good.
     fn may_want_body(&self) -> bool {
         self.require_digest
     }
 
-    /// What it wants of the memory of signatures, if it uses it.
+    /// How long and how many signatures are to be remembered. `None` if replays are admitted.
     fn replays(&self) -> Option<Demand> {
         (self.capacity > 0).then_some(Demand { window: self.window, capacity: self.capacity })
     }
@@ -211,7 +212,7 @@ impl BuiltIn for HmacAuth {
 }
 
 impl HmacAuth {
-    /// Everything but the body.
+    /// Checks everything but the body.
     fn check(&self, message: &Context<'_>) -> Result<Signed, &'static str> {
         let signature = Signature::find(&message, self.label.as_deref()).map_err(reason)?;
         if !self.components.iter().all(|component| signature.covers(component)) {
@@ -234,7 +235,7 @@ impl HmacAuth {
         Ok(Signed { hash, made, key, consumer, covers_digest: signature.covers("content-digest") })
     }
 
-    /// The earliest time that a signature names, which must be within the window.
+    /// The earliest time that a signature names. `Err` if it is not within the window.
     fn check_time(&self, message: &Context<'_>, signature: &Signature) -> Result<u64, &'static str> {
         let now = message.inputs.now;
         if signature.integer("expires").is_some_and(|expires| nanoseconds(expires) <= now) {
@@ -259,8 +260,8 @@ impl HmacAuth {
         }
     }
 
-    /// Admits the signature, once if signatures are remembered. `admitted` is the one that the message was admitted by
-    /// before, in another step like this one.
+    /// Admits the signature, unless it was admitted before and replays are refused. `admitted` is the signature that
+    /// another such step of this chain has admitted the message by.
     fn admit(&self, context: &mut Context<'_>, signed: Signed, admitted: &mut Option<u64>) -> Flow {
         let Signed { hash, made, key, consumer, .. } = signed;
         if self.capacity > 0 && *admitted != Some(hash) {
@@ -291,7 +292,7 @@ fn check_digest(context: &Context<'_>, signed: &Signed) -> Result<(), &'static s
     }
 }
 
-/// Seconds as nanoseconds; a time before 1970 is long ago.
+/// Seconds as nanoseconds. A time before 1970 is 0.
 fn nanoseconds(seconds: i64) -> u64 {
     u64::try_from(seconds).unwrap_or(0).saturating_mul(SECOND)
 }
@@ -306,7 +307,7 @@ const fn reason(problem: Problem) -> &'static str {
     }
 }
 
-/// One answer for every cause: a caller must not learn from it how far it came.
+/// One answer for every cause: a caller must not learn from it which check failed.
 fn deny(reason: &'static str) -> Flow {
     let response = Response::problem(401, "a valid signature is required").with_header("www-authenticate", "Signature");
     Flow::Deny(Denial { reason, response })

@@ -1,7 +1,7 @@
 //! `ipFilter`: admits a caller by its address.
 //!
-//! A list is ranges that are sorted and do not overlap, so that looking an address up in ten thousand costs about
-//! what it does in ten. IPv4 and IPv6 are apart: `::/0` is every IPv6 address and no IPv4 one.
+//! A list has sorted ranges that do not overlap, so that a lookup among ten thousand costs about as much as among ten.
+//! IPv4 and IPv6 are separate: `::/0` is every IPv6 address and no IPv4 address.
 
 use std::net::IpAddr;
 
@@ -70,7 +70,7 @@ const TRUSTED_HOPS: Range = SCHEMA.params.range("trustedHops");
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct IpFilter {
-    /// `None` admits everyone.
+    /// The networks that are admitted; `None` for all.
     allow: Option<Networks>,
     deny: Networks,
     trusted_hops: usize,
@@ -116,9 +116,9 @@ impl BuiltIn for IpFilter {
     }
 }
 
-/// The entry of X-Forwarded-For so many places before the last, which Envoy wrote: the peer's. It is read as it came,
-/// not as earlier steps left it. Whoever goes around the proxies, or lies to them, is refused and is no failure:
-/// otherwise `onFailure: continue` would let exactly these pass.
+/// The entry of X-Forwarded-For that is `hops` before the last one, which Envoy wrote for the peer. The header is read
+/// as it came, without the edits of earlier steps. A caller that goes around the proxies, or lies to them, is refused;
+/// it is not a failure, since `onFailure: continue` would let exactly such callers pass.
 fn forwarded(context: &Context<'_>, peer: IpAddr, hops: usize) -> Result<IpAddr, Flow> {
     let values: Vec<_> = context.inputs.request_headers.values(FORWARDED_FOR).collect();
     let mut entries = values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
@@ -136,7 +136,7 @@ fn forbidden(reason: &'static str) -> Denial {
     Denial { reason, response: Response::problem(403, "this address is not admitted") }
 }
 
-/// Sets of addresses, as ranges from the first to the last, sorted and apart.
+/// A set of addresses, as sorted ranges that do not overlap.
 #[derive(Debug, Default)]
 struct Networks {
     v4: Vec<(u128, u128)>,
@@ -152,8 +152,8 @@ impl Networks {
         Ok(networks)
     }
 
-    /// An address and the length of its prefix in one more byte. It must lie behind those before it: a plan has them
-    /// sorted, so that loading is one pass.
+    /// Adds a network: an address, followed by the length of its prefix in one byte. `None` if it is malformed or not
+    /// behind those before it: a plan has them sorted, so that loading takes one pass.
     fn add(&mut self, wire: &[u8]) -> Option<()> {
         let (length, address) = wire.split_last()?;
         let (ranges, width, first) = match address.len() {

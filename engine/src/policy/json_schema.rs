@@ -1,4 +1,4 @@
-//! `jsonSchema`: admits a request whose body fits a JSON Schema, and says where it does not.
+//! `jsonSchema`: admits a request whose body is valid against a JSON Schema. A refusal says where it is not.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ impl BuiltIn for JsonSchema {
 }
 
 impl JsonSchema {
-    /// Whether there is one media type, and one that counts as JSON.
+    /// Whether there is exactly one media type, and it is one for JSON.
     fn is_json(&self, headers: &[&[u8]]) -> bool {
         let [header] = headers else { return false };
         let Some(media_type) = media_type(header) else { return false };
@@ -170,8 +170,8 @@ fn deny(status: u16, reason: &'static str, detail: &str) -> Flow {
     Flow::Deny(Denial { reason, response: Response::problem(status, detail) })
 }
 
-/// The type that a `Content-Type` names (RFC 9110, section 8.3.1), in lower case. `None` if it is not of that form, or if
-/// a reader that goes by it takes the body for other text than the one that is checked.
+/// The media type of a `Content-Type` (RFC 9110, section 8.3.1), in lower case. `None` if it is malformed, or if its
+/// `charset` would make an upstream read other text than the one that is checked.
 fn media_type(header: &[u8]) -> Option<Vec<u8>> {
     let is_token = |text: &[u8]| {
         let in_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
@@ -196,7 +196,7 @@ fn media_type(header: &[u8]) -> Option<Vec<u8>> {
     (is_token(first) && is_token(second) && names.next().is_none() && parts.all(fits)).then(|| media_type.to_vec())
 }
 
-/// What a body that is checked can be written in: names of UTF-8, and of what is the same in it.
+/// The accepted values of `charset`: names of UTF-8, and of its subset ASCII.
 const CHARSETS: [&[u8]; 3] = [b"utf-8", b"utf8", b"us-ascii"];
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `jwtValidation`: admits a request that carries a JSON Web Token of an issuer, and tells what it says to later steps
-//! (`jwt.claims`), to the upstream (headers) and, if asked to, which consumer it belongs to.
+//! `jwtValidation`: admits a request that carries a JSON Web Token of an issuer. Its claims go to later steps
+//! (`jwt.claims`) and to the upstream (headers), and one of them can name the consumer.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -141,16 +141,16 @@ pub(crate) struct JwtValidation(Box<Validation>);
 #[derive(Debug)]
 struct Validation {
     source: Source,
-    /// The scheme before a token in a header.
+    /// The scheme that precedes a token in a header.
     scheme: Option<Arc<str>>,
-    /// The header that has the token, if the upstream must not get it.
+    /// The header to remove, if the upstream must not get the token.
     removed: Option<Name>,
     optional: bool,
     max_size: usize,
-    /// The headers that claims become, in the order in which the verifier has them.
+    /// The headers that claims become, in the verifier's order.
     headers: Vec<Name>,
     verifier: Verifier,
-    /// What `WWW-Authenticate` says to a caller without a token.
+    /// The value of `WWW-Authenticate` for a caller without a token.
     challenge: String,
 }
 
@@ -207,7 +207,7 @@ impl BuiltIn for JwtValidation {
         self.0.verifier.leave_out_claims();
     }
 
-    /// Whatever becomes of the token, no caller says by itself what only a token may say.
+    /// Removes the caller's own values of headers that only a token may set, whatever the result is.
     #[inline(never)]
     fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         let found: Result<Option<Arc<[u8]>>, _> =
@@ -229,7 +229,7 @@ impl BuiltIn for JwtValidation {
 }
 
 impl Validation {
-    /// What the token says, if it is good: from memory, or by checking it.
+    /// The verified token: remembered, or checked now.
     fn find(&self, context: &mut Context<'_>, token: Arc<[u8]>) -> Result<Arc<Verified>, Flow> {
         let (now, key) = (context.inputs.now, self.verifier.key(token));
         if let Some(known) = context.host.recall(&key).filter(|known| known.is_good_at(now)) {
@@ -288,7 +288,7 @@ impl Validation {
         Flow::Continue
     }
 
-    /// Leaves the other cookies where the token is one.
+    /// Removes the token from a header. If it is a cookie, the other cookies stay.
     fn remove_token(&self, context: &mut Context<'_>, header: &Name) {
         let mut others = Vec::new();
         if let Source::Cookie(name) = &self.source {
@@ -301,7 +301,8 @@ impl Validation {
         others.iter().for_each(|other| context.edits.add(context.step, header, other));
     }
 
-    /// RFC 6750, section 3.1. One answer for every cause: it does not help a caller to forge a better one.
+    /// The denial of a bad token (RFC 6750, section 3.1). One answer for every cause, so that it does not help a caller
+    /// to forge a better token.
     fn refused(&self, reason: &'static str) -> Denial {
         self.unauthorized(reason, ", error=\"invalid_token\"")
     }
@@ -336,7 +337,7 @@ fn rules(wire: &wire::JwtValidation, strings: &Strings, issuers: &[Arc<Issuer>])
     })
 }
 
-/// What follows a scheme, whose case does not matter, and one or more spaces (RFC 9110, section 11.4).
+/// What follows a scheme, in any case, and one or more spaces (RFC 9110, section 11.4). `None` for another scheme.
 fn after_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let (found, rest) = value.split_at_checked(scheme.len())?;
     let spaces = rest.iter().take_while(|byte| **byte == b' ').count();

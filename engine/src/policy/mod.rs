@@ -1,4 +1,4 @@
-//! The built-in policies: a closed set, one file each. Here is only what they share and how a step finds its own.
+//! The built-in policies: a closed set, one file each. This module has only what they share, and the list of them.
 
 mod agent;
 mod api_key_auth;
@@ -45,26 +45,26 @@ use crate::{
     verdict::{Denial, Response},
 };
 
-/// What a step says about the rest of its chain.
+/// The result of a step, or of a turn of it.
 #[derive(Debug)]
 pub(crate) enum Flow {
     Continue,
-    /// It must know something first; it is run again with the answer.
+    /// It asks a question first, and is run again with the answer.
     Ask(Ask),
-    /// It must know this of the message too; it is run again with it.
+    /// It needs these inputs too, and is run again once they are there.
     Want(Needs),
     Deny(Denial),
     Respond(Response),
-    /// It could not decide. The denial is what the caller gets if a failure means a denial.
+    /// It could not decide. The caller gets this denial if `onFailure` is `deny`.
     Fail(Denial),
 }
 
-/// A failure to decide.
+/// The denial for a failure with this reason.
 pub(crate) fn failure(reason: &'static str) -> Denial {
     Denial { reason, response: Response::problem(500, "a policy could not be evaluated") }
 }
 
-/// There were not enough steps left to decide.
+/// The denial for a budget that was exhausted.
 #[cold]
 pub(crate) fn exhausted() -> Denial {
     failure(budget::REASON)
@@ -76,80 +76,80 @@ impl From<Exhausted> for Denial {
     }
 }
 
-/// Why an expression has no value, as a step says it: `reason`, unless it would have cost too much.
+/// The denial for an expression without a value. Its reason is `reason`, unless the budget was exhausted.
 #[cold]
 pub(crate) fn unevaluated(error: &EvaluationError, reason: &'static str) -> Denial {
     if error.is_final() { exhausted() } else { failure(reason) }
 }
 
-/// What a built-in policy is to the engine. Its file has all of it, and its `SCHEMA`, which says what a user may write; the
-/// one list of policies ([`built_in!`]) makes it known to everyone else.
+/// A built-in policy, as the engine sees it. Its file has the implementation and the `SCHEMA`, which says what a user
+/// may write. One entry in the list of policies (`built_in!`) makes it known everywhere.
 pub(crate) trait BuiltIn: Sized {
-    /// Its parameters in a plan.
+    /// The message that has its parameters in a plan.
     type Wire;
-    /// What it remembers of a message between the turns that it takes.
+    /// Its state between two turns on one message.
     type State: State;
 
     fn load(wire: &Self::Wire, known: Known<'_>) -> Result<Self, LoadError>;
 
-    /// What it reads.
+    /// The inputs that it needs before it runs.
     fn needs(&self, phase: Phase) -> Needs;
 
-    /// Whether it may want the body once it runs, though it does not always need it.
+    /// Whether it may ask for the body while it runs ([`Flow::Want`]), although it does not always need it.
     fn may_want_body(&self) -> bool {
         false
     }
 
-    /// Which headers of a message in its own phase it may edit. What goes through the filter state (path and host), or
-    /// concerns the response to a request, is not among them.
+    /// The headers that it may edit, of a message in its own phase. Not included: the path and host, which go through
+    /// the filter state, and edits of the response to a request.
     fn edits(&self) -> HeaderEdits {
         HeaderEdits::none()
     }
 
-    /// Whether it has expressions of a user's, or tells an agent of the request.
+    /// Whether it evaluates expressions of a user, or sends the request to an agent.
     fn evaluates(&self) -> bool {
         false
     }
 
-    /// The least that it costs a request that it admits, of what depends on the request.
+    /// The least that it costs a request that it admits, without declared costs.
     fn least_cost(&self) -> u64 {
         0
     }
 
-    /// The shared value that it uses, if it is known beforehand.
+    /// The name of the shared value that it uses, if it is known before a request comes.
     fn shared_key(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// What it wants of the memory of signatures.
+    /// How many signatures it wants remembered, and for how long.
     fn replays(&self) -> Option<Demand> {
         None
     }
 
-    /// Where requests carry a credential for it: no record shows what is there.
+    /// Where requests carry a credential for it. Records never show it.
     fn credential(&self) -> Option<&Source> {
         None
     }
 
-    /// Tells it that nobody in its chain asks what a token says.
+    /// Tells the policy that no step of its chain reads the claims of a token.
     fn leave_out_claims(&mut self) {}
 
     fn run(&self, context: &mut Context<'_>, state: &mut Self::State) -> Flow;
 }
 
-/// What a policy remembers of a message between the turns that it takes.
+/// The state of a policy between two turns on one message.
 pub(crate) trait State: Default + Debug {
-    /// The step is over: what is left is for later steps of the same policy.
+    /// Called when the step is over. What stays is seen by later steps of the same policy.
     fn leave(&mut self);
 }
 
-/// Most policies decide in one turn.
+/// For policies that decide in one turn.
 impl State for () {
     #[inline]
     fn leave(&mut self) {}
 }
 
-/// What of a plan policies refer to while they are loaded.
+/// The parts of a plan that policies refer to while they are loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) strings: &'a Strings,
@@ -176,7 +176,7 @@ macro_rules! built_in {
             $($name($module::$name),)*
         }
 
-        /// What the step under way remembers, each policy for itself.
+        /// The state of the current step: one value for each policy.
         #[derive(Debug, Default)]
         pub(crate) struct States {
             pub(crate) agent: agent::Asked,
@@ -184,7 +184,7 @@ macro_rules! built_in {
         }
 
         impl States {
-            /// On to the next step.
+            /// Goes on to the next step.
             #[inline]
             pub(crate) fn leave(&mut self) {
                 self.agent.leave();
@@ -217,7 +217,7 @@ macro_rules! built_in {
                 }
             }
 
-            /// Whether it may want the body once it runs, though it does not always need it.
+            /// Whether it may ask for the body while it runs ([`Flow::Want`]), although it does not always need it.
             pub(crate) fn may_want_body(&self) -> bool {
                 match self {
                     Self::Agent(_) => true,
@@ -233,7 +233,7 @@ macro_rules! built_in {
                 }
             }
 
-            /// Whether it has expressions of a user's, or tells an agent of the request.
+            /// Whether it evaluates expressions of a user, or sends the request to an agent.
             pub(crate) fn evaluates(&self) -> bool {
                 match self {
                     Self::Agent(_) => true,
@@ -241,7 +241,7 @@ macro_rules! built_in {
                 }
             }
 
-            /// The least that it costs a request that it admits, of what depends on the request.
+            /// The least that it costs a request that it admits, without declared costs.
             pub(crate) fn least_cost(&self) -> u64 {
                 match self {
                     Self::Agent(_) => 0,
@@ -249,7 +249,7 @@ macro_rules! built_in {
                 }
             }
 
-            /// The shared value that it uses, if it is known beforehand.
+            /// The name of the shared value that it uses, if it is known before a request comes.
             pub(crate) fn shared_key(&self) -> Option<Arc<str>> {
                 match self {
                     Self::Agent(_) => None,
@@ -257,7 +257,7 @@ macro_rules! built_in {
                 }
             }
 
-            /// What it wants of the memory of signatures.
+            /// How many signatures it wants remembered, and for how long.
             pub(crate) fn replays(&self) -> Option<Demand> {
                 match self {
                     Self::Agent(_) => None,
@@ -273,7 +273,7 @@ macro_rules! built_in {
                 }
             }
 
-            /// Tells it that nobody in its chain asks what a token says.
+            /// Tells the policy that no step of its chain reads the claims of a token.
             pub(crate) fn leave_out_claims(&mut self) {
                 match self {
                     Self::Agent(_) => {}
@@ -281,8 +281,8 @@ macro_rules! built_in {
                 }
             }
 
-            /// Only looks up whose turn it is: what each policy does is a function of its own, so that none pays for the
-            /// others. `steps` has this step at 0, and those behind it.
+            /// Runs the policy. Each policy is a function of its own, so that none pays for the others. `steps(0)` is
+            /// this step, and greater numbers are the steps that follow it.
             #[inline(always)]
             pub(crate) fn run<'a>(
                 &self,
@@ -327,7 +327,7 @@ pub fn schema(name: &str) -> Option<&'static PolicySchema> {
 }
 
 impl Policy {
-    /// What agents are asked, if it is not built in.
+    /// The policy of an agent; `None` if it is built in.
     pub(crate) fn as_agent(&self) -> Option<&AgentPolicy> {
         match self {
             Self::Agent(policy) => Some(policy),
@@ -335,18 +335,18 @@ impl Policy {
         }
     }
 
-    /// The agents that can evaluate it, if it is not built in.
+    /// The indexes of the agents that can evaluate it; `None` if it is built in.
     pub(crate) fn agents(&self) -> Option<&[usize]> {
         self.as_agent().map(AgentPolicy::agents)
     }
 }
 
-/// What several expressions cost at the least.
+/// The least that several expressions cost together.
 fn least_cost<'a>(expressions: impl IntoIterator<Item = &'a Arc<Expression>>) -> u64 {
     expressions.into_iter().map(|expression| expression.least_cost()).fold(0, u64::saturating_add)
 }
 
-/// What several expressions read.
+/// The inputs of several expressions.
 fn needs_of<'a>(expressions: impl IntoIterator<Item = &'a Arc<Expression>>) -> Needs {
     expressions.into_iter().fold(Needs::NONE, |needs, expression| needs.union(attributes::needs(expression)))
 }

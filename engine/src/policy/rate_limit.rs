@@ -1,8 +1,8 @@
-//! `rateLimit`: a token bucket for each value of a key, right across workers.
+//! `rateLimit`: a token bucket for each value of a key, exact across workers.
 //!
-//! A bucket is one number: the time at which it will be full again (the generic cell rate algorithm). Buckets live in
-//! shared data, a few to a value, and are changed by compare-and-swap. A full bucket says nothing and is forgotten, so
-//! memory stays bounded: `maxKeys` buckets, then the one closest to full goes.
+//! A bucket is one number: the time at which it will be full again (the generic cell rate algorithm). Buckets are in
+//! shared data, a few in each value, and are changed by compare-and-swap. A full bucket has no information and is
+//! forgotten. Memory is bounded: past `maxKeys` buckets, the one closest to full is dropped.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use crate::{
 const SECOND: u64 = 1_000_000_000;
 /// How many buckets share a value: enough that a set is rarely full while others are empty.
 const SET_SIZE: usize = 8;
-/// How often a worker tries again when others are faster. Each time somebody has got ahead, so this is never reached
-/// unless something is broken.
+/// How often a worker tries again when others were faster. Each time some worker has succeeded, so this is reached only
+/// if something is broken.
 const MOST_TRIES: u32 = 64;
 
 /// What a user may write.
@@ -72,12 +72,12 @@ const MOST_KEYS: Range = SCHEMA.params.range("maxKeys");
 /// The loaded step.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    /// What the names of all its values start with; of a limit without a key, the name of its only one.
+    /// The prefix of the names of its shared values or, for a limit without a key, the name of the only one.
     prefix: Arc<str>,
     interval: u64,
-    /// How far ahead of now a bucket may be full and still give a token.
+    /// A bucket gives a token if it will be full within this time from now.
     tolerance: u64,
-    /// How far ahead of now it is full when it is empty.
+    /// An empty bucket will be full after this time.
     capacity: u64,
     key: Option<Arc<Expression>>,
     sets: u64,
@@ -134,7 +134,7 @@ impl BuiltIn for RateLimit {
         least_cost(&self.key)
     }
 
-    /// The value of a limit that has one bucket for all.
+    /// The shared value of a limit without a key.
     fn shared_key(&self) -> Option<Arc<str>> {
         self.key.is_none().then(|| Arc::clone(&self.prefix))
     }
@@ -171,14 +171,14 @@ impl BuiltIn for RateLimit {
 }
 
 impl RateLimit {
-    /// The name of the value that has a bucket, of a limit with a key.
+    /// The name of the shared value that has the bucket of this hash.
     #[inline(never)]
     fn set_key(&self, hash: u64) -> Arc<str> {
         let set = hash.checked_rem(self.sets).unwrap_or_default();
         [&*self.prefix, &set.to_string()].concat().into()
     }
 
-    /// The value with a token less in one bucket, and when that will be full again.
+    /// Takes a token from one bucket. Returns the new shared value, and when the bucket will be full again.
     #[inline]
     fn take(&self, now: u64, hash: u64, value: &SharedValue) -> Result<(SharedValue, u64), Denial> {
         // The only bucket of a limit without a key, in place.
@@ -198,11 +198,11 @@ impl RateLimit {
         Ok((set.encode(), full_at))
     }
 
-    /// When a bucket will be full again with a token less.
+    /// When a bucket will be full again after a token is taken.
     ///
-    /// One that is further ahead than this limit can bring it comes from another limit under the same name, or from a clock
-    /// that has jumped back since. It counts as one with a single token left, so that what is written next is right again;
-    /// as an empty one it would stay as it is for as long as it is ahead.
+    /// A bucket that is further ahead than this limit allows was written by another limit under the same name, or
+    /// before a clock jumped back. It counts as a bucket with a single token left, so that the next write corrects it;
+    /// if it counted as empty, it would stay as it is for as long as it is ahead.
     #[inline]
     fn fill(&self, now: u64, full_at: u64) -> Result<u64, Denial> {
         let mut full_at = full_at.max(now);
@@ -241,13 +241,13 @@ impl RateLimit {
         Denial { reason: "limit_exceeded", response }
     }
 
-    /// How many seconds it takes until a bucket that will be full `ahead` from now has a token, as it has none.
+    /// In how many seconds an empty bucket that will be full `ahead` from now has a token.
     fn wait(&self, ahead: u64) -> u64 {
         ahead.saturating_sub(self.tolerance).div_ceil(SECOND).max(1)
     }
 
-    /// What is left of a bucket that will be full `ahead` from now. `RateLimit-Reset` is when that is, or when the next
-    /// token comes if there is none: the same time as `Retry-After` says.
+    /// The headers that report a bucket that will be full `ahead` from now. `RateLimit-Reset` is the time until then
+    /// or, if no token is left, until the next token comes, as in `Retry-After`.
     fn report_headers(&self, ahead: u64) -> [(&'static str, u64); 3] {
         let left = self.capacity.saturating_sub(ahead).checked_div(self.interval).unwrap_or_default();
         let reset = if left == 0 { self.wait(ahead) } else { ahead.div_ceil(SECOND) };
@@ -255,7 +255,8 @@ impl RateLimit {
     }
 }
 
-/// Which bucket the request takes from. The digest keeps a caller from choosing another's bucket.
+/// The hash of the request's key, which selects the bucket. It is a digest, so that a caller cannot choose another's
+/// bucket.
 #[inline(never)]
 fn hash(key: &Expression, context: &Context<'_>) -> Result<u64, Denial> {
     let value = key.evaluate(context, context.budget).map_err(|error| unevaluated(&error, "key_failed"))?;
@@ -296,7 +297,7 @@ fn encode([hash, full_at]: [u64; 2]) -> [u8; 16] {
 struct BucketSet(SmallVec<[(u64, u64); 1]>);
 
 impl BucketSet {
-    /// What is not a whole pair is dropped: it can only come from another version of this code.
+    /// Decodes a shared value. An incomplete pair is dropped: only another version of this code can have written it.
     fn decode(value: &[u8]) -> Self {
         let (pairs, _) = value.as_chunks();
         Self(pairs.iter().map(|pair| decode(*pair).into()).collect())

@@ -1,4 +1,4 @@
-//! `requestId`: a name for every request, for the upstream, the caller and whoever reads their logs.
+//! `requestId`: an id for every request, for the upstream, the caller and their logs.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -73,7 +73,7 @@ impl BuiltIn for RequestId {
         Needs::RANDOM.union(Needs::REQUEST_HEADERS.when(self.trust_incoming)).union(Needs::NOW.when(self.sortable))
     }
 
-    /// A trusted id is the caller's to say.
+    /// The header is promised, unless the id of the caller is trusted.
     fn edits(&self) -> HeaderEdits {
         let edits = HeaderEdits::none();
         if self.trust_incoming { edits.editing([self.header.get()]) } else { edits.promising([&self.header]) }
@@ -97,7 +97,7 @@ impl BuiltIn for RequestId {
 }
 
 impl RequestId {
-    /// The id that the request came with, if it is trusted and fit to stand in headers and logs.
+    /// The id that the request came with, if it is trusted and may stand in headers and logs.
     fn incoming(&self, context: &Context<'_>) -> Option<Value> {
         let values = if self.trust_incoming { context.forwarded_header(self.header.get()) } else { Values::new() };
         let [id] = values.as_slice() else { return None };
@@ -107,7 +107,7 @@ impl RequestId {
     }
 }
 
-/// RFC 9562: version 7 with the milliseconds of a time in nanoseconds, else version 4.
+/// A UUID (RFC 9562): of version 7 if there is a time, which is in nanoseconds, else of version 4.
 fn uuid(random: [u8; 16], nanoseconds: Option<u64>) -> String {
     let mut bits = u128::from_be_bytes(random);
     let version: u128 = match nanoseconds {

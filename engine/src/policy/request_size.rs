@@ -1,7 +1,7 @@
-//! `requestSize`: limits on what a request may weigh.
+//! `requestSize`: limits on the size of a request.
 //!
-//! A body is judged by its `content-length` at once. One that does not say how large it is, is counted as it passes,
-//! and nothing is buffered: the host stops it where it gets too large.
+//! A body with a `content-length` is judged by it at once. The bytes of any other body are counted while it passes,
+//! without buffering: the host ends the request where it gets too large.
 
 use std::sync::Arc;
 

@@ -85,7 +85,7 @@ pub(crate) struct Respond {
     filling: Filling,
 }
 
-/// What the answer needs of the request.
+/// How the answer is made.
 #[derive(Debug)]
 enum Filling {
     Nothing,
@@ -101,9 +101,9 @@ enum Part {
 
 #[derive(Debug)]
 struct Redirect {
-    /// Empty: by the rest.
+    /// The whole location; empty if it is made of the parts below.
     to: Arc<str>,
-    /// Empty: the request's, for these three.
+    /// This part and the next two are the request's own if they are empty.
     scheme: Arc<str>,
     host: Arc<str>,
     path: Arc<str>,
@@ -206,7 +206,8 @@ fn fill(parts: &[Part], context: &Context<'_>) -> Result<String, Denial> {
     Ok(body)
 }
 
-/// A value as text, so that it cannot be more than a value where it stands. Lists, maps and the like are none.
+/// A value as text, escaped so that it cannot be more than a value where it stands. `None` for lists, maps and other
+/// types that have no text.
 fn escaped(value: &Value, how: TemplateEscape) -> Option<String> {
     let text: Arc<str> = match value {
         Value::String(text) => Arc::clone(text),
@@ -270,7 +271,8 @@ impl Redirect {
         })
     }
 
-    /// Scheme and host, or nothing where both are the request's: then a path will do.
+    /// Scheme and host; empty if the user sets neither, so that a path is enough. `None` if the request's host is
+    /// needed and cannot be used.
     fn site(&self, context: &Context<'_>) -> Option<String> {
         if self.scheme.is_empty() && self.host.is_empty() {
             return Some(String::new());
@@ -287,7 +289,7 @@ impl Redirect {
         (!host.is_empty() && host.bytes().all(is_host)).then(|| [scheme, "://", host].concat())
     }
 
-    /// Never with two slashes at its start: as a whole location, that would be another host.
+    /// The path of the location. It never starts with two slashes: as a location, that would be another host.
     fn path(&self, came: &str) -> String {
         let path = match &self.prefix {
             _ if !self.path.is_empty() => self.path.to_string(),
@@ -301,7 +303,7 @@ impl Redirect {
     }
 }
 
-/// What a URL cannot show as it is, in `%` and two digits.
+/// Escapes the bytes that a URL cannot have, as `%` and two digits.
 fn visible(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

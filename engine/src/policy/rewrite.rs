@@ -1,8 +1,8 @@
 //! `rewrite`: another path or host for the upstream.
 //!
-//! Nothing of it touches `:path` or `:authority`: Envoy would choose the route anew by them, past the policies of the
-//! route that it lands on. What is written here reaches the router as a wish of its own, and routes carry it out. So
-//! later steps and conditions see what the caller asked for; only a further `rewrite` goes on from what this one made.
+//! It does not edit `:path` or `:authority`: Envoy would choose the route again by them, and skip the policies of the
+//! new route. It leaves the new path and host in the filter state, and routes take them from there. So later steps and
+//! conditions see what the caller asked for; only a further `rewrite` starts from the result of this one.
 
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ enum Path {
     Regex { pattern: Pattern, to: Vec<Part> },
 }
 
-/// The new path, if there is one, and what was captured of the old one.
+/// The new path, if it changes, and the captured parts of the old one.
 type Applied<'a> = (Option<String>, Vec<&'a str>);
 
 #[derive(Debug)]
@@ -209,9 +209,9 @@ impl BuiltIn for Rewrite {
 }
 
 impl Rewrite {
-    /// The new host, empty if it stays; `None` if what the path has in its place makes no host name.
+    /// The new host; empty if it does not change, `None` if the captured parts do not make a host name.
     ///
-    /// Only the template brings a port: what a caller writes is part of a name, or nothing.
+    /// Only the template can bring a port: what a caller writes can only be part of a name.
     fn host(&self, captures: &[&str]) -> Option<String> {
         let host = render(&self.host, captures);
         if !self.host.iter().any(|part| matches!(part, Part::Capture(_))) {
@@ -230,8 +230,8 @@ fn refuse(status: u16, reason: &'static str, detail: &str) -> Flow {
 }
 
 impl Path {
-    /// The oddities that the user's own text brings. Dots and slashes of it may meet those of a caller, so that they do
-    /// not count.
+    /// The oddities of the user's own text, which are allowed. Dots and slashes are not included, since they might join
+    /// those of a caller.
     fn written(&self) -> u8 {
         let text = |part: &Part| if let Part::Text(text) = part { oddities(text) } else { 0 };
         let found = match self {
@@ -242,7 +242,7 @@ impl Path {
         found & !(DOTS | EMPTY)
     }
 
-    /// The new path, if there is one, and what was captured; `None` if the path does not match.
+    /// Applies the rule to a path. `None` if the path does not match.
     fn apply<'a>(&self, path: &'a str, budget: &Budget) -> Result<Option<Applied<'a>>, Exhausted> {
         Ok(match self {
             Self::Stays => Some((None, Vec::new())),
@@ -264,7 +264,8 @@ fn replace_prefix(path: &str, from: &str, to: &str) -> Option<String> {
     Some(if new.is_empty() { "/".to_owned() } else { new })
 }
 
-/// The segments of a path that a template captures, if it fits. Without a capture of the rest, all segments must fit.
+/// The segments of a path that a template captures; `None` if it does not match. Without a capture of the rest, all
+/// segments must match.
 fn captured<'a>(segments: &[Option<Arc<str>>], rest: bool, path: &'a str) -> Option<Vec<&'a str>> {
     let mut left = Some(path.strip_prefix('/')?);
     let mut captures = Vec::new();
@@ -305,12 +306,12 @@ fn load_parts(wire: &[wire::RewritePart], captures: usize, strings: &Strings) ->
     wire.iter().map(load).collect()
 }
 
-/// What can stand in a request line as a path.
+/// Whether a text can be the path of a request line.
 fn is_path(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(|byte| !byte.is_ascii_control() && !b" ?#".contains(&byte))
 }
 
-/// A segment of one or two dots, also where they are escaped or have parameters.
+/// A segment of one or two dots, also if they are escaped or have parameters.
 const DOTS: u8 = 1;
 /// Two slashes in a row.
 const EMPTY: u8 = 2;
@@ -321,7 +322,7 @@ const BACKSLASH: u8 = 8;
 /// `%2F` or `%5C`.
 const ESCAPED: u8 = 16;
 
-/// What a path has that upstreams do not read alike, as bits: such a path may be another one for them.
+/// The oddities of a path, as bits: what upstreams read in different ways, so that they may take it for another path.
 fn oddities(path: &str) -> u8 {
     let (mut rest, mut found, mut before) = (path.as_bytes(), 0, 0);
     // Of the segment so far, if it has nothing else.
@@ -350,7 +351,8 @@ fn oddities(path: &str) -> u8 {
     }
 }
 
-/// Labels apart by dots, none of them empty: neither a port nor an address in brackets (RFC 1123, section 2.1, and `_`).
+/// Whether a text is a host name: labels separated by dots, none of them empty (RFC 1123, section 2.1, and `_`). A port
+/// or an address in brackets is not one.
 fn is_host_name(host: &str) -> bool {
     let in_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(in_label);

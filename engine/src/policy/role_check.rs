@@ -15,7 +15,7 @@ use crate::{
     verdict::{Denial, Response},
 };
 
-/// What it costs to compare one value with another: a number is written down for it.
+/// The cost of comparing two values. A number is formatted for it.
 const STEPS_A_COMPARISON: u64 = 4;
 
 /// What a user may write.
@@ -72,7 +72,7 @@ pub(crate) struct RoleCheck {
     rules: Vec<Rule>,
 }
 
-/// What a claim must have.
+/// The values that a claim must have.
 #[derive(Debug)]
 struct Rule {
     kind: RuleKind,
@@ -164,7 +164,7 @@ impl RoleCheck {
 }
 
 impl Rule {
-    /// What it costs to look for all values in a claim.
+    /// The cost of looking for all values in a claim.
     fn cost(&self, claims: &Map) -> u64 {
         let entries = match self.path.find(claims) {
             Some(Value::List(items)) => items.len(),
@@ -175,7 +175,7 @@ impl Rule {
     }
 }
 
-/// Whether a single value is this, written as text. A list or a map is no single value.
+/// Whether a single value, written as text, equals `wanted`. False for lists and maps.
 fn says(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(text) => &**text == wanted,

@@ -1,4 +1,4 @@
-//! `securityHeaders`: what a response tells browsers to be careful about.
+//! `securityHeaders`: response headers by which browsers protect a page.
 
 use postern_proto::plan::v1 as wire;
 

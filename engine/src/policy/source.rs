@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Context;
 use crate::text::{cookie, query, split_path};
 
-/// The place of a credential.
+/// The place of a credential in a request.
 #[derive(Debug)]
 pub(crate) enum Source {
     Header(Arc<str>),

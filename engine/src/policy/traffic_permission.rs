@@ -1,4 +1,4 @@
-//! `trafficPermission`: admits a source by the identity in its certificate. What no rule admits is refused.
+//! `trafficPermission`: admits a source by the identity in its certificate. A source that no rule admits is refused.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `validate`: admits a message for which every rule is true, and says which are not.
+//! `validate`: admits a message for which every rule is true. A refusal names the rules that are not.
 
 use std::sync::Arc;
 

@@ -6,10 +6,10 @@ use crate::{
     text::json,
 };
 
-/// What closes a line that something is missing of.
+/// The end of a line from which something was left out.
 const CUT: &str = r#","cut":true}"#;
 
-/// A line under way. What does not fit is left out, or cut with `…` at its end; then the line says so.
+/// A line that is being written. What does not fit is left out, or cut with `…` at its end; then the line has `cut`.
 #[derive(Debug)]
 pub(crate) struct Line {
     text: String,
@@ -41,7 +41,7 @@ impl Line {
         self.text
     }
 
-    /// Writes a value, and says whether it is small enough.
+    /// Writes a value. Returns whether it is small enough.
     fn write(&mut self, value: &Value, to: &mut String, depth: usize) -> bool {
         match value {
             Value::Null => to.push_str("null"),

@@ -1,4 +1,5 @@
-//! A record as a message, `postern.audit.v1.RecordRequest`: its fields are what a [`Line`](super::line::Line) has by name.
+//! A record as a message, `postern.audit.v1.RecordRequest`. Its fields are the members of a
+//! [`Line`](super::line::Line).
 
 use super::{DEEPEST, LONGEST_RECORD, cut_text};
 use crate::{
@@ -6,9 +7,9 @@ use crate::{
     protobuf::{put_bytes, put_double, put_number},
 };
 
-/// The field of `RecordRequest`.
+/// The number of the field of `RecordRequest`.
 const RECORD: u8 = 1;
-/// The fields of `Record`. What is text only is in [`text_field`].
+/// The numbers of the fields of `Record`. [`text_field`] has those that are always text.
 const AUDIT: u8 = 1;
 const TIME: u8 = 2;
 const VERDICT: u8 = 5;
@@ -18,10 +19,11 @@ const HEADERS: u8 = 14;
 const FIELDS: u8 = 15;
 const CONDITION_FAILED: u8 = 16;
 const CUT: u8 = 17;
-/// What the tags and sizes around a record take at the most.
+/// The most bytes that the tags and sizes around a record take.
 const AROUND: usize = 16;
 
-/// A message under way. What does not fit is left out, or cut with `…` at its end; then the message says so.
+/// A message that is being written. What does not fit is left out, or cut with `…` at its end; then the message has
+/// `cut`.
 #[derive(Debug)]
 pub(crate) struct Message {
     record: Vec<u8>,
@@ -38,7 +40,7 @@ impl Message {
         Self { record, fields: Vec::new(), cut: false }
     }
 
-    /// One of the fields that every record may have.
+    /// Writes one of the fields that every record may have.
     pub(crate) fn put(&mut self, name: &str, value: &Value) {
         let mut written = Vec::new();
         match (name, value) {
@@ -63,7 +65,7 @@ impl Message {
         }
     }
 
-    /// One of the user's own.
+    /// Writes a field of the user's own.
     pub(crate) fn put_own(&mut self, name: &str, value: &Value) {
         let mut written = Vec::new();
         let Some(value) = self.value(value, 0) else {
@@ -154,7 +156,7 @@ impl Message {
     }
 }
 
-/// The fields that are text and nothing else.
+/// The number of a field that is always text.
 fn text_field(name: &str) -> Option<u8> {
     Some(match name {
         "route" => 3,
@@ -178,7 +180,7 @@ fn verdict(word: &str) -> u64 {
     }
 }
 
-/// An entry of a map whose keys are text.
+/// Writes an entry of a map whose keys are text.
 fn put_entry(field: u8, key: &str, value: &[u8], to: &mut Vec<u8>) {
     let mut entry = Vec::new();
     put_bytes(1, key.as_bytes(), &mut entry);

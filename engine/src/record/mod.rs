@@ -1,5 +1,5 @@
-//! Records for auditors, bounded in size, that nothing a caller sends can break or forge: lines of JSON ([`line`]), or
-//! messages ([`message`]).
+//! Records for auditors: lines of JSON (`line`) or messages (`message`). They are bounded in size, and nothing that
+//! a caller sends can break or forge one.
 
 mod line;
 mod message;
@@ -18,25 +18,25 @@ const LONGEST_RECORD: usize = 8 << 10;
 const LONGEST_TEXT: usize = 1 << 10;
 const DEEPEST: usize = 16;
 
-/// A record and where it goes. Whoever drives a run writes it, and never fails a request if that fails.
+/// A record and where it goes. The driver of a run writes it; if that fails, the request does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// One JSON object, without a line's end; empty if it goes nowhere as a line.
+    /// One JSON object without a line end; empty if no destination takes a line.
     pub line: String,
     /// Whether the line goes to the host's log.
     pub log: bool,
     /// The collector that the line is posted to, if there is one.
     pub collector: Option<Arc<Collector>>,
-    /// The collector that is called with it, if there is one.
+    /// The call to a collector by gRPC, if there is one.
     pub grpc: Option<GrpcRecord>,
 }
 
-/// Who collects records over HTTP.
+/// A collector that takes records over HTTP.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Collector {
     /// The service, by the name of its cluster.
     pub service: Arc<str>,
-    /// Where it takes them.
+    /// The path that it takes them at.
     pub path: Arc<str>,
 }
 
@@ -54,11 +54,11 @@ pub struct GrpcRecord {
 pub(crate) struct Destinations {
     pub(crate) log: bool,
     pub(crate) collector: Option<Arc<Collector>>,
-    /// The service that is called with them.
+    /// The service that is called with them by gRPC.
     pub(crate) grpc: Option<Arc<str>>,
 }
 
-/// A record under way, in the forms that its destinations take.
+/// A record that is being written, in the forms that its destinations take.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     destinations: &'a Destinations,
@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// One of the fields that every record may have.
+    /// Writes one of the fields that every record may have.
     pub(crate) fn put(&mut self, name: &str, value: &Value) {
         if let Some(line) = &mut self.line {
             line.put(name, value);
@@ -87,12 +87,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The same for text that may be any bytes.
+    /// Like [`Self::put`], for text that may be any bytes.
     pub(crate) fn put_bytes(&mut self, name: &str, bytes: &[u8]) {
         self.put(name, &lossy(bytes));
     }
 
-    /// One of the user's own fields.
+    /// Writes a field of the user's own.
     pub(crate) fn put_own(&mut self, name: &str, value: &Value) {
         if let Some(line) = &mut self.line {
             line.put(name, value);
@@ -116,12 +116,12 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Bytes as text, with U+FFFD for what is none.
+/// Bytes as text, with U+FFFD for what is not UTF-8.
 pub(crate) fn lossy(bytes: &[u8]) -> Value {
     Value::String(String::from_utf8_lossy(bytes).into())
 }
 
-/// A text that is not too long, with `…` in place of the rest.
+/// A text of bounded length. `…` replaces the rest, and `cut` is set.
 fn cut_text<'a>(text: &'a str, cut: &mut bool) -> Cow<'a, str> {
     if text.len() <= LONGEST_TEXT {
         return text.into();

@@ -1,8 +1,8 @@
-//! A chain under way on one message. It goes as far as it can, then is done or asks for something: waiting is a value,
-//! so whoever drives it may answer at once or after a call to the other end of the world.
+//! A chain that is running on one message. It goes as far as it can, then it is done or asks for something. Waiting is
+//! a value, so the driver may answer at once or after a call over the network.
 //!
-//! Nearly every message passes, and there is nothing to say about it but its edits. So a run that is done has a
-//! [`Decision`] of its own only where there is more to say, and what few runs need stands in a box.
+//! Nearly every message passes with nothing to report but its edits. So a run has a [`Decision`] only if there is more
+//! to report, and rarely used state is boxed.
 
 mod record;
 mod steps;
@@ -27,7 +27,7 @@ use crate::{
     verdict::{Decision, Note, NoteKind, Response, Verdict},
 };
 
-/// What a request taught, for the response to it.
+/// What the run of a request leaves for the response.
 #[derive(Debug, Default)]
 pub struct Outlook {
     facts: Facts,
@@ -38,7 +38,7 @@ pub struct Outlook {
     budget: Budget,
 }
 
-/// A chain under way.
+/// A chain that is running on one message.
 #[derive(Debug)]
 pub struct Run {
     plan: Arc<Plan>,
@@ -46,62 +46,62 @@ pub struct Run {
     chain: usize,
     phase: Phase,
     health: Health,
-    /// The step to run next.
+    /// The index of the step to run next.
     at: usize,
     given: Needs,
     inputs: Inputs,
-    /// What request and response may still cost together.
+    /// The budget that request and response share.
     budget: Budget,
     edits: Edits,
     facts: Facts,
     memory: Memory,
     answer: Option<Answer>,
     asked: Needs,
-    /// What the step under way needs beyond what every run of it does.
+    /// The inputs that the current step has asked for while it ran.
     wanted: Needs,
     rare: Rare<RareState>,
-    /// What became of each step.
+    /// The fate of each step so far.
     #[cfg(feature = "trace")]
     trace: Vec<Traced>,
 }
 
-/// What the step under way has come to.
+/// The state of the current step.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Whether its condition has been found true.
+    /// Whether its condition was true, so that its policy is running.
     entered: bool,
-    /// What its policy remembers.
+    /// The state of its policy.
     states: States,
 }
 
-/// What few runs have.
+/// Rarely used state, boxed to keep `Run` small.
 #[derive(Debug, Default)]
 struct RareState {
-    /// What became of the request, while its response is under way.
+    /// The edits that were made to the request. Only for a response.
     request_edits: Edits,
     notes: Vec<Note>,
-    /// What was decided, unless the message passes and nothing else is to be said.
+    /// The decision, unless the message passes and there is nothing else to report.
     decided: Option<Decision>,
     /// The notes on the message so far, for its record.
     noted: Vec<Note>,
-    /// Whether there is no response to ask about.
+    /// Whether there was no response, so that no input of one can be asked for.
     unanswered: bool,
-    /// What steps in shadow mode may still cost.
+    /// The budget of steps in shadow mode.
     shadow_budget: Option<Budget>,
 }
 
-/// What became of a request that nothing was kept of.
+/// The edits of a request of which nothing was kept.
 static NO_EDITS: Edits = Edits::none();
 
 impl Run {
-    /// The request chain of a route; `None` if the plan has none for it.
+    /// A run of the request chain of a route; `None` if the route has no chain.
     #[inline]
     pub fn request(plan: &Arc<Plan>, route: impl AsRef<[u8]>, health: &Health) -> Option<Self> {
         let (route, chain) = plan.route(route.as_ref())?;
         Some(Self::new(plan, route, chain, Phase::Request, health, Facts::default()))
     }
 
-    /// The response chain of the route whose request taught `outlook`; `None` if nothing is to be done.
+    /// A run of the response chain of the route whose request left `outlook`; `None` if there is nothing to do.
     pub fn response(plan: &Arc<Plan>, route: &str, health: &Health, outlook: Outlook) -> Option<Self> {
         let (route, chain) = plan.admitted_route(route)?;
         let idle = plan.chain(chain).is_some_and(Chain::ends_with_request);
@@ -120,8 +120,8 @@ impl Run {
         Some(run)
     }
 
-    /// What is left to do for a request that was admitted and then got no response of its upstream's: it is recorded.
-    /// `decided` is what ended it, if that was one of us; `None` if nothing is to be done.
+    /// A run that records a request which was admitted and then got no response from its upstream. `decided` is the
+    /// decision that ended it, if it was ours. `None` if there is nothing to record.
     pub fn unanswered(
         plan: &Arc<Plan>,
         route: &str,
@@ -167,7 +167,7 @@ impl Run {
         &self.route
     }
 
-    /// The largest body that the chain takes.
+    /// The largest body that may be buffered for the chain.
     #[inline]
     pub fn body_limit(&self) -> usize {
         let limit = self.plan.chain(self.chain).map_or(0, |chain| chain.body_limit);
@@ -175,7 +175,7 @@ impl Run {
         allowed.map_or(limit, |allowed| limit.min(allowed))
     }
 
-    /// Whether a step that has not run yet may want the body.
+    /// Whether a step that has not run yet may ask for the body.
     pub fn may_want_body(&self) -> bool {
         let left = |chain: &Chain| {
             let mut steps = chain.steps(self.phase).steps.iter().skip(self.at);
@@ -184,13 +184,13 @@ impl Run {
         self.plan.chain(self.chain).is_some_and(left)
     }
 
-    /// Whether there is nothing to do about the response, once this run is done.
+    /// Whether there is nothing to do for the response, once this run is done.
     #[inline]
     pub fn is_last(&self) -> bool {
         self.facts.leaves_response() && self.plan.chain(self.chain).is_none_or(Chain::ends_with_request)
     }
 
-    /// What the run taught, once it is done.
+    /// Takes what the run leaves for the response. Call it once the run is done.
     pub fn take_outlook(&mut self) -> Outlook {
         let keep = self.plan.chain(self.chain).map(|chain| chain.keep).unwrap_or_default();
         let facts = std::mem::take(&mut self.facts);
@@ -206,36 +206,36 @@ impl Run {
         outlook
     }
 
-    /// What the message may still cost.
+    /// The budget of the message.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Where a host puts what it was asked for.
+    /// The inputs, into which a host puts what was asked for.
     pub fn inputs(&mut self) -> &mut Inputs {
         &mut self.inputs
     }
 
-    /// What it will ask for first, if that is certain. A host that has it at hand and answers at once saves a turn.
+    /// The inputs that it will certainly ask for first. A host that provides them at once saves a turn.
     #[inline]
     pub fn foresee(&mut self) -> Needs {
         self.asked = self.plan.chain(self.chain).map_or(Needs::NONE, |chain| chain.steps(self.phase).first);
         self.asked
     }
 
-    /// Answers that the inputs that were asked for last are there.
+    /// Tells the run that the inputs that it asked for last are in place.
     #[inline]
     pub fn inputs_given(&mut self) {
         self.given = self.given.union(self.asked);
     }
 
-    /// Gives it the inputs that were asked for last, from a host that makes them apart.
+    /// Gives the run the inputs that it asked for last, from a host that did not put them in place.
     pub fn give(&mut self, inputs: Inputs) {
         self.inputs.absorb(inputs, self.asked);
         self.inputs_given();
     }
 
-    /// Answers what else was asked for last.
+    /// Answers a question that was not about inputs.
     pub fn answer(&mut self, answer: Answer) {
         if matches!(answer, Answer::Waited) {
             self.given = self.given.without(Needs::NOW);
@@ -243,7 +243,7 @@ impl Run {
         self.answer = Some(answer);
     }
 
-    /// Goes as far as it can.
+    /// Runs the chain as far as possible.
     pub fn advance(&mut self, host: &mut dyn Host) -> Turn {
         let plan = Arc::clone(&self.plan);
         let Some(chain) = plan.chain(self.chain) else { return self.refuse_without_chain() };
@@ -255,7 +255,8 @@ impl Run {
         if chain.audits.is_empty() { Turn::Done } else { self.record(&plan, chain, host) }
     }
 
-    /// The edits of a message that passes, once the run is done, if there is nothing else to say about it.
+    /// The edits of a message that passes with nothing else to report. Call it once the run is done; `None` if there is
+    /// a decision.
     #[inline]
     pub fn passed(&self) -> Option<&Edits> {
         match self.rare.get() {
@@ -264,7 +265,7 @@ impl Run {
         }
     }
 
-    /// What was decided, once the run is done. It is said once.
+    /// Takes the decision. Call it once, when the run is done.
     pub fn take_decision(&mut self) -> Decision {
         match self.rare.get_mut().and_then(|rare| rare.decided.take()) {
             Some(decision) => decision,
@@ -275,7 +276,7 @@ impl Run {
         }
     }
 
-    /// Runs the steps; what comes of it is in `decided`, or in `edits` if the message passes.
+    /// Runs the steps. The result is in `decided`, or in `edits` if the message passes.
     #[inline]
     fn run_chain(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Option<Ask> {
         let steps = chain.steps(self.phase);
@@ -301,7 +302,7 @@ impl Run {
         None
     }
 
-    /// A plan is loaded only if every route's chain is there; a run that finds none is refused all the same.
+    /// Refuses a message whose chain is not in the plan. Loading has checked that this cannot be.
     #[cold]
     fn refuse_without_chain(&mut self) -> Turn {
         let response = Response::problem(500, "the request could not be checked");
@@ -332,7 +333,8 @@ impl Run {
     }
 }
 
-/// What a chain in shadow mode decides: to let everything pass but what is stripped, and to say what it would have done.
+/// The decision of a chain in shadow mode: the message passes without the stripped headers, and the notes say what
+/// would have been done.
 fn in_shadow(mut decision: Decision, stripped: Edits) -> Decision {
     if let (Some(step), Some(reason)) = (decision.step.take(), decision.reason.take()) {
         decision.notes.push(Note { kind: NoteKind::Shadow, step, reason });

@@ -1,4 +1,4 @@
-//! The records of a decision, for auditors.
+//! Makes the records of a decision, for auditors.
 
 use super::{NO_EDITS, Run};
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Run {
-    /// Makes the records of a decision, once what they show is there. A message that chance leaves out costs no more
-    /// than the chance.
+    /// Makes the records of a decision, once the inputs that they show are there. A message that is not in the sample
+    /// costs only the random bytes.
     #[inline(never)]
     pub(super) fn record(&mut self, plan: &Plan, chain: &Chain, host: &mut dyn Host) -> Turn {
         let mut decision = self.take_decision();
@@ -80,7 +80,7 @@ impl Run {
     }
 }
 
-/// The headers of an answer of our own, as a response's are.
+/// The headers of our own answer, in the form of a response's.
 fn own_headers(response: &Response) -> Headers {
     let status = (":status".to_owned(), response.status.to_string());
     let headers = response.headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));

@@ -1,4 +1,5 @@
-//! The steps of a chain, one after the other: what each needs, its condition, its policy, and what becomes of it.
+//! Runs the steps of a chain, one after the other: the inputs of each, its condition, its policy, and what follows from
+//! the result.
 
 use std::sync::Arc;
 
@@ -18,9 +19,9 @@ use crate::{
     verdict::{Decision, Denial, Note, NoteKind, Verdict},
 };
 
-/// What becomes of a chain after a step that did not let the message pass.
+/// How a chain goes on after a step that did not let the message pass.
 enum AfterEnding {
-    /// It is decided.
+    /// The decision is made.
     Over,
     /// The chain goes on.
     GoOn,
@@ -29,8 +30,8 @@ enum AfterEnding {
 }
 
 impl Run {
-    /// What comes before the first step: what callers say in headers that only steps may set is stripped, and all that
-    /// the chain needs must be there.
+    /// Prepares a chain: strips the caller's values of promised headers, and checks that all policies are supported and
+    /// agents healthy.
     #[inline(never)]
     pub(super) fn prepare(&mut self, plan: &Plan, steps: &Steps) -> Result<Option<Decision>, Ask> {
         if self.at > 0 || self.memory.entered {
@@ -47,14 +48,15 @@ impl Run {
         Ok(self.refusal(plan, steps))
     }
 
-    /// What remains of a chain in shadow mode.
+    /// The edits that remain of a chain in shadow mode: the stripped headers.
     pub(super) fn stripped(&self, steps: &Steps) -> Edits {
         let mut edits = Edits::default();
         present(&self.inputs, steps).for_each(|name| edits.strip(name));
         edits
     }
 
-    /// All or nothing: before the first step, every policy must be supported and every agent healthy.
+    /// The decision if the chain cannot run: a policy that nobody supports, or an agent that is not healthy. `None` if
+    /// it can.
     fn refusal(&mut self, plan: &Plan, steps: &Steps) -> Option<Decision> {
         if let Some(policy) = steps.unsupported.first() {
             let response = plan.policy_not_supported().clone();
@@ -108,7 +110,7 @@ impl Run {
         self.let_pass(chain)
     }
 
-    /// What a step that does not let the message pass makes of its chain.
+    /// Handles a step that did not let the message pass.
     #[cold]
     #[inline(never)]
     fn end_by(&mut self, plan: &Plan, step: &Step, ending: Flow) -> AfterEnding {
@@ -135,7 +137,8 @@ impl Run {
         AfterEnding::Over
     }
 
-    /// The end of a chain that nothing ended: what the response will need of the request is fetched while it can be.
+    /// Ends a chain that lets the message pass. Asks for the inputs of the request that the response will need, since
+    /// they can be fetched only now.
     #[inline(always)]
     fn let_pass(&mut self, chain: &Chain) -> Option<Ask> {
         if !chain.keep.is_empty() && self.phase == Phase::Request {
@@ -155,7 +158,7 @@ impl Run {
         None
     }
 
-    /// The body is too large for a step of the response that reads it. A step in shadow mode does without.
+    /// Handles a body that is too large for a response step that reads it. A step in shadow mode runs without it.
     fn refuse_body(&mut self, chain: &Chain) -> Option<Ask> {
         let readers = || chain.response.steps.iter().filter(|step| step.needs.has(Needs::BODY));
         if let Some(step) = readers().find(|step| !step.shadow) {
@@ -168,7 +171,7 @@ impl Run {
         self.let_pass(chain)
     }
 
-    /// One step, or one more turn of it.
+    /// Runs one step, or one more turn of it.
     #[inline(always)]
     fn run_step(&mut self, plan: &Plan, step: &Step, chain: &Chain, host: &mut dyn Host) -> Flow {
         let flow = self.turn_step(plan, step, chain.steps(self.phase), host);
@@ -184,7 +187,7 @@ impl Run {
         flow
     }
 
-    /// Inputs, then `when`, then the policy.
+    /// One turn of a step: inputs, then `when`, then the policy.
     #[inline(always)]
     fn turn_step(&mut self, plan: &Plan, step: &Step, steps: &Steps, host: &mut dyn Host) -> Flow {
         if matches!(self.answer, Some(Answer::BodyTooLarge)) {
@@ -230,7 +233,7 @@ impl Run {
         step.policy.run(&mut context, &mut self.memory.states, following)
     }
 
-    /// A step that reports and changes nothing: not the message, not what later steps know.
+    /// Runs a step in shadow mode. It changes neither the message nor what later steps know.
     #[inline(never)]
     fn run_in_shadow(&mut self, plan: &Plan, step: &Step, chain: &Chain, host: &mut dyn Host) -> Flow {
         let before = (self.edits.clone(), self.facts.clone());
@@ -249,14 +252,14 @@ impl Run {
         Flow::Continue
     }
 
-    /// A group of steps that one agent was asked for goes by the strictest of them.
+    /// The `onFailure` of a step or, for a group that one agent was asked for, the strictest of the group.
     fn on_failure(&self, plan: &Plan, step: &Step) -> OnFailure {
         let asked = &self.memory.states.agent;
         let said = if asked.span == 0 { step.on_failure } else { asked.on_failure };
         said.for_agent(asked.agent.and_then(|agent| plan.directory().agent(agent)))
     }
 
-    /// Whether a step is for the source of the message, or what must be known to tell.
+    /// Whether a step is for the source of the message. `Err` has the inputs that are needed to tell.
     #[inline]
     fn is_for_source(&self, step: &Step) -> Result<bool, Needs> {
         let Some(source) = step.source.as_ref().filter(|_| !self.memory.entered) else { return Ok(true) };
@@ -264,7 +267,7 @@ impl Run {
         if missing.is_empty() { Ok(source.selects(&self.inputs)) } else { Err(missing) }
     }
 
-    /// On to the next step, past all that an agent evaluated in one go, and past the step's alternatives.
+    /// Goes on to the next step, past the steps that an agent has evaluated together, and past the step's alternatives.
     #[inline]
     fn leave(&mut self, step: &Step) {
         let alone = step.alternatives.saturating_add(1);
@@ -278,7 +281,7 @@ impl Run {
         self.rare.make().notes.push(Note { kind, step: Arc::clone(&step.name), reason });
     }
 
-    /// A step's denial, in the words that its user wants.
+    /// The decision for a step's denial, with the user's `denyWith` applied.
     fn deny_by(&mut self, step: &Step, denial: Denial) -> Decision {
         let Denial { reason, response } = denial;
         let response = match &step.deny_with {
@@ -293,8 +296,8 @@ impl Run {
     }
 }
 
-/// The promised headers that a request came with: an edit of one that it has not would cost a host call, and make Envoy
-/// choose the route anew.
+/// The promised headers that the request came with. Removing an absent one would cost a host call, and make Envoy
+/// choose the route again.
 fn present<'a>(inputs: &'a Inputs, steps: &'a Steps) -> impl Iterator<Item = &'a Name> {
     steps.promised.iter().filter(|name| inputs.request_headers.values(name.get()).next().is_some())
 }

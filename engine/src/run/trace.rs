@@ -1,22 +1,22 @@
-//! What became of each step, for those who explain it.
+//! The fate of each step, for `explain` and `simulate`.
 
 use std::sync::Arc;
 
 use super::Run;
 use crate::chain::Step;
 
-/// What became of one step.
+/// The fate of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traced {
-    /// Its place in the chain.
+    /// Its index in the chain.
     pub place: usize,
     /// Its name.
     pub step: Arc<str>,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What can become of a step.
+/// What can happen to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is for other sources.
@@ -34,7 +34,7 @@ pub enum Fate {
 }
 
 impl Run {
-    /// What became of the steps so far.
+    /// The fate of each step so far.
     #[cfg(feature = "trace")]
     pub fn trace(&self) -> &[Traced] {
         &self.trace
@@ -45,7 +45,7 @@ impl Run {
         self.trace.push(Traced { place: self.at, step: Arc::clone(&step.name), fate: fate() });
     }
 
-    /// On the way of a request nobody asks.
+    /// Without the feature, nothing is traced.
     #[cfg(not(feature = "trace"))]
     #[allow(clippy::unused_self, reason = "it has a use with the feature")]
     pub(super) fn note_fate(&mut self, _step: &Step, _fate: impl FnOnce() -> Fate) {}

@@ -1,4 +1,4 @@
-//! The `Cookie` header (RFC 6265): pairs apart by `;`, each `name=value`, a value perhaps in quotes.
+//! The `Cookie` header (RFC 6265): pairs separated by `;`, each `name=value`, where the value may be in quotes.
 
 /// The values of one cookie in one header, in order.
 pub(crate) fn values<'a>(header: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -9,7 +9,7 @@ pub(crate) fn values<'a>(header: &'a [u8], name: &str) -> impl Iterator<Item = &
     })
 }
 
-/// The header without one cookie; `None` if there was no other.
+/// The header without one cookie. `None` if there is no other cookie.
 pub(crate) fn without(header: &[u8], name: &str) -> Option<Vec<u8>> {
     let is_other = |pair: &&[u8]| values(pair, name).next().is_none() && !pair.trim_ascii().is_empty();
     let others: Vec<_> = header.split(|byte| *byte == b';').filter(is_other).map(<[u8]>::trim_ascii).collect();

@@ -1,9 +1,10 @@
-//! `Date` (RFC 9110, section 5.6.7): the one form that senders may write, not the two obsolete ones.
+//! `Date` (RFC 9110, section 5.6.7), only in the form that senders must write, not in the two obsolete ones.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Seconds since 1970 of a date such as `Tue, 20 Apr 2021 02:07:55 GMT`, which must exist.
+/// The seconds since 1970 of a date such as `Tue, 20 Apr 2021 02:07:55 GMT`. `None` if it is malformed or does not
+/// exist.
 pub(crate) fn read(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?;
     let (weekday, rest) = text.split_once(", ")?;
@@ -19,7 +20,7 @@ pub(crate) fn read(text: &[u8]) -> Option<i64> {
     fits.then(|| days.saturating_mul(86_400).saturating_add(seconds))
 }
 
-/// Exactly so many parts.
+/// Splits into exactly `N` parts. `None` if there are more or fewer.
 fn parts<const N: usize>(text: &str, separator: char) -> Option<[&str; N]> {
     let parts: Vec<_> = text.split(separator).collect();
     parts.try_into().ok()
@@ -30,7 +31,7 @@ fn number(text: &str, digits: usize) -> Option<i64> {
     fits.then(|| text.parse().ok()).flatten()
 }
 
-/// `None` if the day does not exist.
+/// The days since 1970 of a date. `None` if it does not exist.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = |year: i64| year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0);
     let length = |month| match month {

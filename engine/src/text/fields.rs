@@ -3,11 +3,11 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// The most members of a dictionary, items of a list, or parameters of one of these; a repeated one counts each time, since
-/// it is compared with all others.
+/// The most members of a dictionary, items of a list, or parameters of one of these. A repeated one counts each time,
+/// since it is compared with all others.
 const MAX_MEMBERS: usize = 64;
 
-/// An ordered mapping. A key that comes twice has its last value (RFC 8941, section 4.2.2) in its first place.
+/// An ordered mapping. A repeated key keeps its first position and has its last value (RFC 8941, section 4.2.2).
 #[derive(Debug, PartialEq)]
 pub(crate) struct Dictionary(pub(crate) Vec<(String, Member)>);
 
@@ -32,7 +32,7 @@ pub(crate) struct Item {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Parameters(pub(crate) Vec<(String, Bare)>);
 
-/// A value without parameters. A decimal stays as it is written.
+/// A value without parameters. A decimal is kept as it is written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bare {
     Integer(i64),
@@ -44,7 +44,7 @@ pub(crate) enum Bare {
 }
 
 impl Dictionary {
-    /// Reads all lines of one header. `None`: it is not a dictionary.
+    /// Reads all lines of one header. `None` if it is not a dictionary.
     pub(crate) fn read(lines: &[&[u8]]) -> Option<Self> {
         let text = lines.join(&b", "[..]);
         let mut reader = Reader(text.trim_ascii());
@@ -98,7 +98,7 @@ impl Item {
     }
 }
 
-/// An inner list with its parameters, as section 4.1.1.1 writes it.
+/// Writes an inner list with its parameters (RFC 8941, section 4.1.1.1).
 pub(crate) fn write_list(items: &[Item], parameters: &Parameters) -> String {
     let mut text = String::from("(");
     for (place, item) in items.iter().enumerate() {
@@ -146,7 +146,7 @@ fn put<T>(members: &mut Vec<(String, T)>, key: String, value: T) -> Option<()> {
     room.then(|| members.push((key, value)))
 }
 
-/// What is left to read.
+/// The text that is left to read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -168,7 +168,7 @@ impl Reader<'_> {
         self.take(byte).then_some(())
     }
 
-    /// All bytes up to the first that does not fit.
+    /// Takes all bytes up to the first that does not fit.
     fn run(&mut self, fits: impl Fn(u8) -> bool) -> String {
         let length = self.0.iter().take_while(|byte| fits(**byte)).count();
         let (run, rest) = self.0.split_at_checked(length).unwrap_or_default();
@@ -266,7 +266,7 @@ impl Reader<'_> {
         STANDARD.decode(text).ok()
     }
 
-    /// At most 15 digits, or 12 and 3 after the point.
+    /// Reads a number of at most 15 digits, or of 12 with 3 after the point.
     fn number(&mut self) -> Option<Bare> {
         let sign = if self.take(b'-') { "-" } else { "" };
         let whole = self.run(|byte| byte.is_ascii_digit());

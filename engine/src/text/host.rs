@@ -1,10 +1,10 @@
-//! The host of an authority, as the router of Envoy sees it: without its port, whatever its case and trailing dot.
+//! The host of an authority, as Envoy's router sees it: without its port, in any case, with or without a trailing dot.
 
-/// The host that an authority such as `API.example.com.:8443` names, in lower case: `api.example.com`. An IPv6 address
-/// keeps its brackets.
+/// The host of an authority such as `API.example.com.:8443`, in lower case: `api.example.com`. An IPv6 address keeps
+/// its brackets.
 ///
-/// `None` for what two readers could take for two hosts: user information, several hosts, a port that is no number, an
-/// empty label, an escape.
+/// `None` for what different readers could take for different hosts: user information, several hosts, a port that is
+/// not a number, an empty label, an escape.
 pub(crate) fn host(authority: &[u8]) -> Option<String> {
     let (name, port) = match authority.iter().rposition(|byte| *byte == b':') {
         Some(colon) if !authority.ends_with(b"]") => authority.split_at_checked(colon)?,

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address of a text such as `10.0.0.1`, `10.0.0.1:80`, `::1`, `[::1]` or `[fe80::1%eth0]:80`. An IPv4 address that
-/// is mapped into IPv6 (`::ffff:10.0.0.1`) is that IPv4 address: it is the same host.
+/// Reads an address such as `10.0.0.1`, `10.0.0.1:80`, `::1`, `[::1]` or `[fe80::1%eth0]:80`. An IPv4 address that is
+/// mapped into IPv6 (`::ffff:10.0.0.1`) becomes that IPv4 address: it is the same host. `None` for anything else.
 pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     let address = match text.strip_prefix('[') {
@@ -26,7 +26,8 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// A zone says which link an address is on, and nothing about the address. It is a word (RFC 6874, section 2).
+/// Reads an IPv6 address, perhaps with a zone (RFC 6874, section 2). The zone names a link and is not part of the
+/// address.
 fn v6(text: &str) -> Option<Ipv6Addr> {
     let of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     match text.split_once('%') {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A string in quotes, with everything escaped that JSON wants escaped.
+/// A string in quotes, escaped as JSON requires.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len().saturating_add(2));
     quoted.push('"');

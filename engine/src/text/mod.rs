@@ -1,4 +1,5 @@
-//! Small formats that requests are written in: query strings, cookies, dates, structured fields, lengths, hosts, IP addresses, and JSON strings in answers. Bytes in, bytes out.
+//! Small formats of requests: query strings, cookies, dates, structured fields, lengths, hosts and IP addresses; and
+//! JSON strings for answers. Bytes in, bytes out.
 
 pub(crate) mod cookie;
 pub(crate) mod date;
@@ -9,7 +10,7 @@ pub(crate) mod json;
 pub(crate) mod origin;
 pub(crate) mod query;
 
-/// Splits a path as Envoy has it (`:path`) into the path proper and the query, which may be missing.
+/// Splits `:path` into the path and the query. `None` if there is no query.
 pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     let path = path.split(|byte| *byte == b'#').next().unwrap_or_default();
     match path.iter().position(|byte| *byte == b'?') {
@@ -21,7 +22,7 @@ pub(crate) fn split_path(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// What `content-length` says (RFC 9110, section 8.6).
+/// Reads `content-length` (RFC 9110, section 8.6). `None` if it is not a number.
 pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()

@@ -1,6 +1,6 @@
-//! Origins, as the header `Origin` says them (RFC 6454, section 6.1): a scheme, a host and perhaps a port.
+//! Origins, as in the header `Origin` (RFC 6454, section 6.1): a scheme, a host and perhaps a port.
 
-/// An origin in normal form: scheme and host in lower case, no port that the scheme has by itself.
+/// An origin in normal form: scheme and host in lower case, without the default port of the scheme.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     scheme: String,
@@ -8,11 +8,12 @@ pub struct Origin {
     port: Option<u16>,
 }
 
-/// The longest origin that is looked at: a host has 253 characters at the most.
+/// The longest origin that is read. A host has at most 253 characters.
 const LONGEST: usize = 512;
 
 impl Origin {
-    /// Reads `https://example.com`, `http://[::1]:8080` and the like. A path, a user, a query, a list or `null` is none.
+    /// Reads an origin such as `https://example.com` or `http://[::1]:8080`. `None` if it has a path, a user or a
+    /// query, or is a list or `null`.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, authority) = text.split_once("://").filter(|_| text.len() <= LONGEST)?;
         let first = scheme.bytes().next()?;
@@ -43,34 +44,34 @@ impl Origin {
         Some(Self { scheme, host: host.to_ascii_lowercase(), port })
     }
 
-    /// In normal form.
+    /// The text of the normal form.
     pub(crate) fn normal(&self) -> String {
         let port = self.port.map(|port| [":", &port.to_string()].concat()).unwrap_or_default();
         [&self.scheme, "://", &self.host, &port].concat()
     }
 }
 
-/// Labels apart by dots, none of them empty.
+/// Whether a text is a host: labels separated by dots, none of them empty.
 fn is_host(host: &str) -> bool {
     let in_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     host.split('.').all(|label| !label.is_empty() && label.bytes().all(in_label))
 }
 
-/// Which origins are meant by what a user writes.
+/// A user's rule for origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginRule {
-    /// `*`: all of them.
+    /// `*`: all origins.
     Any,
-    /// `null`: what a sandbox or a file calls itself.
+    /// `null`: the origin of a sandbox or a file.
     Null,
-    /// One.
+    /// One origin.
     Exact(Origin),
-    /// `https://*.example.com`: every host below that one, at any depth, and not that one.
+    /// `https://*.example.com`: every host below `example.com`, at any depth, but not that one itself.
     Below(Origin),
 }
 
 impl OriginRule {
-    /// Reads a rule.
+    /// Reads a rule. `None` if it is none of these.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "*" => Some(Self::Any),

@@ -1,4 +1,4 @@
-//! Query strings, as forms write them: pairs apart by `&`, `+` for a space, `%` and two digits for any byte.
+//! Query strings, as forms write them: pairs separated by `&`, `+` for a space, `%` and two digits for any byte.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub(crate) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     decode_with(text, b' ')
 }
 
-/// Decodes a part of a URI outside of its query, where a plus is a plus.
+/// Decodes a part of a URI outside of its query, where `+` is not a space. `None` if the result is not UTF-8.
 pub(crate) fn decode_part(text: &str) -> Option<Cow<'_, str>> {
     match decode_with(text.as_bytes(), b'+') {
         Cow::Borrowed(_) => Some(Cow::Borrowed(text)),

@@ -1,4 +1,4 @@
-//! A plan to write down by hand, and a driver that answers what a run asks for.
+//! A writer of plans, and a driver that answers what a run asks for.
 
 #![allow(
     dead_code,
@@ -97,17 +97,17 @@ pub struct Driver {
     pub now: u64,
     pub properties: HashMap<&'static str, Vec<u8>>,
     pub shared: Alone,
-    /// So often, another worker is faster.
+    /// How often another worker is faster.
     pub rivals: usize,
-    /// Whether shared values are out of reach.
+    /// Whether shared values are unavailable.
     pub down: bool,
     pub healthy: Vec<bool>,
     pub replies: Vec<Result<Reply, CallError>>,
     /// What agents were asked, in order.
     pub calls: Vec<Call>,
-    /// What the host says of signatures, in order; once there is nothing left, it cannot say.
+    /// The host's answers about signatures, in order. After the last one, it cannot tell.
     pub words: Vec<Option<bool>>,
-    /// How often it was asked about one.
+    /// How often the host was asked about a signature.
     pub signatures: usize,
     /// How often a token was found in the cache.
     pub hits: usize,
@@ -125,7 +125,7 @@ impl Driver {
         Some(self.drive(&mut run))
     }
 
-    /// Runs both chains; the response's is `None` if nothing is to be done.
+    /// Runs both chains. The response's decision is `None` if there is nothing to do.
     pub fn run_both(&mut self, plan: &Arc<Plan>, route: &str) -> (Decision, Option<Decision>) {
         let health = Health::new(self.healthy.clone());
         let mut run = Run::request(plan, route, &health).unwrap();

@@ -1,4 +1,5 @@
-//! The bootstrap of a case's Envoy: static, without a control plane, an access log or anything else that takes turns.
+//! The bootstrap of a case's Envoy: static, without a control plane, an access log or anything else that runs at
+//! intervals.
 
 use std::net::SocketAddr;
 
@@ -20,7 +21,7 @@ pub(super) struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// As Envoy reads it.
+    /// The bootstrap as JSON.
     pub(super) fn json(self) -> Value {
         let server = self.server.map(|server| cluster(filters::SERVER, server, Http::Two));
         let clusters: Vec<_> = [cluster(UPSTREAM, self.upstream, Http::One)].into_iter().chain(server).collect();

@@ -2,10 +2,10 @@
 
 use super::{filters, policies::Policies, server::Protocol, subject::Subject, tokens::Tokens};
 
-/// What every other case is compared with.
+/// The case that the others are compared with.
 pub(super) const NO_FILTER: &str = "no-filter";
 
-/// The same for requests with a token.
+/// The case that those with tokens are compared with.
 const NO_FILTER_TOKEN: &str = "no-filter-token";
 
 /// One line of the result.
@@ -15,7 +15,7 @@ pub(super) struct Case {
     pub(super) subject: Subject,
     /// How many routes Envoy has, and the plan if there is one.
     pub(super) routes: usize,
-    /// The case whose cost is taken off. References themselves have none.
+    /// The case whose cost is subtracted. References themselves have none.
     pub(super) reference: Option<&'static str>,
     pub(super) meaning: Meaning,
     pub(super) tokens: Tokens,
@@ -41,12 +41,12 @@ impl Case {
         Self { name, subject, routes: 1, reference: Some(NO_FILTER), meaning, tokens: Tokens::None }
     }
 
-    /// Nothing in front of the upstream.
+    /// A case with nothing in front of the upstream.
     fn reference(name: &'static str, routes: usize) -> Self {
         Self { routes, reference: None, ..Self::new(name, Subject::Nothing, Meaning::NONE) }
     }
 
-    /// Tokens make a request longer, so the reference has them too.
+    /// Adds tokens to the requests. They make a request longer, so the reference has them too.
     fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens, reference: self.reference.map(|_| NO_FILTER_TOKEN), ..self }
     }

@@ -14,7 +14,7 @@ pub(super) fn spent(process: u32) -> Result<Duration> {
     Ok(total)
 }
 
-/// A thread may end between the listing and the reading: then it takes its time with it, as it had little.
+/// The time of one thread. A thread that ended since it was listed counts as 0; it had little time.
 fn spent_by_thread(path: &Path) -> Result<Duration> {
     let text = match fs::read_to_string(path) {
         Err(error) if has_ended(&error) => return Ok(Duration::ZERO),

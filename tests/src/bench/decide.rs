@@ -1,5 +1,5 @@
-//! What the servers of ext_authz and ext_proc decide: key, limit and headers, by our engine on the very plan of
-//! the Wasm filter. What is shared among workers in Envoy is shared among requests here.
+//! The decisions of the servers of ext_authz and ext_proc: key, limit and headers, by our engine on the same plan as
+//! the Wasm filter's. Values that workers share in Envoy are shared by requests here.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

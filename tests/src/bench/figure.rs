@@ -1,4 +1,4 @@
-//! What benchmarks share: the median of times, and what each leaves behind with `--json`.
+//! What benchmarks share: the median of times, and the output of `--json`.
 
 use std::{fs, path::Path, time::Duration};
 

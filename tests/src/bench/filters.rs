@@ -49,7 +49,7 @@ pub(super) fn native_jwt() -> Result<Vec<Value>> {
     Ok(vec![jwt(json!({}))?])
 }
 
-/// The same with its cache of verified tokens.
+/// Like [`native_jwt`], with its cache of verified tokens.
 pub(super) fn native_jwt_cached() -> Result<Vec<Value>> {
     Ok(vec![jwt(json!({ "jwt_cache_config": { "jwt_cache_size": 1024 } }))?])
 }
@@ -174,7 +174,7 @@ pub(super) fn ext_proc() -> Value {
     )
 }
 
-/// What every chain ends with.
+/// The router, with which every chain ends.
 pub(super) fn router() -> Value {
     filter("router.v3.Router", json!({}))
 }

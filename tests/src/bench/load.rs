@@ -1,7 +1,7 @@
 //! The load: the same request again and again over a few kept connections, by one thread that waits in blocking reads.
 //!
-//! Every connection but the one that is being read always has a request under way, and they are read in turn: the
-//! client does the same in every round, whatever the scheduler does.
+//! Every connection but the one that is being read has a request in progress, and they are read in turn. So the client
+//! does the same in every round, whatever the scheduler does.
 
 use std::{
     io::{Read, Write},
@@ -36,7 +36,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Each request has the next of these tokens.
+    /// Opens the connections. Each request has the next of these tokens.
     pub(super) fn open(address: SocketAddr, connections: u32, tokens: &[String]) -> Result<Self> {
         let connections = (0..connections).map(|_| Connection::open(address)).collect::<Result<_>>()?;
         let requests = match tokens {

@@ -21,7 +21,7 @@ const FIRST_WARM_UP: u32 = 3000;
 /// Before each sample, as a part of its requests: another case has used the caches.
 const WARM_UP: u32 = 8;
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub(super) enum Measurement {
     /// Microseconds of CPU a request, one for each round.

@@ -1,5 +1,5 @@
-//! What users would write for the cases of our filter, and the plan that it becomes. Also the words that all cases
-//! share: the key, its consumer and the headers.
+//! The resources for the cases of our filter, and their plan. Also the values that all cases share: the key, its
+//! consumer and the headers.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use super::tokens::{AUDIENCE, ISSUER, ROLE, key_set};
 /// The header that carries the key, and the key.
 pub(super) const KEY_HEADER: &str = "x-api-key";
 pub(super) const KEY: &str = "bench-key-7d1c0a52";
-/// Who has it.
+/// The consumer who has the key.
 pub(super) const CONSUMER: &str = "bench";
 /// What a chain with `headers` sets for the upstream.
 pub(super) const GUARD: (&str, &str) = ("x-guarded-by", "postern");
@@ -33,12 +33,12 @@ pub(super) const LIMIT_PER_SECOND: u32 = 1_000_000;
 /// The chain that guards every route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Policies {
-    /// None; another route has one.
+    /// No chain on the routes that are measured; another route has one.
     None,
     Key,
     When,
     Three,
-    /// The same, with an account of every decision for an access log.
+    /// Like `Three`, with an account of every decision for an access log.
     ThreeLogged,
     Jwt,
     /// Key, token, role, limit and headers.
@@ -127,7 +127,7 @@ pub(super) fn route_name(index: usize) -> String {
     format!("route-{index}")
 }
 
-/// The names of so many routes in Envoy.
+/// The names of this number of routes in Envoy.
 pub(super) fn envoy_names(routes: usize) -> Result<Vec<String>> {
     let files = [File { name: "bench.yaml".to_owned(), bytes: gateway(routes)?.into_bytes() }];
     let bundle = model::read(&files).map_err(|errors| anyhow!("{errors}"))?;
@@ -177,7 +177,7 @@ fn route_policy(route: &str, chain: String) -> String {
     )
 }
 
-/// The first line says it all: with 10,000 routes there are 10,000 times the same error.
+/// Only the first line of an error: with 10,000 routes, the same error comes 10,000 times.
 fn shortened(error: &impl ToString) -> anyhow::Error {
     anyhow!(error.to_string().lines().next().unwrap_or_default().to_owned())
 }

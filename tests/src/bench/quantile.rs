@@ -1,6 +1,6 @@
 //! Quantiles of what was measured.
 
-/// Between the two values next to it, if it falls between.
+/// A quantile. Interpolates between the two nearest values.
 pub(super) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -25,9 +25,9 @@ struct Row {
 /// Microseconds of CPU a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Figures {
-    /// With everything.
+    /// The whole cost.
     total: f64,
-    /// Over the reference of the same round, the median. References have none.
+    /// The median of the cost above the reference of the same round. References have none.
     added: Option<f64>,
     /// A quarter of the rounds is below the first, and a quarter above the second: of `added`, or `total` without it.
     quartiles: (f64, f64),
@@ -101,7 +101,7 @@ fn quartiles(values: &[f64]) -> (f64, f64) {
 /// A quotient of added costs that must not be larger than `most`.
 struct Target {
     of: &'static str,
-    /// Taken off `of`; empty for nothing.
+    /// The case to subtract from `of`; empty for none.
     less: &'static str,
     to: &'static str,
     most: f64,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::control_plane::from_environment;
 
-/// The thing whose cost is measured.
+/// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Subject {
     /// Nothing: the reference.
@@ -56,7 +56,8 @@ impl Subject {
     }
 }
 
-/// The same callbacks as our filter exports, all empty: Envoy calls what it finds, so this is what the calls cost.
+/// A module with the callbacks of our filter, all empty. Envoy calls what a module exports, so this measures the cost
+/// of the calls.
 const NOOP: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "proxy_abi_version_0_2_1"))

@@ -9,30 +9,30 @@ use ring::{
 };
 use serde_json::{Value, json};
 
-/// Who signs.
+/// The issuer.
 pub(super) const ISSUER: &str = "https://issuer.bench.example";
-/// Who the tokens are for.
+/// The audience.
 pub(super) const AUDIENCE: &str = "bench";
 /// The claim that a role check looks at, and what it must say.
 pub(super) const ROLE: (&str, &str) = ("role", "reader");
 const KEY_ID: &str = "bench-1";
 /// The end of the year 2099.
 const EXPIRY: u64 = 4_102_444_799;
-/// So many that no cache holds one until its next turn: Envoy's and ours have room for some hundred.
+/// The number of different tokens. No cache keeps one until its next turn: Envoy's and ours have room for some hundred.
 const NEW: u64 = 4096;
 
 /// The tokens that a case's requests carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tokens {
     None,
-    /// Always the same.
+    /// The same token with every request.
     Same,
-    /// Another one with every request.
+    /// Another token with every request.
     New,
 }
 
 impl Tokens {
-    /// What `authorization` says, request by request, over and over; empty if there is none.
+    /// The values of `authorization`, which requests use in turn; empty for none.
     pub(super) fn make(self) -> Result<Vec<String>> {
         let count = match self {
             Self::None => return Ok(Vec::new()),

@@ -1,5 +1,5 @@
-//! The upstream of all cases: a thread a connection, and an answer that is made before the request comes. It says only
-//! whether the request was guarded, so that a case can be checked.
+//! The upstream of all cases: one thread for each connection, and prepared answers. The answer tells only whether the
+//! request was guarded, so that a case can be checked.
 
 use std::{
     io::{Read, Write},
@@ -11,9 +11,9 @@ use anyhow::Result;
 
 use super::policies::{GUARD, KEY_HEADER};
 
-/// What the upstream answers to a request that was edited: the key taken off, the guard's header set …
+/// The answer to a request that was edited: the key removed, the guard's header set.
 pub(super) const GUARDED: &str = "guarded";
-/// … and to one that came with its key, or without anything.
+/// The answer to any other request.
 pub(super) const PLAIN: &str = "plain";
 
 /// Starts it on a free port. It ends with the process.

@@ -1,5 +1,5 @@
-//! Adds revisions to a store for ever, and says so on its standard output: a line an acknowledged revision. For tests
-//! that kill it, or take the disk from under it.
+//! Adds revisions to a store for ever, and prints a line for each acknowledged revision. For tests that kill it, or
+//! fill its disk.
 
 #![forbid(unsafe_code)]
 

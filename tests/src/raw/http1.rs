@@ -28,7 +28,7 @@ pub(super) fn encode(request: &RawRequest) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes and reads one answer. Nothing but an end of the connection is an answer without a status.
+/// Sends bytes and reads one answer. If the connection ends without any, the answer has no status.
 pub(super) fn exchange(address: SocketAddr, bytes: &[u8]) -> Result<RawAnswer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("{address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -49,7 +49,8 @@ pub(super) fn exchange(address: SocketAddr, bytes: &[u8]) -> Result<RawAnswer> {
     Ok(parse(&answer))
 }
 
-/// Whether all of an answer is there. One that tells no length has no body: Envoy closes the connection much later.
+/// Whether all of an answer is there. An answer without a length is taken to have no body, since Envoy closes the
+/// connection much later.
 fn is_whole(answer: &[u8]) -> bool {
     let Some((head, body)) = split(answer) else { return false };
     if header(&head, "transfer-encoding").is_some() {

@@ -1,5 +1,5 @@
-//! Requests in raw bytes, over HTTP/1.1 and HTTP/2, and services that say exactly what they got: no library in between
-//! corrects, refuses or reorders anything.
+//! Requests in raw bytes, over HTTP/1.1 and HTTP/2, and services that report exactly what they got: no library in
+//! between corrects, refuses or reorders anything.
 
 mod echo;
 mod http1;
@@ -24,7 +24,7 @@ pub enum Protocol {
 /// A request, part by part; each part goes out as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRequest {
-    /// How it is sent.
+    /// The protocol by which it is sent.
     pub protocol: Protocol,
     /// The method.
     pub method: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct RawRequest {
     pub target: Vec<u8>,
     /// The `Host` headers; over HTTP/2 the first is `:authority`.
     pub hosts: Vec<Vec<u8>>,
-    /// `:scheme`; of no effect over HTTP/1.1.
+    /// `:scheme`; ignored over HTTP/1.1.
     pub scheme: Vec<u8>,
     /// All other headers.
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
@@ -62,7 +62,7 @@ impl RawRequest {
         }
     }
 
-    /// It in bytes, as far as they are text; HTTP/2 is shown as a list of its headers.
+    /// The request as text, for messages. HTTP/2 is shown as a list of headers.
     pub fn shown(&self) -> String {
         match self.protocol {
             Protocol::Http1 => http1::encode(self).escape_ascii().to_string(),
@@ -81,7 +81,7 @@ pub fn send_bytes(address: SocketAddr, bytes: &[u8]) -> Result<RawAnswer> {
     http1::exchange(address, bytes)
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawAnswer {
     /// The status; `None` if the stream or connection was cut without one.
@@ -93,7 +93,7 @@ pub struct RawAnswer {
 }
 
 impl RawAnswer {
-    /// What the service that got the request says about it; `None` if none did.
+    /// The request as the service got it; `None` if no service got it.
     pub fn echo(&self) -> Option<Value> {
         let echo: Value = serde_json::from_str(&self.body).ok()?;
         echo.get("service").is_some().then_some(echo)

@@ -1,5 +1,5 @@
-//! Sibling modules that need each other. Every use of another module counts between the two siblings that it crosses;
-//! what a module and its own children have to do with each other does not.
+//! Finds cycles between sibling modules. Each use of another module counts between the two siblings that it crosses.
+//! Uses between a module and its own children do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,16 +9,16 @@ use super::known::Known;
 use super::modules::{Crate, Module, Place};
 use super::resolve::resolve;
 
-/// Where one sibling uses another: files and lines.
+/// The uses of one sibling by another, as files and lines.
 type Uses = BTreeMap<(String, String), Vec<(String, usize)>>;
 
-/// Where the known cycles are.
+/// The file with the list of known cycles.
 const LIST: &str = "xtask/src/tidy/known.rs";
 
 /// How many places are shown for each edge of a cycle.
 const SHOWN: usize = 3;
 
-/// All cycles of a crate that are not known, and what is known of cycles that are no longer there.
+/// All cycles of a crate that are not known, and all known ones that no longer exist.
 pub(crate) fn check(of: &Crate, root: &str, known: &[Known], shown: &dyn Fn(&Path) -> String) -> Vec<Finding> {
     let mut findings = Vec::new();
     let levels = levels(of, shown);
@@ -43,7 +43,7 @@ pub(crate) fn check(of: &Crate, root: &str, known: &[Known], shown: &dyn Fn(&Pat
     findings
 }
 
-/// What is known of crates that are there no more.
+/// Entries of the list for crates that no longer exist.
 pub(crate) fn check_roots(known: &[Known], is_there: impl Fn(&str) -> bool) -> Vec<Finding> {
     let roots: BTreeSet<_> = known.iter().map(|known| known.root).filter(|root| !is_there(root)).collect();
     let message = |root| format!("`{root}` is not there any more: take its modules off the list");
@@ -59,7 +59,7 @@ fn name_of(level: &[String]) -> String {
     if level.is_empty() { "crate".to_owned() } else { level.join("::") }
 }
 
-/// Who uses whom, at each level.
+/// The uses between siblings, at each level.
 fn levels(of: &Crate, shown: &dyn Fn(&Path) -> String) -> BTreeMap<Place, Uses> {
     let mut levels: BTreeMap<Place, Uses> = BTreeMap::new();
     for (place, module) in &of.modules {
@@ -78,7 +78,7 @@ fn levels(of: &Crate, shown: &dyn Fn(&Path) -> String) -> BTreeMap<Place, Uses> 
     levels
 }
 
-/// What a module imports and names. What `mod.rs` re-exports is not its own need.
+/// The paths that a module imports or names, without the re-exports of `mod.rs` and `lib.rs`.
 fn used(module: &Module) -> impl Iterator<Item = (&[String], usize)> {
     let is_index = ["mod.rs", "lib.rs"].iter().any(|name| module.file.ends_with(name));
     let imports = module.source.imports.iter().filter(move |import| !(is_index && import.public));
@@ -101,7 +101,7 @@ fn knots_of(uses: &Uses) -> Vec<BTreeSet<String>> {
     knots
 }
 
-/// All that one leads to.
+/// All modules that one leads to, directly or not.
 fn reach<'a>(uses: &'a Uses, from: &'a String) -> BTreeSet<&'a String> {
     let (mut reached, mut ahead) = (BTreeSet::new(), vec![from]);
     while let Some(at) = ahead.pop() {

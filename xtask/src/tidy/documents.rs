@@ -1,15 +1,15 @@
-//! Paths that documents name and that are not there: relative links, and what stands in backticks and can only be a path of
-//! this repository. What users may have on their own disks (`policies/`, `request.yaml`) is left alone.
+//! Finds paths that documents name and that do not exist: relative links, and text in backticks that can only be a path
+//! of this repository. What users may have on their own disks (`policies/`, `request.yaml`) is ignored.
 
 use std::path::{Path, PathBuf};
 
 use super::finding::Finding;
 use super::tree::Tree;
 
-/// Files of these kinds are ours wherever they are said to be.
+/// Extensions of files that belong to this repository wherever a document says they are.
 const OWN: [&str; 3] = ["rs", "proto", "toml"];
 
-/// What a document names and the tree has not.
+/// The paths that a document names and the tree does not have.
 pub(crate) fn check(document: &str, text: &str, tree: &Tree) -> Vec<Finding> {
     let (mut findings, mut fenced, mut section) = (Vec::new(), false, None);
     for (index, line) in text.lines().enumerate() {
@@ -37,7 +37,7 @@ fn crate_section(line: &str) -> Option<&str> {
     line.strip_prefix("### `")?.strip_suffix("/`")
 }
 
-/// What stands in backticks, and what follows it.
+/// Each text in backticks, with what follows it.
 fn quoted(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = line;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Files that nothing reaches, and files that are too long.
+//! Finds files that nothing uses, and files that are too long.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::finding::Finding;
 use super::tree::Tree;
 
-/// The most lines of a source. These are those of the longest that there were when it was written down, and may only fall.
+/// The most lines of a source: those of the longest one so far. The number may only fall.
 const LONGEST: usize = 569;
-/// The same for sources of tests, which are lists of cases.
+/// The most lines of a test's source, which is a list of cases.
 const LONGEST_TEST: usize = 737;
 /// Directories that a runner lists, so that no file in them can be forgotten.
 const LISTED: [&str; 2] = ["tests/cases", "tests/cases/routes"];
@@ -41,7 +41,7 @@ fn is_listed(file: &Path) -> bool {
     is_case && LISTED.iter().any(|listed| directory == Path::new(listed))
 }
 
-/// Sources that are longer than any was.
+/// Sources that are longer than the longest so far.
 pub(crate) fn too_long(tree: &Tree, text: &dyn Fn(&Path) -> String) -> Vec<Finding> {
     let lengths = tree.with_extension("rs").map(|file| (file, text(file).lines().count()));
     lengths.filter_map(|(file, lines)| length_finding(file, lines)).collect()

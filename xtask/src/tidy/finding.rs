@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is wrong at a place.
+/// Something that is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The file, relative to the workspace.

@@ -12,9 +12,9 @@ pub(crate) type Tokens = Peekable<IntoIter<TokenTree>>;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Import {
     pub(crate) path: Named,
-    /// What it is called here; `*` for everything.
+    /// Its name in this module; `*` for everything.
     pub(crate) name: String,
-    /// Whether it is there for others: `pub use`.
+    /// Whether it is a `pub use`.
     pub(crate) public: bool,
 }
 

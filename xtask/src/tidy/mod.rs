@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: what no compiler looks at. It builds nothing, and reports everything at once.
+//! `cargo xtask tidy`: checks what no compiler does. It builds nothing, and reports everything at once.
 //!
-//! Two checks of the same kind are tests, since they need the code itself: every policy is built by the fuzz generator
-//! (tests/fuzz), and every documented default is the real one (control-plane/tests).
+//! Two checks of the same kind are tests, since they need the compiled code: every policy is built by the fuzz
+//! generator (tests/fuzz), and every documented default is the real one (control-plane/tests).
 
 mod cycles;
 mod documents;
@@ -34,13 +34,13 @@ use crate::tally::Counts;
 /// The documents whose paths are checked, beside those in docs/.
 const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// Says all that is not tidy.
+/// Prints everything that is not tidy. Fails if there is anything.
 pub(crate) fn tidy(paths: &Paths) -> Result<ExitCode> {
     let counts = check(paths)?;
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The same as one test of the test run.
+/// Like [`tidy`], as one test of the test run.
 pub(crate) fn check(paths: &Paths) -> Result<Counts> {
     let mut findings = findings(paths)?;
     findings.sort();

@@ -1,5 +1,5 @@
-//! Commands in the README that no test runs. One counts as run where a test has its subcommand and all of its options, word
-//! by word, in one file.
+//! Finds commands of the README that no test runs. A command counts as run if a test file has its subcommand and all of
+//! its options as words.
 
 use std::path::Path;
 

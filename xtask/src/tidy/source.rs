@@ -1,5 +1,5 @@
-//! What one Rust source says of other modules: the modules that it declares, what it imports, and the paths that it names.
-//! Comments, strings and what is compiled for tests only are left out. It reads text and touches no file.
+//! Reads one Rust source: the modules that it declares, its imports, and the paths that it names. Comments, strings and
+//! code for tests are left out. It works on text and opens no file.
 
 use std::str::FromStr as _;
 
@@ -21,11 +21,11 @@ pub(crate) struct Source {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     pub(crate) name: String,
-    /// What `#[path]` says.
+    /// The value of `#[path]`.
     pub(crate) path: Option<String>,
     /// Whether it is compiled for tests only.
     pub(crate) test: bool,
-    /// `None` for a module in a file of its own.
+    /// The body; `None` for a module in a file of its own.
     pub(crate) body: Option<Source>,
 }
 
@@ -103,7 +103,7 @@ impl Source {
     }
 }
 
-/// What the attributes of an item say that matters here.
+/// The attributes of an item that matter here.
 #[derive(Default)]
 struct Attributes {
     test: bool,

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 pub(crate) struct Tree(Vec<PathBuf>);
 
 impl Tree {
-    /// Finds them.
+    /// Finds all files below a root.
     pub(crate) fn walk(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
         walk(root, Path::new(""), &mut files)?;
@@ -22,7 +22,7 @@ impl Tree {
         self.0.iter().map(PathBuf::as_path)
     }
 
-    /// Those whose names end in `.` and this.
+    /// The files with this extension.
     pub(crate) fn with_extension(&self, extension: &str) -> impl Iterator<Item = &Path> {
         self.files().filter(move |file| file.extension().is_some_and(|found| found == extension))
     }
@@ -32,7 +32,7 @@ impl Tree {
         self.files().any(|file| file.starts_with(path))
     }
 
-    /// Whether there is one whose path ends so.
+    /// Whether there is a file or directory whose path ends so.
     pub(crate) fn has_ending(&self, end: &Path) -> bool {
         self.files().flat_map(Path::ancestors).any(|path| path.ends_with(end))
     }
@@ -43,7 +43,7 @@ impl Tree {
     }
 }
 
-/// Made of these, for tests.
+/// A tree of these files, for tests.
 #[cfg(test)]
 impl<'a> FromIterator<&'a str> for Tree {
     fn from_iter<I: IntoIterator<Item = &'a str>>(files: I) -> Self {

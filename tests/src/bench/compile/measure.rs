@@ -1,4 +1,4 @@
-//! One case: everything from nothing, then one changed policy, again and again.
+//! Measures one case: compiles everything, then one changed policy, again and again.
 
 use std::{
     collections::BTreeSet,
@@ -21,16 +21,16 @@ use postern::{
 use super::{GATEWAYS, resources};
 use crate::control_plane::from_environment;
 
-/// Where the time of one round went.
+/// The times of one round, by part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// Files to resources.
+    /// From files to resources.
     pub(super) read: Duration,
-    /// Resources to what every node is served, with nothing there before.
+    /// From resources to the snapshots of all nodes, with nothing to reuse.
     pub(super) full: Duration,
-    /// The same after one policy has changed.
+    /// Like `full`, after one policy has changed.
     pub(super) one_change: Duration,
-    /// How many groups that change compiled anew.
+    /// How many groups were compiled for that change.
     pub(super) recompiled: usize,
 }
 

@@ -13,7 +13,8 @@ use super::{
     measure::Times,
 };
 
-/// How much more a policy may cost among the most than among the ten times fewer, for the time to grow linearly.
+/// The most by which a policy's cost may grow from one case to the next, which has ten times as many, for the time to
+/// count as linear.
 const LINEAR: f64 = 1.5;
 
 /// Medians.
@@ -41,7 +42,7 @@ impl Report {
         Self { rows: cases.iter().map(row).collect() }
     }
 
-    /// The time grows linearly, and a change touches one group.
+    /// Whether the time grows linearly, and a change compiles one group.
     pub(super) fn is_good(&self) -> bool {
         let alone = self.rows.iter().all(|row| row.recompiled == 1);
         let linear = match self.rows.as_slice() {
@@ -66,7 +67,7 @@ impl Report {
 }
 
 impl Row {
-    /// In microseconds.
+    /// Microseconds for each policy.
     fn per_policy(&self) -> f64 {
         u32::try_from(self.policies).map_or(f64::NAN, |policies| self.full * 1000.0 / f64::from(policies))
     }

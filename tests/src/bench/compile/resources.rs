@@ -1,4 +1,4 @@
-//! What a user would have written: gateways of one service each, and a policy for every route.
+//! The resources: gateways of one service each, and a policy for every route.
 
 use std::fmt::Write as _;
 

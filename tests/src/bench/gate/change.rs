@@ -1,5 +1,5 @@
-//! One changed route among many, the way that users take: a proposal that is read, proved, stored and published, and an
-//! Envoy that accepts it. Beside it, in the same run, a stub pushes the very same bytes to another Envoy: what is left is ours.
+//! Measures one changed route among many, as users change one: a proposal is read, checked, stored and published, and
+//! an Envoy accepts it. In the same run, a stub pushes the same bytes to another Envoy. The difference is our share.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{Envoy, site::free_port};
 
-/// Where the time of one change went.
+/// The times of one change, by part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
     /// From the proposal to its publication, with the gate and the store.

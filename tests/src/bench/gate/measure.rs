@@ -1,4 +1,4 @@
-//! One case: a control plane in this process, a real Envoy on it, and changes, one after the other.
+//! Measures one case: a control plane in this process, a real Envoy, and changes, one after the other.
 
 use std::{
     collections::BTreeSet,
@@ -27,17 +27,17 @@ use crate::{Envoy, control_plane::from_environment, site::free_port};
 
 /// What the listeners of Gateways subscribe to.
 pub(super) const FILTER: &str = "postern-gateway";
-/// Far beyond what an Envoy takes: reaching it is a failure, not a measurement.
+/// Far longer than an Envoy takes: reaching it is a failure, not a measurement.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// How often the fleet is looked at.
+/// The interval at which the fleet is polled.
 pub(super) const LOOK: Duration = Duration::from_micros(200);
 
-/// Where the time of one change went.
+/// The times of one change, by part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// Files to resources.
+    /// From files to resources.
     pub(super) read: Duration,
-    /// Resources to what Envoys get, with the gate.
+    /// From resources to what Envoys get, gate included.
     pub(super) compile: Duration,
     /// The gate alone, on the same plan.
     pub(super) gate: Duration,

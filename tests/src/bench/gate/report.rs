@@ -95,7 +95,7 @@ impl Row {
 }
 
 impl ChangeRow {
-    /// What is left when an Envoy's part is taken off.
+    /// Our share: the total without the Envoy's part.
     fn own(&self) -> f64 {
         self.total - self.stub
     }

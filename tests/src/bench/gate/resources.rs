@@ -1,4 +1,4 @@
-//! What a user would have written: a gateway with many routes, each guarded by a chain of three steps.
+//! The resources: a gateway with many routes, each guarded by a chain of three steps.
 
 use std::{fmt::Write as _, net::SocketAddr};
 
@@ -10,7 +10,7 @@ pub(super) fn files(routes: usize, listener: SocketAddr, change: u32) -> Result<
     written(routes, listener, |_| change)
 }
 
-/// The same, with a `change` of one route's policy and no other.
+/// Like [`files`], but `change` changes only one route's policy.
 pub(super) fn one_changed(routes: usize, listener: SocketAddr, change: u32) -> Result<Vec<File>> {
     written(routes, listener, |route| if route == routes / 2 { change } else { 0 })
 }

@@ -1,5 +1,5 @@
-//! A server that has nothing to decide: it pushes the resources that it is given, as they are. What an Envoy takes to accept
-//! them from here is not ours.
+//! A server without any logic: it pushes the resources that it is given, as they are. The time in which an Envoy
+//! accepts them is not our share.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -65,7 +65,7 @@ impl Stub {
         self.address
     }
 
-    /// Pushes what is new in a snapshot, and says how long it takes until the filter's configuration is accepted.
+    /// Pushes what is new in a snapshot. Returns how long it takes until the filter's configuration is accepted.
     pub(super) fn push(&self, snapshot: Arc<Snapshot>, filter: &str) -> Result<Duration> {
         let wanted = Selection::Named(BTreeSet::from([filter.to_owned()]));
         let version = snapshot.select(ResourceType::ExtensionConfig, &wanted).version;
@@ -125,7 +125,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Until either side is gone.
+    /// Serves the stream until either side is gone.
     async fn run(mut self, mut requests: Streaming<DiscoveryRequest>, mut latest: watch::Receiver<Arc<Snapshot>>) {
         loop {
             let alive = tokio::select! {
@@ -180,7 +180,7 @@ impl Stream {
     }
 }
 
-/// Each statement leaves the value whole.
+/// Locks a value, also if it is poisoned: each statement leaves it consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -53,7 +53,7 @@ impl Running {
     }
 }
 
-/// What an option calls a value.
+/// The name of a value on the command line.
 fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

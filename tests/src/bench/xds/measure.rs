@@ -16,7 +16,7 @@ use super::{
     stream::{CONNECTING, Load},
 };
 
-/// What came of a case.
+/// The figures of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Figures {
     /// The server's memory with idle streams less that without, in KiB a stream.
@@ -27,7 +27,7 @@ pub(super) struct Figures {
     pub(super) first_sync: Duration,
     /// From the write of the file until a stream has the change: every stream's time for every change.
     pub(super) delays: Vec<Duration>,
-    /// The same until the last stream has it, for every change.
+    /// From the write of the file until the last stream has the change, for every change.
     pub(super) until_all: Vec<Duration>,
 }
 
@@ -64,8 +64,8 @@ pub(super) async fn measure(case: Case, changes: u32) -> Result<Figures> {
     Ok(Figures { memory, cpu: cpu / changes, first_sync, delays, until_all })
 }
 
-/// Opens all streams, and says how long it took until all had everything. The first is alone: a server that does not
-/// want it does not want the others either.
+/// Opens all streams. Returns how long it took until all had everything. The first is opened alone: if the server
+/// refuses it, it would refuse the others too.
 async fn open(case: Case, server: &Server) -> Result<(Arc<Load>, Duration)> {
     eprintln!("bench: {case}: opening the streams");
     let (connecting, progress) = (Semaphore::new(CONNECTING), Progress::default());

@@ -1,4 +1,4 @@
-//! What a stream says and hears, in bytes: requests are encoded whole, of responses only the head is read.
+//! The messages of a stream, in bytes. Requests are encoded whole; of responses only the head is read.
 
 use envoy_types::pb::envoy::{
     config::core::v3::Node,
@@ -29,7 +29,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.type_url() == head.type_url)
     }
 
-    /// All clusters, and the one resource that the filter's configuration is.
+    /// The names to subscribe to: all clusters, or the one resource of the filter's configuration.
     fn names(self) -> Vec<String> {
         match self {
             Self::Clusters => Vec::new(),
@@ -49,7 +49,7 @@ pub(super) struct Head {
     pub(super) nonce: String,
 }
 
-/// Where a variant is asked for.
+/// The path of a variant's service.
 pub(super) const fn path(variant: Variant) -> &'static str {
     match variant {
         Variant::Sotw => "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
@@ -112,7 +112,7 @@ pub(super) struct Frames {
 impl Frames {
     const HEAD: usize = 5;
 
-    /// One more piece; the messages that it completes, each handed to `take`.
+    /// Adds a piece. Each message that it completes is handed to `take`.
     pub(super) fn push(&mut self, piece: &[u8], mut take: impl FnMut(&[u8])) {
         let joined = (!self.begun.is_empty()).then(|| [&self.begun, piece].concat());
         let mut rest = joined.as_deref().unwrap_or(piece);

@@ -3,10 +3,10 @@
 use anyhow::{Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a process has open besides its streams.
+/// How many files a process has open besides its streams.
 const OTHERS: u64 = 200;
 
-/// Raises the limit so that so many streams can be open, or says why it cannot be.
+/// Raises the limit so that this number of streams can be open. An error says why it cannot be raised.
 pub(super) fn allow(streams: u32) -> Result<()> {
     let needed = u64::from(streams) + OTHERS;
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! What the streams have got so far: they tell, and the measurement waits.
+//! What the streams have got so far. Streams report it, and the measurement waits for it.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, bail};
 use tokio::{sync::Notify, time::timeout};
 
-/// Far beyond what anything here takes on a machine that is not overwhelmed.
+/// Far longer than anything here takes on a machine that is not overloaded.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Shared by all streams of a case.
@@ -20,7 +20,7 @@ pub(super) struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many have all types.
+    /// How many streams have all types.
     synced: usize,
     /// When the streams got each change, by its number.
     arrivals: Vec<Vec<Instant>>,
@@ -30,13 +30,13 @@ struct State {
 }
 
 impl Progress {
-    /// A stream has all types.
+    /// Reports that a stream has all types.
     pub(super) fn synced(&self) {
         self.state().synced += 1;
         self.told.notify_waiters();
     }
 
-    /// A stream has got a change.
+    /// Reports that a stream has got a change.
     pub(super) fn arrived(&self, change: usize, at: Instant) {
         let mut state = self.state();
         if state.arrivals.len() <= change {
@@ -49,7 +49,7 @@ impl Progress {
         self.told.notify_waiters();
     }
 
-    /// A stream ended, which none should.
+    /// Reports that a stream ended, which is always an error.
     pub(super) fn ended(&self, reason: String) {
         let mut state = self.state();
         state.ended += 1;
@@ -58,12 +58,12 @@ impl Progress {
         self.told.notify_waiters();
     }
 
-    /// Waits until so many streams have all types.
+    /// Waits until this number of streams have all types.
     pub(super) async fn all_synced(&self, streams: usize) -> Result<()> {
         self.reaches("everything", streams, |state| state.synced).await
     }
 
-    /// Waits until so many streams have a change, and says when each got it.
+    /// Waits until this number of streams have a change. Returns when each got it.
     pub(super) async fn all_have(&self, change: usize, streams: usize) -> Result<Vec<Instant>> {
         let count = |state: &State| state.arrivals.get(change).map_or(0, Vec::len);
         self.reaches(&format!("change {change}"), streams, count).await?;
@@ -95,7 +95,7 @@ impl Progress {
         }
     }
 
-    /// Each statement leaves the state whole.
+    /// Locks the state, also if it is poisoned: each statement leaves it consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

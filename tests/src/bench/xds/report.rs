@@ -36,11 +36,11 @@ pub(super) struct Report {
 
 #[derive(Debug, Clone, Copy)]
 struct Row {
-    /// kB a stream.
+    /// The memory of a stream, in kB.
     memory: f64,
-    /// Seconds a change.
+    /// The CPU time of a change, in seconds.
     cpu: f64,
-    /// Seconds.
+    /// The time of the first synchronization, in seconds.
     first_sync: f64,
     /// Milliseconds: when half of the streams have a change, nearly all, and the last one.
     p50: f64,
@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// By name and unit.
+    /// All figures, with name and unit.
     fn metrics(&self) -> [(&'static str, f64, &'static str); 6] {
         [
             ("kb_per_stream", self.memory, "kB"),
@@ -129,7 +129,7 @@ impl Report {
     }
 }
 
-/// A value that must not be larger than `most`; none if it was not measured.
+/// A value that must not be larger than `most`; `None` if it was not measured.
 struct Target {
     what: String,
     value: Option<f64>,

@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 use super::super::cpu;
 use crate::ControlPlane;
 
-/// The server is at rest when it spends less than this …
+/// The server is at rest when it spends less CPU time than this in a [`WINDOW`].
 const RESTING: Duration = Duration::from_millis(4);
-/// … in a window of this length.
+/// The length of the window in which CPU time is measured.
 const WINDOW: Duration = Duration::from_millis(200);
 /// How long it may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,8 +21,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves a directory. The filter's code is said to lie on the nodes, as in a fleet: a megabyte of it to each stream
-    /// would be all that is measured.
+    /// Serves a directory. The filter's code is on the nodes, as in a fleet: otherwise a megabyte of code for each
+    /// stream would dominate the measurement.
     pub(super) fn start(directory: &Path) -> Result<Self> {
         let on_nodes = ["--filter-on-nodes", "/etc/postern/postern_filter.wasm"].map(OsStr::new);
         let process = ControlPlane::start_with(directory, &on_nodes)?;

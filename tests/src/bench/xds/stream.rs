@@ -1,7 +1,7 @@
-//! One stream of the load, on a connection of its own: it subscribes, accepts whatever comes, and tells when.
+//! One stream of the load, on a connection of its own: it subscribes, accepts whatever comes, and reports when.
 //!
-//! It is written on `h2` alone. The load shares the machine with the server, and what it spends on decoding hundreds of
-//! thousands of resources would be seen in the server's times.
+//! It uses only `h2`. The load shares the machine with the server, and decoding hundreds of thousands of resources
+//! would show in the server's times.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use super::{
     progress::Progress,
 };
 
-/// Room for more than a push, so that no push waits for us.
+/// The flow-control window: larger than a push, so that no push waits for us.
 const WINDOW: u32 = 1 << 20;
 
 /// How many streams may wait for the server's first word at a time: fewer than the system queues for it.
