@@ -101,3 +101,17 @@ fn finding(paths: &Paths, source: &Path) -> Result<Option<String>> {
         (false, None) => bail!("the model test failed without a seed:\n{told}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_fits_the_session_as_it_is() {
+        let root = Paths::find().unwrap().root;
+        for mutant in MUTANTS {
+            let whole = fs::read_to_string(root.join(SESSION).join(mutant.file)).unwrap();
+            assert_ne!(mutant.apply(&root).unwrap(), whole, "{}", mutant.name);
+        }
+    }
+}
