@@ -16,10 +16,11 @@ pub use self::command::{Explain, Simulate};
 use crate::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, Withheld, attach},
     catalogue::hide_field,
+    diagnostic::{push_field, push_item, suggestion},
     gate::Refusal,
     keys::KeySets,
     lower::{Lowered, PERMISSION_STEP, Strictness, lower},
-    model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, push_field, push_item, suggestion},
+    model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource},
     node::NodeIdentity,
     pipeline::CompileError,
     simulate::{Request, Simulated, simulate},

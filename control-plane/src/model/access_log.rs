@@ -4,11 +4,13 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, KindSchema, Spec},
+    report::Report,
     target_ref::{self, TargetRef},
-    tree::{Node, Value},
+};
+use crate::{
+    diagnostic::Path,
+    yaml::{Node, Value},
 };
 
 /// The whole document.
@@ -17,9 +19,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "Where proxies log requests. A proxy that none is attached to logs on its standard output.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["AccessLog"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["AccessLog"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What is logged where."),
         ],
         exactly_one_of: &[],
@@ -29,7 +31,7 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "Who logs."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::optional(
             "to",
             Kind::List { item: &Kind::Object(&TO), at_least: 1 },

@@ -6,13 +6,14 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Address,
-    diagnostic::{Report, quote},
-    format,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    tree::Node,
+    Address, format,
+    kind::{self, KindSchema, Spec},
+    report::Report,
     unit,
+};
+use crate::{
+    diagnostic::{Path, quote},
+    yaml::Node,
 };
 
 /// The longest that a request waits for an agent.
@@ -29,9 +30,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
             `agent/<name>`, and nothing calls it yet.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Agent"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Agent"]),
+            kind::METADATA,
             Field::required(
                 "spec",
                 Kind::Object(&SPEC),

@@ -8,11 +8,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
+    kind::{self, KindSchema, Spec},
     password::PasswordHash,
-    path::Path,
-    tree::{Node, Position},
+    report::Report,
+    secret::Secret,
+};
+use crate::{
+    diagnostic::Path,
+    yaml::{Node, Position},
 };
 
 /// The whole document.
@@ -21,9 +24,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "A named caller and its credentials.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Consumer"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Consumer"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "How the caller is known."),
         ],
         exactly_one_of: &[],
@@ -171,22 +174,6 @@ pub struct HmacKey {
     pub key_id: String,
     /// The secret.
     pub secret: Secret,
-}
-
-/// A secret that must be known as it is. It is shown by no `Debug`, and written down only as its digest.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub(crate) Vec<u8>);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode(Sha256::digest(&self.0)))
-    }
 }
 
 /// What a user may write. It has no `Debug`: it holds the secret.

@@ -9,19 +9,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::Value as Json;
 
 use super::{
-    diagnostic::{Report, quote},
-    kinds::{self, KindSchema, Spec},
-    nearest::one_of,
-    origin::Origin,
-    path::{Path, push_field},
+    kind::{self, KindSchema, Spec},
     raw_routes::{self, RawRoute},
+    report::Report,
     target_ref::{self, TargetRef},
-    tree::{Node, Value},
 };
 use crate::{
     bounded::RESOURCE_NAME,
+    diagnostic::{Path, one_of, push_field, quote},
     protobuf_json::{Fault, Faults, Unknown, read_any_at},
-    snapshot::ResourceType,
+    resource_type::ResourceType,
+    yaml::{Node, Origin, Value},
 };
 
 /// The whole document.
@@ -30,9 +28,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "A resource of Envoy, served as it is.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["EnvoyResource"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["EnvoyResource"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What is served."),
         ],
         exactly_one_of: &[],

@@ -6,15 +6,14 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
     edge::{self, EdgeHttp},
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, KindSchema, Spec},
     pem::{self, Certificates, PrivateKey},
+    report::Report,
     route::{self, Route},
     target_ref::{self, TargetRef},
-    tree::Node,
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
@@ -22,9 +21,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "Listeners, and the routes that they serve.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Gateway"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Gateway"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What the gateway serves."),
         ],
         exactly_one_of: &[],

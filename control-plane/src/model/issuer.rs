@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{
-    diagnostic::Report,
     key_uri::KeyUri,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    tree::{Node, Value},
+    kind::{self, KindSchema, Spec},
+    report::Report,
     unit,
 };
-use crate::jwk::{Algorithm, Fault, Key, MOST_KEYS, mixes_secrets, read_key, repeated};
+use crate::{
+    diagnostic::Path,
+    jwk::{Algorithm, Fault, Key, MOST_KEYS, mixes_secrets, read_key, repeated},
+    yaml::{Node, Value},
+};
 
 /// How often a key set is fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -27,9 +29,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "Who issues JSON Web Tokens, and the keys that their signatures are checked with.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Issuer"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Issuer"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "How its tokens are known."),
         ],
         exactly_one_of: &[],

@@ -8,10 +8,10 @@ use std::{
 };
 
 use super::{
-    Backend, Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
-    diagnostic::{Lacking, StepKey, quote},
-    nearest::suggestion,
+    Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
+    report::{Lacking, StepKey},
 };
+use crate::diagnostic::{Diagnostic, quote, suggestion};
 
 /// The names of the services of a bundle, also of those that are wrong otherwise.
 #[derive(Default)]

@@ -6,20 +6,22 @@ use postern_engine::schema::{Field, Kind};
 use serde::Deserialize;
 
 use super::{
-    AccessLog, Agent, Bundle, Consumer, Declared, Diagnostic, Diagnostics, EnvoyResource, File, Gateway, Issuer,
-    Metadata, Resource, RoutePolicy, Service, Settings, Timeout, TrafficPermission,
+    AccessLog, Agent, Bundle, Consumer, Declared, EnvoyResource, File, Gateway, Issuer, Resource, RoutePolicy, Service,
+    Settings, Timeout, TrafficPermission,
     attachment::Attachments,
     check,
-    diagnostic::{Lacking, Report, quote},
-    kinds::{self, Spec},
+    kind::{self, Spec},
+    kinds,
     links::{self, ServiceNames},
-    nearest::suggestion_or_all,
-    origin::Origin,
-    parse::{Document, Fault, parse},
-    path::Path,
-    tree::Node,
+    report::{Lacking, Report},
+    resource::Metadata,
 };
-use crate::{digest::Digest, node::DEFAULT_MESH};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Path, quote, suggestion_or_all},
+    digest::Digest,
+    node::DEFAULT_MESH,
+    yaml::{Document, Fault, Node, Origin, parse},
+};
 
 /// A bundle, as far as it is read.
 pub(super) struct Reading<'f> {
@@ -230,7 +232,7 @@ fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> O
 /// Reports a kind that cannot be read, and what is wrong with the parts that all kinds share.
 fn unknown_kind(root: &Node, report: &mut Report<'_>) {
     const SHARED: &[Field] =
-        &[kinds::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kinds::METADATA];
+        &[kind::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kind::METADATA];
     check::open_object(root, SHARED, &Path::Root, report);
     let Some((node, kind)) = root.get("kind").and_then(|node| Some((node, node.text()?))) else { return };
     let known: Vec<_> = kinds::SCHEMAS.iter().map(|schema| schema.name).collect();

@@ -11,14 +11,16 @@ use postern_engine::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::{Report, quote},
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, KindSchema, Spec},
     public::{self, Public},
+    report::Report,
     step::{Mode, Step},
     target_ref::{self, TargetRef},
-    tree::{Node, Value},
     unit,
+};
+use crate::{
+    diagnostic::{Path, quote},
+    yaml::{Node, Value},
 };
 
 /// The whole document.
@@ -27,9 +29,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "The chains of steps that guard what it is attached to: a mesh, services, proxies, a route.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["RoutePolicy"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["RoutePolicy"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What runs where."),
         ],
         exactly_one_of: &[],
@@ -42,7 +44,7 @@ const STEPS: Kind = Kind::List { item: &Kind::Object(&STEP), at_least: 0 };
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "What the policy guards."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::optional("request", STEPS, "The steps that run before the request goes upstream, in order."),
         Field::optional("response", STEPS, "The steps that run before the response goes downstream, in order."),
         Field::optional(

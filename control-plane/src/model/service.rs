@@ -6,14 +6,14 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
     gateway::PORT,
     health_check::{self, HealthCheck},
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    tree::Node,
+    kind::{self, KindSchema, Spec},
+    report::Report,
+    resource::Resource,
     upstream_tls::{self, UpstreamTls},
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
@@ -21,9 +21,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "The endpoints behind routes, and how requests reach them.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Service"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Service"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Where the service is."),
         ],
         exactly_one_of: &[],
@@ -122,6 +122,13 @@ pub enum Address {
     Ip(IpAddr),
     /// A DNS name that Envoy resolves.
     Name(String),
+}
+
+impl Resource<Service> {
+    /// The identity that certificates of the service carry.
+    pub fn spiffe_id(&self) -> String {
+        format!("spiffe://{}/{}", self.mesh, self.name)
+    }
 }
 
 impl Spec for Service {

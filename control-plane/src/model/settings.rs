@@ -9,7 +9,7 @@ use postern_engine::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kinds::{self, KindSchema, Spec},
+    kind::{self, KindSchema, Spec},
     unit::{self, Percent},
 };
 
@@ -19,9 +19,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "What holds for the whole mesh; at most one.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Settings"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Settings"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "The settings."),
         ],
         exactly_one_of: &[],

@@ -6,12 +6,12 @@ use postern_engine::schema::{Field, Kind, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    diagnostic::{Report, quote},
-    path::Path,
-    tree::{Node, Value},
+use super::report::Report;
+use crate::{
+    diagnostic::{Path, quote},
+    node::NodeIdentity,
+    yaml::{Node, Value},
 };
-use crate::node::NodeIdentity;
 
 /// What a policy may be attached to.
 pub(super) const TARGET: Kind = Kind::Object(&Object {

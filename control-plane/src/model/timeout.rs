@@ -4,12 +4,11 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, KindSchema, Spec},
+    report::Report,
     target_ref::{self, TargetRef},
-    tree::Node,
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
@@ -17,9 +16,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "How long proxies wait for the services that they call. Envoy's own defaults hold where none says.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Timeout"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Timeout"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Who waits how long for whom."),
         ],
         exactly_one_of: &[],
@@ -29,7 +28,7 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "Who waits."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::required(
             "to",
             Kind::List { item: &Kind::Object(&TO), at_least: 1 },

@@ -5,12 +5,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, KindSchema, Spec},
+    report::Report,
     target_ref::{self, TargetRef},
-    tree::Node,
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
 pub(super) const SCHEMA: KindSchema = KindSchema {
@@ -18,9 +17,9 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
     about: "Which sources may call what it is attached to. Where one is attached, a source that no entry selects is refused.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["TrafficPermission"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["TrafficPermission"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Who may call what."),
         ],
         exactly_one_of: &[],
@@ -30,7 +29,7 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "What is called."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::required(
             "from",
             Kind::List { item: &Kind::Object(&FROM), at_least: 1 },

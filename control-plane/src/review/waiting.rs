@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use super::references::Known;
 use crate::{
     attach::Targeted,
+    diagnostic::quote,
     lint::Finding,
-    model::{Bundle, Diagnostic, Resource, TargetRef, quote},
+    model::{Bundle, Diagnostic, Resource, TargetRef},
     node::NodeIdentity,
 };
 
