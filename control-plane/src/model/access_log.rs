@@ -4,9 +4,9 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     report::Report,
-    target_ref::{self, TargetRef},
+    target_ref::{self, Reach, TargetRef, Targeted},
 };
 use crate::{
     diagnostic::Path,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "AccessLog",
     about: "Where proxies log requests. A proxy that none is attached to logs on its standard output.",
     document: Object {
@@ -26,7 +26,20 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: AccessLog
+metadata: { name: logs }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - { targetRef: { kind: Service, name: users }, backends: [{ name: audit }] }
+    - { targetRef: { kind: Mesh }, backends: [{ name: stdout }] }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -112,8 +125,22 @@ pub struct LogBackendRef {
     pub name: String,
 }
 
+impl Targeted for AccessLog {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for AccessLog {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["to", "from"], path, report);

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     password::PasswordHash,
     report::Report,
     secret::Secret,
+    target_ref::Reach,
 };
 use crate::{
     diagnostic::Path,
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Consumer",
     about: "A named caller and its credentials.",
     document: Object {
@@ -31,7 +32,19 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Consumer
+metadata: { name: mobile-app }
+spec:
+  apiKeys:
+    - sha256: c48a01f49fd0f2cc404bc3cbbc80e91457a3d41bb429a695243de4c61794155c
+  groups: [apps]
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -223,7 +236,11 @@ fn hmac_rules(items: &[Node], path: &Path<'_>, report: &mut Report<'_>) {
 }
 
 impl Spec for Consumer {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         api_key_rules(spec.get("apiKeys").map_or(&[][..], Node::items), &path.field("apiKeys"), report);

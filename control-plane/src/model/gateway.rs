@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     edge::{self, EdgeHttp},
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     pem::{self, Certificates, PrivateKey},
     report::Report,
     route::{self, Route},
-    target_ref::{self, TargetRef},
+    target_ref::{self, Reach, TargetRef},
 };
 use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Gateway",
     about: "Listeners, and the routes that they serve.",
     document: Object {
@@ -28,7 +28,35 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  listeners:
+    - name: https
+      address: 0.0.0.0
+      port: 8443
+      tls:
+        certificate: { file: edge.crt }
+        key: { file: edge.key }
+        clientCa: { file: ca.crt }
+  routes:
+    - name: user
+      hosts: [api.example.com]
+      match:
+        path: { template: \"/users/{id}\" }
+        methods: [GET]
+        headers: [{ name: x-preview, present: false }]
+      services:
+        - { service: users, weight: 95 }
+        - { service: users-next, weight: 5 }
+      retries: { on: [connectFailure, gatewayError], attempts: 2, perTryTimeout: 500ms }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -139,7 +167,11 @@ pub enum ClientCertificate {
 }
 
 impl Spec for Gateway {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::nodes(self.target_ref.as_ref())
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &[], path, report);

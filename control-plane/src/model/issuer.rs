@@ -8,8 +8,9 @@ use serde_json::Value as Json;
 
 use super::{
     key_uri::KeyUri,
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     report::Report,
+    target_ref::Reach,
     unit,
 };
 use crate::{
@@ -24,7 +25,7 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 const LONGEST_REFRESH: Duration = Duration::from_secs(86_400);
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Issuer",
     about: "Who issues JSON Web Tokens, and the keys that their signatures are checked with.",
     document: Object {
@@ -36,7 +37,19 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Issuer
+metadata: { name: accounts }
+spec:
+  issuer: https://accounts.example.com
+  audiences: [users-api]
+  jwksUri: https://accounts.example.com/jwks
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -148,7 +161,11 @@ fn items(mut jwks: Json) -> Result<Vec<Json>, &'static str> {
 }
 
 impl Spec for Issuer {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         texts(spec, path, report);

@@ -3,7 +3,7 @@
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::report::Report;
+use super::{report::Report, target_ref::Reach};
 use crate::{diagnostic::Path, node::DEFAULT_MESH, yaml::Node};
 
 /// What a kind of resource is called and what its documents hold.
@@ -15,6 +15,19 @@ pub struct KindSchema {
     pub about: &'static str,
     /// The whole document.
     pub document: Object,
+    /// What a start may serve without a resource of this kind that is not valid any more.
+    pub absence: Absence,
+    /// A whole resource of this kind for documentation. The examples of all kinds together are a bundle that is admitted.
+    pub example: &'static str,
+}
+
+/// What it means for requests that a resource is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// None is let through by that: whoever refers to the resource is wrong in turn.
+    FailsClosed,
+    /// One could be let through that was denied, so the resource is never left out.
+    MayOpen,
 }
 
 /// `apiVersion`, of every document.
@@ -47,7 +60,10 @@ pub(super) const fn kind(name: &'static [&'static str]) -> Field {
 /// The typed `spec` of a kind.
 pub(super) trait Spec: DeserializeOwned + Serialize {
     /// What a document of this kind may hold.
-    const SCHEMA: &'static KindSchema;
+    const SCHEMA: KindSchema;
+
+    /// Which nodes of its mesh it concerns.
+    fn reach(&self) -> Reach<'_>;
 
     /// Reports what the schema cannot say. The tree may be wrong in any way: what the schema has reported already
     /// is not reported again.

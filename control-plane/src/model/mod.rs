@@ -1,9 +1,13 @@
 //! YAML to model: what users write, checked and typed. Everything downstream takes these values as they are; nothing
 //! checks them again. It reads no files and knows nothing of plans, Envoy or xDS.
 //!
-//! A file becomes trees ([`yaml`]), a tree is checked against its kind's schema (`check`, `format`) and
-//! by its kind's own rules, becomes a typed [`Resource`] (`reading`), and all of them together are a [`Bundle`] once
-//! they fit each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+//! A file becomes trees ([`yaml`]), a tree is checked against its kind's schema (`check`, `format`) and by its kind's own
+//! rules, becomes a typed [`Resource`] (`resource`, `reading`), and all of them together are a [`Bundle`] once they fit
+//! each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+//!
+//! Dependencies point one way: `report` ← `check` ← `kind` (what every kind says of itself) ← each kind, in a file of its own
+//! ← `kinds` (the list of them, and what follows from it) ← `links` ← `reading` ← `reader`. A new kind is such a file and
+//! an entry of the list.
 
 mod access_log;
 mod agent;
@@ -59,8 +63,8 @@ pub use self::{
     health_check::{HealthCheck, Probe},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
-    kind::KindSchema,
-    kinds::SCHEMAS,
+    kind::{Absence, KindSchema},
+    kinds::{Bundle, SCHEMAS, Selected},
     password::PasswordHash,
     path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
@@ -68,14 +72,14 @@ pub use self::{
     raw_routes::RawRoute,
     reader::Reader,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
-    resource::{Declared, Resource},
+    resource::{Declaration, Declared, Resource},
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
     secret::Secret,
     service::{Address, Endpoint, Protocol, Service},
     settings::{Answer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
-    target_ref::{Level, TargetRef},
+    target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
@@ -121,71 +125,6 @@ pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
         report.error_in(fault.at, fault.field, fault.message);
     }
     Diagnostics::reject(report.into_found()).map(|()| document)
-}
-
-/// All resources that a user declared, each kind sorted by mesh and name: equal whatever the order of the files.
-#[derive(Debug, Clone, Default)]
-pub struct Bundle {
-    /// The gateways: no two of a mesh have routes of one name, or listeners of one address.
-    pub gateways: Vec<Resource<Gateway>>,
-    /// The services, among them every one that a gateway of their mesh names.
-    pub services: Vec<Resource<Service>>,
-    /// Resources of Envoy that are served as they are: no two of one type have the same name.
-    pub envoy_resources: Vec<Resource<EnvoyResource>>,
-    /// The consumers: no two of a mesh have the same key or user name.
-    pub consumers: Vec<Resource<Consumer>>,
-    /// The external policy agents.
-    pub agents: Vec<Resource<Agent>>,
-    /// The issuers of tokens.
-    pub issuers: Vec<Resource<Issuer>>,
-    /// The chains, and what they are attached to.
-    pub route_policies: Vec<Resource<RoutePolicy>>,
-    /// Who may call whom.
-    pub traffic_permissions: Vec<Resource<TrafficPermission>>,
-    /// Who waits how long for whom.
-    pub timeouts: Vec<Resource<Timeout>>,
-    /// Who logs what where; every backend that they name exists.
-    pub access_logs: Vec<Resource<AccessLog>>,
-    /// The settings: at most one a mesh.
-    pub settings: Vec<Resource<Settings>>,
-}
-
-impl Bundle {
-    /// How many resources there are.
-    pub fn len(&self) -> usize {
-        let Self {
-            gateways,
-            services,
-            envoy_resources,
-            consumers,
-            agents,
-            issuers,
-            route_policies,
-            traffic_permissions,
-            timeouts,
-            access_logs,
-            settings,
-        } = self;
-        let counts = [
-            gateways.len(),
-            services.len(),
-            envoy_resources.len(),
-            consumers.len(),
-            agents.len(),
-            issuers.len(),
-            route_policies.len(),
-            traffic_permissions.len(),
-            timeouts.len(),
-            access_logs.len(),
-            settings.len(),
-        ];
-        counts.iter().sum()
-    }
-
-    /// Whether nothing is declared.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// Reads all files as one bundle, or says everything that is wrong with them. A [`Reader`] does the same again and again.

@@ -310,7 +310,7 @@ mod tests {
         let second = reader.read(&files(11)).unwrap();
         let shared = |one: &Bundle, other: &Bundle| {
             let same = |service: &&super::super::Resource<_>| {
-                other.services.iter().any(|other| Arc::ptr_eq(&service.declared, &other.declared))
+                other.services.iter().any(|other| std::ptr::eq(&raw const ***service, &raw const **other))
             };
             one.services.iter().filter(same).count()
         };

@@ -4,19 +4,20 @@ use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use serde::Deserialize;
 
+use super::{check, kind::Spec, report::Report, target_ref::Reach};
 use crate::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Path},
     digest::Digest,
     node::DEFAULT_MESH,
-    yaml::{Origin, Position},
+    yaml::{Node, Origin, Position},
 };
 
 /// One thing that a user declared, and where. Cheap to clone: what was read is shared.
 pub struct Resource<T> {
-    pub(super) declared: Arc<Declared<T>>,
-    pub(super) file: Arc<str>,
+    declared: Arc<Declared<T>>,
+    file: Arc<str>,
     /// How many lines of the file stand before what `declared` counts from.
-    pub(super) lines_before: usize,
+    lines_before: usize,
 }
 
 /// What was declared, wherever it stands.
@@ -29,9 +30,9 @@ pub struct Declared<T> {
     pub labels: BTreeMap<String, String>,
     /// What was declared.
     pub spec: T,
-    pub(super) kind: &'static str,
-    pub(super) origin: Origin,
-    pub(super) digest: Digest,
+    kind: &'static str,
+    origin: Origin,
+    digest: Digest,
 }
 
 impl<T> Clone for Resource<T> {
@@ -108,26 +109,96 @@ impl<T> Resource<T> {
     }
 
     /// What tells it from all others of its kind.
-    pub(super) fn key(&self) -> (&str, &str) {
+    fn key(&self) -> (&str, &str) {
         (&self.mesh, &self.name)
     }
 
     /// How resources of one kind are sorted: nothing in it depends on the order of files.
-    pub(super) fn order(&self, other: &Self) -> Ordering {
+    fn order(&self, other: &Self) -> Ordering {
         let place = || (&*self.file, self.start()).cmp(&(&*other.file, other.start()));
         self.key().cmp(&other.key()).then_with(place)
     }
 }
 
+/// What can be asked of any resource, whatever its kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration<'a> {
+    /// Its kind, such as `RoutePolicy`.
+    pub kind: &'static str,
+    /// Its mesh.
+    pub mesh: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// The digest of what was declared, wherever it stands.
+    pub digest: &'a Digest,
+    /// Which nodes it concerns.
+    pub reach: Reach<'a>,
+}
+
+/// The document as a resource of a kind, if nothing is wrong with it.
+pub(super) fn read<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> Option<Resource<T>> {
+    check::object(root, &T::SCHEMA.document, &Path::Root, report);
+    if let Some(spec) = root.get("spec") {
+        T::rules(spec, &Path::Root.field("spec"), report);
+    }
+    if !report.is_empty() {
+        return None;
+    }
+    match declared(root) {
+        Ok(declared) => Some(Resource { declared: Arc::new(declared), file: Arc::clone(file), lines_before: 0 }),
+        // The schema accepts what the type does not: our mistake, but the user's file is not served half.
+        Err(error) => {
+            report.error(root.at, &Path::Root, format!("cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+/// What a document declares that fits its schema.
+fn declared<T: Spec>(root: &Node) -> serde_json::Result<Declared<T>> {
+    #[derive(Deserialize)]
+    struct Written<T> {
+        metadata: Metadata,
+        spec: T,
+    }
+
+    let Written { metadata: Metadata { name, mesh, labels }, spec } = serde_json::from_value(root.to_json())?;
+    let kind = T::SCHEMA.name;
+    let digest = Digest::of(&serde_json::to_vec(&(kind, &mesh, &name, &spec))?);
+    Ok(Declared { name, mesh, labels, spec, kind, origin: Origin::new(root), digest })
+}
+
+/// What can be asked of a resource whatever its kind.
+pub(super) fn declaration<T: Spec>(resource: &Resource<T>) -> Declaration<'_> {
+    let Declared { kind, mesh, name, digest, spec, .. } = &*resource.declared;
+    Declaration { kind, mesh, name, digest, reach: spec.reach() }
+}
+
+/// Sorts resources by mesh and name. What has the name of another is taken out and reported.
+pub(super) fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    resources.sort_by(Resource::order);
+    resources.dedup_by(|second, first| {
+        let same = second.key() == first.key();
+        if same {
+            let first = first.diagnose("metadata.name", "");
+            let place = format!("{}:{}", first.file, first.line);
+            found.push(second.diagnose("metadata.name", format!("{} is already declared ({place})", second.label())));
+        }
+        same
+    });
+    found
+}
+
 /// `metadata`, of every document.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Metadata {
-    pub(super) name: String,
+struct Metadata {
+    name: String,
     #[serde(default = "default_mesh")]
-    pub(super) mesh: String,
+    mesh: String,
     #[serde(default)]
-    pub(super) labels: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
 }
 
 fn default_mesh() -> String {

@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::{
     gateway::PORT,
     health_check::{self, HealthCheck},
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     report::Report,
     resource::Resource,
+    target_ref::Reach,
     upstream_tls::{self, UpstreamTls},
 };
 use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Service",
     about: "The endpoints behind routes, and how requests reach them.",
     document: Object {
@@ -28,7 +29,34 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Service
+metadata: { name: users }
+spec:
+  protocol: http2
+  endpoints:
+    - { address: 10.0.0.1, port: 8443, tags: { version: v1 } }
+    - { address: 10.0.0.2, port: 8443, tags: { version: v1 } }
+  tls:
+    ca: { file: ca.crt }
+    certificate: { file: edge.crt }
+    key: { file: edge.key }
+  healthCheck:
+    http: { path: /healthz }
+    interval: 5s
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: users-next }
+spec:
+  endpoints:
+    - { address: users-next.internal, port: 8080 }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -132,7 +160,11 @@ impl Resource<Service> {
 }
 
 impl Spec for Service {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         if let Some(tls) = spec.get("tls") {

@@ -4,14 +4,14 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     report::Report,
-    target_ref::{self, TargetRef},
+    target_ref::{self, Reach, TargetRef, Targeted},
 };
 use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Timeout",
     about: "How long proxies wait for the services that they call. Envoy's own defaults hold where none says.",
     document: Object {
@@ -23,7 +23,23 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Timeout
+metadata: { name: patience }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - targetRef: { kind: Mesh }
+      connectTimeout: 2s
+      http: { requestTimeout: 5s, streamIdleTimeout: 1h }
+    - targetRef: { kind: Service, name: users }
+      http: { idleTimeout: 0s }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -114,8 +130,22 @@ pub struct HttpTimeouts {
     pub idle_timeout: Option<String>,
 }
 
+impl Targeted for Timeout {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for Timeout {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["to"], path, report);

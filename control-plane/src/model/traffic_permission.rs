@@ -5,14 +5,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kind::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     report::Report,
-    target_ref::{self, TargetRef},
+    target_ref::{self, Reach, TargetRef, Targeted},
 };
 use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "TrafficPermission",
     about: "Which sources may call what it is attached to. Where one is attached, a source that no entry selects is refused.",
     document: Object {
@@ -24,7 +24,20 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: TrafficPermission
+metadata: { name: users-callers }
+spec:
+  targetRef: { kind: Service, name: users }
+  from:
+    - { targetRef: { kind: ServiceSubset, name: web, tags: { version: v1 } }, action: DENY }
+    - { targetRef: { kind: Service, name: web }, action: ALLOW }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -80,8 +93,22 @@ pub enum Action {
     Deny,
 }
 
+impl Targeted for TrafficPermission {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for TrafficPermission {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["from"], path, report);

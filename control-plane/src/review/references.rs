@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    attach::Targeted,
     diagnostic::{quote, suggestion},
-    model::{Bundle, Diagnostic, Resource, TargetRef},
+    model::{Bundle, Diagnostic, Resource, TargetRef, Targeted},
 };
 
 /// Every reference to what does not exist, unless it is `optional`.

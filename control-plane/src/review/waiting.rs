@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use super::references::Known;
 use crate::{
-    attach::Targeted,
     diagnostic::quote,
     lint::Finding,
-    model::{Bundle, Diagnostic, Resource, TargetRef},
+    model::{Bundle, Diagnostic, Resource, TargetRef, Targeted},
     node::NodeIdentity,
 };
 
