@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use crate::{
     attach::{Attached, Attachment},
+    diagnostic::quote,
     expression::{Environment, compile_condition},
-    model::{Bundle, Diagnostic, Mode, Resource, quote},
+    model::{Bundle, Diagnostic, Mode, Resource},
 };
 
 /// One finding.

@@ -4,24 +4,14 @@ use crate::{
     attach::Scope,
     digest::Digest,
     keys::KeySets,
-    model::{Bundle, Issuer, KeySource, Resource},
+    model::{Bundle, Declaration, Issuer, KeySource, Resource},
     support::Support,
 };
 
 /// The digest over all resources, the published keys that they use, and the filter that runs them.
 pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest {
     let mut parts = Parts::default();
-    parts.add(&bundle.gateways);
-    parts.add(&bundle.services);
-    parts.add(&bundle.envoy_resources);
-    parts.add(&bundle.consumers);
-    parts.add(&bundle.agents);
-    parts.add(&bundle.issuers);
-    parts.add(&bundle.route_policies);
-    parts.add(&bundle.traffic_permissions);
-    parts.add(&bundle.timeouts);
-    parts.add(&bundle.access_logs);
-    parts.add(&bundle.settings);
+    parts.add(bundle.iter());
     parts.keys(&bundle.issuers, key_sets);
     parts.digest(filter)
 }
@@ -30,17 +20,7 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
 /// everything concerns them.
 pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) -> Digest {
     let mut parts = Parts::default();
-    parts.add(scope.gateways.iter().copied());
-    parts.add(scope.services.iter().copied());
-    parts.add(scope.envoy_resources.iter().copied());
-    parts.add(scope.consumers.iter().copied());
-    parts.add(scope.agents.iter().copied());
-    parts.add(scope.issuers.iter().copied());
-    parts.add(scope.route_policies.iter().copied());
-    parts.add(scope.traffic_permissions.iter().copied());
-    parts.add(scope.timeouts.iter().copied());
-    parts.add(scope.access_logs.iter().copied());
-    parts.add(scope.settings);
+    parts.add(scope.iter());
     parts.keys(scope.issuers.iter().copied(), key_sets);
     if scope.support != Support::Full {
         parts.0.push(Digest::of_parts([&b"support"[..], format!("{:?}", scope.support).as_bytes()]));
@@ -53,8 +33,8 @@ pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) ->
 struct Parts(Vec<Digest>);
 
 impl Parts {
-    fn add<'a, T: 'a>(&mut self, resources: impl IntoIterator<Item = &'a Resource<T>>) {
-        self.0.extend(resources.into_iter().map(|resource| resource.digest().clone()));
+    fn add<'a>(&mut self, resources: impl Iterator<Item = Declaration<'a>>) {
+        self.0.extend(resources.map(|resource| resource.digest.clone()));
     }
 
     fn keys<'a>(&mut self, issuers: impl IntoIterator<Item = &'a Resource<Issuer>>, key_sets: &KeySets) {

@@ -7,7 +7,10 @@ use postern_engine::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::model::{KindSchema, SCHEMAS, attachment, quote, suggestion};
+use crate::{
+    diagnostic::{quote, suggestion},
+    model::{KindSchema, SCHEMAS, attachment},
+};
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 

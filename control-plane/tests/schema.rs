@@ -49,7 +49,7 @@ fn admitted() -> Vec<Value> {
     for path in yaml_files("control-plane/examples/quickstart") {
         found.extend(documents(&fs::read_to_string(path).unwrap()));
     }
-    found.extend(reference::EXAMPLES.iter().flat_map(|(_, text)| documents(text)));
+    found.extend(SCHEMAS.iter().flat_map(|schema| documents(schema.example)));
     found.extend(policy::SCHEMAS.iter().flat_map(|schema| documents(&reference::example(schema))));
     for path in yaml_files("tests/cases") {
         let file = documents(&fs::read_to_string(&path).unwrap()).remove(0);

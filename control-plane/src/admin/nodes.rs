@@ -12,8 +12,8 @@ use super::{
     problem::Problem,
 };
 use crate::{
+    diagnostic::{quote, suggestion},
     fleet::{NodeReport, TypeStatus},
-    model::{quote, suggestion},
     node::NodeIdentity,
     releases::NodeStanding,
     serve::Hub,

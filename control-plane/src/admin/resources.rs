@@ -15,7 +15,8 @@ use super::{
 use crate::{
     catalogue::{Entry, ResourceKey},
     condition::{Conditions, Truth},
-    model::{SCHEMAS, quote, suggestion},
+    diagnostic::{quote, suggestion},
+    model::SCHEMAS,
     node::DEFAULT_MESH,
     releases::{Concerns, Releases},
     serve::Hub,

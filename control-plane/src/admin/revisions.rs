@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     condition::Conditions,
+    diagnostic::quote,
     difference::{Difference, Side, compare},
-    model::quote,
     releases::{ApplyError, PlanUse},
     serve::Hub,
     store::Revision,

@@ -20,7 +20,10 @@ use super::{
     scope::Scope,
     source::Source,
 };
-use crate::model::{self, Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef, quote};
+use crate::{
+    diagnostic::quote,
+    model::{self, Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef},
+};
 
 /// The largest body that is buffered where nobody says.
 const DEFAULT_BODY_SIZE: u32 = 256 * 1024;

@@ -10,7 +10,7 @@ use postern_engine::{
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use crate::model::push_field;
+use crate::diagnostic::push_field;
 
 /// Who set a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -19,7 +19,7 @@ pub use self::{
     inherit::Withheld,
     merge::{Fields, Provided},
     permission::Rule,
-    scope::{Scope, Targeted},
+    scope::Scope,
     source::Source,
     timeout::{EffectiveTimeouts, for_route, for_service},
 };

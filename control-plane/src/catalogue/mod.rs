@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::hidden::hide;
 pub(crate) use self::hidden::hide_field;
 use crate::{
-    model::{File, attachment::is_attachment, read_document},
+    model::{Declaration, File, attachment::is_attachment, read_document},
     node::DEFAULT_MESH,
     store::{Document, Store, StoreError},
 };
@@ -39,6 +39,12 @@ impl ResourceKey {
     /// How errors name it: "RoutePolicy `users-api`".
     pub fn label(&self) -> String {
         format!("{} `{}`", self.kind, self.name)
+    }
+}
+
+impl From<Declaration<'_>> for ResourceKey {
+    fn from(Declaration { kind, mesh, name, .. }: Declaration<'_>) -> Self {
+        Self { kind: kind.to_owned(), mesh: mesh.to_owned(), name: name.to_owned() }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     catalogue::{Entry, ResourceKey},
     digest::Digest,
     explain::flatten,
-    model::{Bundle, Resource},
+    model::Bundle,
 };
 
 pub(super) fn changes(before: Side<'_>, after: Side<'_>) -> Vec<ResourceChange> {
@@ -36,27 +36,7 @@ pub(super) fn changes(before: Side<'_>, after: Side<'_>) -> Vec<ResourceChange> 
 
 /// The digest of every resource: what counts is what it says, and not how it is written.
 pub(crate) fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
-    fn of<'a, T>(
-        kind: &'a str,
-        resources: &'a [Resource<T>],
-    ) -> impl Iterator<Item = (ResourceKey, Digest)> + use<'a, T> {
-        resources.iter().map(move |resource| {
-            let (mesh, name) = (resource.mesh.clone(), resource.name.clone());
-            (ResourceKey { kind: kind.to_owned(), mesh, name }, resource.digest().clone())
-        })
-    }
-    of("Gateway", &bundle.gateways)
-        .chain(of("Service", &bundle.services))
-        .chain(of("EnvoyResource", &bundle.envoy_resources))
-        .chain(of("Consumer", &bundle.consumers))
-        .chain(of("Agent", &bundle.agents))
-        .chain(of("Issuer", &bundle.issuers))
-        .chain(of("RoutePolicy", &bundle.route_policies))
-        .chain(of("TrafficPermission", &bundle.traffic_permissions))
-        .chain(of("Timeout", &bundle.timeouts))
-        .chain(of("AccessLog", &bundle.access_logs))
-        .chain(of("Settings", &bundle.settings))
-        .collect()
+    bundle.iter().map(|resource| (ResourceKey::from(resource), resource.digest.clone())).collect()
 }
 
 /// Compared as they were written, shown without credentials.

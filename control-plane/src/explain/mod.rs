@@ -14,12 +14,13 @@ use serde_json::{Map, Value as Json};
 
 pub use self::command::{Explain, Simulate};
 use crate::{
-    attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, Withheld, attach},
+    attach::{self, Attached, EffectiveStep, Part, Scope, Withheld, attach},
     catalogue::hide_field,
+    diagnostic::{push_field, push_item, suggestion},
     gate::Refusal,
     keys::KeySets,
     lower::{Lowered, PERMISSION_STEP, Strictness, lower},
-    model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, push_field, push_item, suggestion},
+    model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, Targeted},
     node::NodeIdentity,
     pipeline::CompileError,
     simulate::{Request, Simulated, simulate},

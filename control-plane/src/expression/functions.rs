@@ -3,7 +3,7 @@
 use postern_engine::cel;
 use postern_proto::plan::v1::expression::{Function, Macro};
 
-use crate::model::{quote, suggestion};
+use crate::diagnostic::{quote, suggestion};
 
 /// How a function is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

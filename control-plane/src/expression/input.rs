@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use postern_engine::cel::{Attribute, AttributeError, Attributes, Key, Map, Timestamp, Type, Value};
 use serde_json::Value as Json;
 
-use crate::model::{quote, suggestion};
+use crate::diagnostic::{quote, suggestion};
 
 /// The attributes that a document gives. The others are absent, or empty if they are maps.
 #[derive(Debug, Default)]

@@ -106,7 +106,8 @@ fn check_type(term: &Term, wanted: Option<Type>) -> Result<(), ExpressionError> 
 fn refused(expression: &wire::Expression, error: &LoadError) -> ExpressionError {
     if let LoadError::Pattern { node, pattern, error } = error {
         let column = expression.nodes.get(*node).map_or(1, |node| node.column);
-        let message = format!("{} is not a regular expression that can be used: {error}", crate::model::quote(pattern));
+        let message =
+            format!("{} is not a regular expression that can be used: {error}", crate::diagnostic::quote(pattern));
         return ExpressionError::new(usize::try_from(column).unwrap_or(1), message);
     }
     ExpressionError::new(1, error.to_string())

@@ -6,7 +6,7 @@ use super::{
     Environment, ExpressionError,
     term::{Kind, Term},
 };
-use crate::model::{quote, suggestion};
+use crate::diagnostic::{quote, suggestion};
 
 /// A name, part by part, with the column of its first part.
 pub(super) struct Name<'a> {

@@ -3,7 +3,7 @@
 use cel::{Env, IdedExpr, ParseError, common::ast::SourceInfo};
 
 use super::ExpressionError;
-use crate::model::quote;
+use crate::diagnostic::quote;
 
 /// A syntax tree with the text that it came from.
 pub(super) struct Parsed<'t> {

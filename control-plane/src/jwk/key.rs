@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value as Json};
 
 use super::{Algorithm, Key, Material, Secret, der};
-use crate::model::quote;
+use crate::diagnostic::quote;
 
 /// RSA keys of fewer bits can be broken (RFC 7518, section 3.3) …
 const FEWEST_RSA_BITS: usize = 2048;

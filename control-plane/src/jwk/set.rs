@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::{Algorithm, Key, read_key};
-use crate::model::quote;
+use crate::diagnostic::quote;
 
 /// How many keys a set may have.
 pub const MOST_KEYS: usize = 64;

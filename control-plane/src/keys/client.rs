@@ -9,7 +9,7 @@ use ureq::{
 };
 
 use super::source::{Answer, Content, Fetch};
-use crate::model::{KeyUri, quote};
+use crate::{diagnostic::quote, model::KeyUri};
 
 /// How long one fetch may take, redirects included.
 const PATIENCE: Duration = Duration::from_secs(10);

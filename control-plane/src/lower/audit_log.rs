@@ -12,8 +12,9 @@ use serde::Deserialize;
 
 use super::{Lowering, Place, environment, policies::LowerError};
 use crate::{
+    diagnostic::{push_field, quote, suggestion},
     expression,
-    model::{Protocol, Step, push_field, quote, suggestion},
+    model::{Protocol, Step},
 };
 
 /// More than this many would not fit into a record anyway.

@@ -5,7 +5,7 @@ use postern_proto::plan::v1::{Cors, step::Policy};
 use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
-use crate::model::{quote, unit};
+use crate::{diagnostic::quote, model::unit};
 
 impl Lowering {
     pub(super) fn cors(&mut self, place: &Place<'_>, params: &CorsParams) -> Result<Policy, LowerError> {

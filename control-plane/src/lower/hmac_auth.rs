@@ -7,7 +7,10 @@ use postern_proto::plan::v1::{HmacAuth, HmacKey, step::Policy};
 use serde::Deserialize;
 
 use super::{Lowering, Place};
-use crate::model::{self, Step, quote, unit};
+use crate::{
+    diagnostic::quote,
+    model::{self, Step, unit},
+};
 
 const DERIVED: [&str; 7] = ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
 

@@ -5,9 +5,10 @@ use postern_proto::plan::v1::Issuer;
 use super::{Lowering, Place};
 use crate::{
     attach::Scope,
+    diagnostic::{quote, suggestion},
     jwk::Key,
     keys::KeySets,
-    model::{self, KeySource, Resource, quote, suggestion},
+    model::{self, KeySource, Resource},
 };
 
 impl Lowering {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::{Lowering, Place, ecma};
-use crate::model::{push_field, push_item, quote, suggestion};
+use crate::diagnostic::{push_field, push_item, quote, suggestion};
 
 /// The types, in the order of their bits in the plan.
 const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];

@@ -82,7 +82,7 @@ pub fn lower(
 ) -> Result<Lowered, Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
     let mut lowering = Lowering { services, support: scope.support.clone(), ..Lowering::default() };
-    if let Some(settings) = scope.settings {
+    if let Some(settings) = scope.settings() {
         lowering.settings(&settings.spec);
     }
     lowering.issuers(scope, key_sets);

@@ -6,7 +6,7 @@ use postern_proto::plan::v1::{PrefixRewrite, Redirect, Respond, TemplateEscape, 
 use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
-use crate::model::{Answer, quote};
+use crate::{diagnostic::quote, model::Answer};
 
 const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 const MOST_PARTS: usize = 128;

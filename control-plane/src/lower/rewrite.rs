@@ -7,7 +7,7 @@ use postern_proto::plan::v1::{
 use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
-use crate::model::quote;
+use crate::diagnostic::quote;
 
 impl Lowering {
     pub(super) fn rewrite(&mut self, place: &Place<'_>, params: &RewriteParams) -> Result<Policy, LowerError> {

@@ -9,7 +9,8 @@ use prost::Message as _;
 
 use crate::{
     attach::{Attachment, Scope},
-    model::{Diagnostic, Gateway, Resource, quote},
+    diagnostic::quote,
+    model::{Diagnostic, Gateway, Resource},
     route_match::headers_of_route,
 };
 

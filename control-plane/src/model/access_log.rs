@@ -4,32 +4,47 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    target_ref::{self, TargetRef},
-    tree::{Node, Value},
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::{self, Reach, TargetRef, Targeted},
+};
+use crate::{
+    diagnostic::Path,
+    yaml::{Node, Value},
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "AccessLog",
     about: "Where proxies log requests. A proxy that none is attached to logs on its standard output.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["AccessLog"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["AccessLog"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What is logged where."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: AccessLog
+metadata: { name: logs }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - { targetRef: { kind: Service, name: users }, backends: [{ name: audit }] }
+    - { targetRef: { kind: Mesh }, backends: [{ name: stdout }] }
+";
 
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "Who logs."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::optional(
             "to",
             Kind::List { item: &Kind::Object(&TO), at_least: 1 },
@@ -110,8 +125,22 @@ pub struct LogBackendRef {
     pub name: String,
 }
 
+impl Targeted for AccessLog {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for AccessLog {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["to", "from"], path, report);

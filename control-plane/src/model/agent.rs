@@ -6,13 +6,15 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Address,
-    diagnostic::{Report, quote},
-    format,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    tree::Node,
+    Address, format,
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::Reach,
     unit,
+};
+use crate::{
+    diagnostic::{Path, quote},
+    yaml::Node,
 };
 
 /// The longest that a request waits for an agent.
@@ -23,15 +25,15 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_PATH: usize = 107;
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Agent",
     about: "An external policy agent, called over gRPC. In this version it becomes an Envoy cluster, \
             `agent/<name>`, and nothing calls it yet.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Agent"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Agent"]),
+            kind::METADATA,
             Field::required(
                 "spec",
                 Kind::Object(&SPEC),
@@ -40,7 +42,18 @@ pub(super) const SCHEMA: KindSchema = KindSchema {
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Agent
+metadata: { name: risk }
+spec:
+  address: unix:/run/risk.sock
+  timeout: 250ms
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -160,7 +173,11 @@ const fn one() -> u32 {
 }
 
 impl Spec for Agent {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         let text = |name| spec.get(name).and_then(|node| Some((node.at, node.text()?)));

@@ -8,14 +8,12 @@ use std::{
 
 use postern_engine::schema::{Field, Kind, Object};
 
-use super::{
-    File,
-    diagnostic::{Report, quote},
-    nearest::suggestion,
-    path::Path,
-    tree::{Node, Value},
+use super::{File, report::Report};
+use crate::{
+    diagnostic::{Path, quote, suggestion},
+    digest::Digest,
+    yaml::{Node, Value},
 };
-use crate::digest::Digest;
 
 /// How the names of files end that are no resources themselves.
 const EXTENSIONS: [&str; 3] = ["pem", "crt", "key"];

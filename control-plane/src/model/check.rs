@@ -10,11 +10,12 @@ use postern_engine::{
 
 use super::{
     attachment,
-    diagnostic::{Report, StepKey, quote},
     format::{self, Outcome},
-    nearest::{one_of, suggestion, suggestion_or_all},
-    path::Path,
-    tree::{Key, Node, Position, Value},
+    report::{Report, StepKey},
+};
+use crate::{
+    diagnostic::{Path, one_of, quote, suggestion, suggestion_or_all},
+    yaml::{Key, Node, Position, Value},
 };
 
 /// Checks a mapping: all its fields, and that there are no others.
@@ -279,7 +280,7 @@ impl HeaderNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::parse::parse;
+    use crate::yaml::parse;
 
     const COLOURS: Kind = Kind::Choice(&["red", "green"]);
     const INNER: Object = Object { fields: &[Field::required("id", Kind::Name, "")], exactly_one_of: &[] };

@@ -8,27 +8,43 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
     password::PasswordHash,
-    path::Path,
-    tree::{Node, Position},
+    report::Report,
+    secret::Secret,
+    target_ref::Reach,
+};
+use crate::{
+    diagnostic::Path,
+    yaml::{Node, Position},
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Consumer",
     about: "A named caller and its credentials.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Consumer"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Consumer"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "How the caller is known."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Consumer
+metadata: { name: mobile-app }
+spec:
+  apiKeys:
+    - sha256: c48a01f49fd0f2cc404bc3cbbc80e91457a3d41bb429a695243de4c61794155c
+  groups: [apps]
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -173,22 +189,6 @@ pub struct HmacKey {
     pub secret: Secret,
 }
 
-/// A secret that must be known as it is. It is shown by no `Debug`, and written down only as its digest.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub(crate) Vec<u8>);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode(Sha256::digest(&self.0)))
-    }
-}
-
 /// What a user may write. It has no `Debug`: it holds the secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -236,7 +236,11 @@ fn hmac_rules(items: &[Node], path: &Path<'_>, report: &mut Report<'_>) {
 }
 
 impl Spec for Consumer {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         api_key_rules(spec.get("apiKeys").map_or(&[][..], Node::items), &path.field("apiKeys"), report);

@@ -11,7 +11,7 @@ use regex_syntax::{
 
 use serde::{Deserialize, Serialize};
 
-use super::diagnostic::quote;
+use crate::diagnostic::quote;
 
 /// What separates cookies, or is trimmed from around their values. Envoys before 1.40 join repeated headers by `,`.
 const OUTSIDE: [u8; 4] = [b';', b',', b' ', b'\t'];

@@ -6,7 +6,8 @@ use std::time::Duration;
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
-use super::{diagnostic::Report, path::Path, tree::Node, unit};
+use super::{report::Report, unit};
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The name of the generated route that refuses what is no host. No user's route can have a `/` in its name.
 pub const NO_HOST_ROUTE: &str = "postern/no-host";

@@ -9,35 +9,53 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::Value as Json;
 
 use super::{
-    diagnostic::{Report, quote},
-    kinds::{self, KindSchema, Spec},
-    nearest::one_of,
-    origin::Origin,
-    path::{Path, push_field},
+    kind::{self, Absence, KindSchema, Spec},
     raw_routes::{self, RawRoute},
-    target_ref::{self, TargetRef},
-    tree::{Node, Value},
+    report::Report,
+    target_ref::{self, Reach, TargetRef},
 };
 use crate::{
     bounded::RESOURCE_NAME,
+    diagnostic::{Path, one_of, push_field, quote},
     protobuf_json::{Fault, Faults, Unknown, read_any_at},
-    snapshot::ResourceType,
+    resource_type::ResourceType,
+    yaml::{Node, Origin, Value},
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "EnvoyResource",
     about: "A resource of Envoy, served as it is.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["EnvoyResource"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["EnvoyResource"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What is served."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: EnvoyResource
+metadata: { name: legacy }
+spec:
+  targetRef: { kind: Service, name: edge }
+  resource:
+    \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster
+    name: legacy
+    type: STRICT_DNS
+    connect_timeout: 1s
+    load_assignment:
+      cluster_name: legacy
+      endpoints:
+        - lb_endpoints:
+            - endpoint: { address: { socket_address: { address: legacy.internal, port_value: 8080 } } }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -179,7 +197,11 @@ impl<'de> Deserialize<'de> for RawResource {
 }
 
 impl Spec for EnvoyResource {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::nodes(self.target_ref.as_ref())
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &[], path, report);

@@ -7,12 +7,8 @@ use postern_engine::{
     header::{self, HeaderUse},
 };
 
-use super::{
-    cidr::Cidr,
-    diagnostic::quote,
-    nearest::{one_of, suggestion},
-    unit,
-};
+use super::{cidr::Cidr, unit};
+use crate::diagnostic::{one_of, quote, suggestion};
 
 /// The longest template of a path that Envoy takes.
 const LONGEST_TEMPLATE: usize = 256;

@@ -6,30 +6,57 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
     edge::{self, EdgeHttp},
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, Absence, KindSchema, Spec},
     pem::{self, Certificates, PrivateKey},
+    report::Report,
     route::{self, Route},
-    target_ref::{self, TargetRef},
-    tree::Node,
+    target_ref::{self, Reach, TargetRef},
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Gateway",
     about: "Listeners, and the routes that they serve.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Gateway"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Gateway"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What the gateway serves."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  listeners:
+    - name: https
+      address: 0.0.0.0
+      port: 8443
+      tls:
+        certificate: { file: edge.crt }
+        key: { file: edge.key }
+        clientCa: { file: ca.crt }
+  routes:
+    - name: user
+      hosts: [api.example.com]
+      match:
+        path: { template: \"/users/{id}\" }
+        methods: [GET]
+        headers: [{ name: x-preview, present: false }]
+      services:
+        - { service: users, weight: 95 }
+        - { service: users-next, weight: 5 }
+      retries: { on: [connectFailure, gatewayError], attempts: 2, perTryTimeout: 500ms }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -140,7 +167,11 @@ pub enum ClientCertificate {
 }
 
 impl Spec for Gateway {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::nodes(self.target_ref.as_ref())
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &[], path, report);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
-use super::{diagnostic::Report, path::Path, tree::Node, unit};
+use super::{report::Report, unit};
+use crate::{diagnostic::Path, yaml::Node};
 
 const THRESHOLD: Kind = Kind::Integer { min: 1, max: 100 };
 

@@ -7,14 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{
-    diagnostic::Report,
     key_uri::KeyUri,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    tree::{Node, Value},
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::Reach,
     unit,
 };
-use crate::jwk::{Algorithm, Fault, Key, MOST_KEYS, mixes_secrets, read_key, repeated};
+use crate::{
+    diagnostic::Path,
+    jwk::{Algorithm, Fault, Key, MOST_KEYS, mixes_secrets, read_key, repeated},
+    yaml::{Node, Value},
+};
 
 /// How often a key set is fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -22,19 +25,31 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 const LONGEST_REFRESH: Duration = Duration::from_secs(86_400);
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Issuer",
     about: "Who issues JSON Web Tokens, and the keys that their signatures are checked with.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Issuer"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Issuer"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "How its tokens are known."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Issuer
+metadata: { name: accounts }
+spec:
+  issuer: https://accounts.example.com
+  audiences: [users-api]
+  jwksUri: https://accounts.example.com/jwks
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -146,7 +161,11 @@ fn items(mut jwks: Json) -> Result<Vec<Json>, &'static str> {
 }
 
 impl Spec for Issuer {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         texts(spec, path, report);

@@ -8,10 +8,10 @@ use std::{
 };
 
 use super::{
-    Backend, Bundle, Chains, Diagnostic, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
-    diagnostic::{Lacking, StepKey, quote},
-    nearest::suggestion,
+    Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
+    report::{Lacking, StepKey},
 };
+use crate::diagnostic::{Diagnostic, quote, suggestion};
 
 /// The names of the services of a bundle, also of those that are wrong otherwise.
 #[derive(Default)]
@@ -48,18 +48,7 @@ impl ServiceNames {
 
 /// Sorts the bundle by name, drops resources that are there already, and reports all that does not fit together.
 pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
-    found.extend(sort_unique(&mut bundle.gateways));
-    found.extend(sort_unique(&mut bundle.services));
-    found.extend(sort_unique(&mut bundle.envoy_resources));
-    found.extend(sort_unique(&mut bundle.consumers));
-    found.extend(sort_unique(&mut bundle.agents));
-    found.extend(sort_unique(&mut bundle.issuers));
-    found.extend(sort_unique(&mut bundle.route_policies));
-    found.extend(sort_unique(&mut bundle.traffic_permissions));
-    found.extend(sort_unique(&mut bundle.timeouts));
-    found.extend(sort_unique(&mut bundle.access_logs));
-    found.extend(sort_unique(&mut bundle.settings));
+    let mut found = bundle.sort_unique();
     found.extend(one_settings(bundle));
     found.extend(settings_of_all_meshes(bundle));
     found.extend(routes(bundle));
@@ -92,20 +81,6 @@ pub(super) fn unmet(bundle: &Bundle, lacking: Vec<Lacking>) -> Vec<Diagnostic> {
 fn steps(policy: &RoutePolicy) -> impl Iterator<Item = &Step> {
     let directed = policy.from.iter().chain(&policy.to).map(|entry| &entry.chains);
     [&policy.chains].into_iter().chain(directed).flat_map(|Chains { request, response }| request.iter().chain(response))
-}
-
-fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
-    resources.sort_by(Resource::order);
-    resources.dedup_by(|second, first| {
-        let same = second.key() == first.key();
-        if same {
-            let place = place(&first.diagnose("metadata.name", ""));
-            found.push(second.diagnose("metadata.name", format!("{} is already declared ({place})", second.label())));
-        }
-        same
-    });
-    found
 }
 
 fn one_settings(bundle: &Bundle) -> Vec<Diagnostic> {

@@ -1,71 +1,70 @@
 //! YAML to model: what users write, checked and typed. Everything downstream takes these values as they are; nothing
 //! checks them again. It reads no files and knows nothing of plans, Envoy or xDS.
 //!
-//! A file becomes trees (`parse`, `build`, `tree`), a tree is checked against its kind's schema (`check`, `format`) and
-//! by its kind's own rules, becomes a typed [`Resource`] (`reading`), and all of them together are a [`Bundle`] once
-//! they fit each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+//! A file becomes trees ([`yaml`]), a tree is checked against its kind's schema (`check`, `format`) and by its kind's own
+//! rules, becomes a typed [`Resource`] (`resource`, `reading`), and all of them together are a [`Bundle`] once they fit
+//! each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+//!
+//! Dependencies point one way: `report` ← `check` ← `kind` (what every kind says of itself) ← each kind, in a file of its own
+//! ← `kinds` (the list of them, and what follows from it) ← `links` ← `reading` ← `reader`. A new kind is such a file and
+//! an entry of the list.
 
 mod access_log;
 mod agent;
 pub(crate) mod attachment;
-mod build;
 mod check;
 pub mod cidr;
 mod consumer;
 mod cookie_pattern;
-mod diagnostic;
 mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
+mod header_match;
 mod health_check;
 mod issuer;
 mod key_uri;
+mod kind;
 mod kinds;
 mod links;
-mod nearest;
-mod origin;
-mod parse;
 mod password;
-mod path;
 mod path_text;
 mod pem;
 mod public;
 mod raw_routes;
 mod reader;
 mod reading;
+mod report;
 mod request_match;
+mod resource;
 mod route;
 mod route_policy;
+mod secret;
 mod service;
 mod settings;
 mod step;
 mod target_ref;
 mod timeout;
 mod traffic_permission;
-mod tree;
 pub mod unit;
 mod upstream_tls;
 
-use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
-
-use serde::Deserialize;
-
-use crate::{digest::Digest, node::DEFAULT_MESH};
+use std::fmt;
 
 pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     agent::{Agent, AgentAddress, AgentRetry},
-    consumer::{ApiKey, BasicAuth, Consumer, HmacKey, Secret},
+    consumer::{ApiKey, BasicAuth, Consumer, HmacKey},
     cookie_pattern::CookiePattern,
-    diagnostic::{Diagnostic, Diagnostics},
     edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
+    header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
-    kinds::{KindSchema, SCHEMAS},
+    kind::{Absence, KindSchema},
+    kinds::{Bundle, SCHEMAS, Selected},
     password::PasswordHash,
     path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
@@ -73,30 +72,26 @@ pub use self::{
     raw_routes::RawRoute,
     reader::Reader,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
-    route::{Backend, Cause, HeaderCondition, HeaderMatch, Match, PathMatch, Retries, Route},
+    resource::{Declaration, Declared, Resource},
+    route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
+    secret::Secret,
     service::{Address, Endpoint, Protocol, Service},
     settings::{Answer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
-    target_ref::{Level, TargetRef},
+    target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
 };
 use self::{
     attachment::{Attachments, is_attachment},
-    diagnostic::Report,
-    origin::Origin,
     reading::Reading,
-    tree::Position,
+    report::Report,
 };
-pub(crate) use self::{
-    diagnostic::quote,
-    nearest::suggestion,
-    path::{Path, push_field, push_item},
-    route_policy::STEP,
-    timeout::CONF as TIMEOUT_CONF,
-};
+pub(crate) use self::{route_policy::STEP, timeout::CONF as TIMEOUT_CONF};
+pub use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::yaml;
 
 /// A file with any number of documents or, by its name, certificates or a key for them.
 #[derive(Clone)]
@@ -116,7 +111,7 @@ impl fmt::Debug for File {
 
 /// The one document of a file that declares nothing, such as the input of an expression.
 pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
-    let parsed = parse::parse(&file.bytes);
+    let parsed = yaml::parse(&file.bytes);
     let (mut report, mut faults) = (Report::new(&file.name, None), parsed.broken);
     let mut documents = parsed.documents.into_iter();
     let document = documents.next().map_or(serde_json::Value::Null, |document| {
@@ -132,201 +127,6 @@ pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
     Diagnostics::reject(report.into_found()).map(|()| document)
 }
 
-/// One thing that a user declared, and where. Cheap to clone: what was read is shared.
-pub struct Resource<T> {
-    declared: Arc<Declared<T>>,
-    file: Arc<str>,
-    /// How many lines of the file stand before what `declared` counts from.
-    lines_before: usize,
-}
-
-/// What was declared, wherever it stands.
-pub struct Declared<T> {
-    /// The name, unique among the resources of its kind in its mesh.
-    pub name: String,
-    /// The mesh that it belongs to: it refers to nothing outside.
-    pub mesh: String,
-    /// The user's own labels.
-    pub labels: BTreeMap<String, String>,
-    /// What was declared.
-    pub spec: T,
-    kind: &'static str,
-    origin: Origin,
-    digest: Digest,
-}
-
-impl<T> Clone for Resource<T> {
-    fn clone(&self) -> Self {
-        self.placed(&self.file, self.lines_before)
-    }
-}
-
-impl<T> Deref for Resource<T> {
-    type Target = Declared<T>;
-
-    fn deref(&self) -> &Declared<T> {
-        &self.declared
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Resource<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Declared { name, mesh, labels, spec, kind, digest, .. } = &*self.declared;
-        let Position { line, column } = self.start();
-        f.debug_struct(kind)
-            .field("name", name)
-            .field("mesh", mesh)
-            .field("labels", labels)
-            .field("spec", spec)
-            .field("origin", &format_args!("{}:{line}:{column}", self.file))
-            .field("digest", digest)
-            .finish()
-    }
-}
-
-impl<T> Resource<T> {
-    /// The same in a file, behind so many lines.
-    fn placed(&self, file: &Arc<str>, lines_before: usize) -> Self {
-        Self { declared: Arc::clone(&self.declared), file: Arc::clone(file), lines_before }
-    }
-
-    /// Where its document starts.
-    fn start(&self) -> Position {
-        self.origin.start().below(self.lines_before)
-    }
-
-    /// An error at a field such as `spec.routes[0].service`; at its nearest parent if the user left it out.
-    pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Diagnostic {
-        let at = self.origin.find(field).below(self.lines_before);
-        Diagnostic {
-            file: self.file.as_ref().to_owned(),
-            line: at.line,
-            column: at.column,
-            resource: Some(self.label()),
-            field: (!field.is_empty()).then(|| field.to_owned()),
-            message: message.into(),
-        }
-    }
-
-    /// The digest of what was declared, wherever it stands.
-    pub fn digest(&self) -> &Digest {
-        &self.digest
-    }
-
-    /// The mesh that it belongs to.
-    pub fn mesh(&self) -> &str {
-        &self.mesh
-    }
-
-    /// Whether the user wrote this field.
-    fn has(&self, field: &str) -> bool {
-        self.origin.has(field)
-    }
-
-    /// How errors name the resource: "Gateway `edge`".
-    pub fn label(&self) -> String {
-        format!("{} `{}`", self.kind, self.name)
-    }
-
-    /// What tells it from all others of its kind.
-    fn key(&self) -> (&str, &str) {
-        (&self.mesh, &self.name)
-    }
-
-    /// How resources of one kind are sorted: nothing in it depends on the order of files.
-    fn order(&self, other: &Self) -> Ordering {
-        let place = || (&*self.file, self.start()).cmp(&(&*other.file, other.start()));
-        self.key().cmp(&other.key()).then_with(place)
-    }
-}
-
-impl Resource<Service> {
-    /// The identity that certificates of the service carry.
-    pub fn spiffe_id(&self) -> String {
-        format!("spiffe://{}/{}", self.mesh, self.name)
-    }
-}
-
-/// `metadata`, of every document.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Metadata {
-    name: String,
-    #[serde(default = "default_mesh")]
-    mesh: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
-fn default_mesh() -> String {
-    DEFAULT_MESH.to_owned()
-}
-
-/// All resources that a user declared, each kind sorted by mesh and name: equal whatever the order of the files.
-#[derive(Debug, Clone, Default)]
-pub struct Bundle {
-    /// The gateways: no two of a mesh have routes of one name, or listeners of one address.
-    pub gateways: Vec<Resource<Gateway>>,
-    /// The services, among them every one that a gateway of their mesh names.
-    pub services: Vec<Resource<Service>>,
-    /// Resources of Envoy that are served as they are: no two of one type have the same name.
-    pub envoy_resources: Vec<Resource<EnvoyResource>>,
-    /// The consumers: no two of a mesh have the same key or user name.
-    pub consumers: Vec<Resource<Consumer>>,
-    /// The external policy agents.
-    pub agents: Vec<Resource<Agent>>,
-    /// The issuers of tokens.
-    pub issuers: Vec<Resource<Issuer>>,
-    /// The chains, and what they are attached to.
-    pub route_policies: Vec<Resource<RoutePolicy>>,
-    /// Who may call whom.
-    pub traffic_permissions: Vec<Resource<TrafficPermission>>,
-    /// Who waits how long for whom.
-    pub timeouts: Vec<Resource<Timeout>>,
-    /// Who logs what where; every backend that they name exists.
-    pub access_logs: Vec<Resource<AccessLog>>,
-    /// The settings: at most one a mesh.
-    pub settings: Vec<Resource<Settings>>,
-}
-
-impl Bundle {
-    /// How many resources there are.
-    pub fn len(&self) -> usize {
-        let Self {
-            gateways,
-            services,
-            envoy_resources,
-            consumers,
-            agents,
-            issuers,
-            route_policies,
-            traffic_permissions,
-            timeouts,
-            access_logs,
-            settings,
-        } = self;
-        let counts = [
-            gateways.len(),
-            services.len(),
-            envoy_resources.len(),
-            consumers.len(),
-            agents.len(),
-            issuers.len(),
-            route_policies.len(),
-            traffic_permissions.len(),
-            timeouts.len(),
-            access_logs.len(),
-            settings.len(),
-        ];
-        counts.iter().sum()
-    }
-
-    /// Whether nothing is declared.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 /// Reads all files as one bundle, or says everything that is wrong with them. A [`Reader`] does the same again and again.
 pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
     let mut reading = Reading::new(Attachments::of(files));
@@ -338,6 +138,8 @@ pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn file(name: &str, text: &str) -> File {

@@ -13,7 +13,8 @@ use rustls::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Secret, diagnostic::Report, path::Path, tree::Node};
+use super::{report::Report, secret::Secret};
+use crate::{diagnostic::Path, yaml::Node};
 
 const CERTIFICATE: &str = "CERTIFICATE";
 /// The characters of a line of PEM (RFC 7468, section 2).

@@ -3,7 +3,8 @@
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
-use super::{diagnostic::Report, path::Path, tree::Node};
+use super::report::Report;
+use crate::{diagnostic::Path, yaml::Node};
 
 /// What a user may write.
 pub(super) const PUBLIC: Kind = Kind::Object(&Object {

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::path::{push_field, push_item};
+use crate::diagnostic::{push_field, push_item};
 
 /// A route that a user wrote as Envoy's own.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,23 +3,20 @@
 use std::sync::Arc;
 
 use postern_engine::schema::{Field, Kind};
-use serde::Deserialize;
 
 use super::{
-    AccessLog, Agent, Bundle, Consumer, Declared, Diagnostic, Diagnostics, EnvoyResource, File, Gateway, Issuer,
-    Metadata, Resource, RoutePolicy, Service, Settings, Timeout, TrafficPermission,
+    File,
     attachment::Attachments,
-    check,
-    diagnostic::{Lacking, Report, quote},
-    kinds::{self, Spec},
+    check, kind,
+    kinds::{self, AnyResource, Bundle},
     links::{self, ServiceNames},
-    nearest::suggestion_or_all,
-    origin::Origin,
-    parse::{Document, Fault, parse},
-    path::Path,
-    tree::Node,
+    report::{Lacking, Report},
 };
-use crate::{digest::Digest, node::DEFAULT_MESH};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Path, quote, suggestion_or_all},
+    node::DEFAULT_MESH,
+    yaml::{Document, Fault, Node, parse},
+};
 
 /// A bundle, as far as it is read.
 pub(super) struct Reading<'f> {
@@ -83,22 +80,10 @@ impl<'f> Reading<'f> {
     }
 
     fn add(&mut self, resource: AnyResource) {
-        match resource {
-            AnyResource::Gateway(resource) => self.bundle.gateways.push(resource),
-            AnyResource::Service(resource) => {
-                self.services.add(&resource.mesh, &resource.name);
-                self.bundle.services.push(resource);
-            }
-            AnyResource::EnvoyResource(resource) => self.bundle.envoy_resources.push(resource),
-            AnyResource::Consumer(resource) => self.bundle.consumers.push(resource),
-            AnyResource::Agent(resource) => self.bundle.agents.push(resource),
-            AnyResource::Issuer(resource) => self.bundle.issuers.push(resource),
-            AnyResource::RoutePolicy(resource) => self.bundle.route_policies.push(resource),
-            AnyResource::TrafficPermission(resource) => self.bundle.traffic_permissions.push(resource),
-            AnyResource::Timeout(resource) => self.bundle.timeouts.push(resource),
-            AnyResource::AccessLog(resource) => self.bundle.access_logs.push(resource),
-            AnyResource::Settings(resource) => self.bundle.settings.push(resource),
+        if let AnyResource::Service(service) = &resource {
+            self.services.add(&service.mesh, &service.name);
         }
+        self.bundle.add(resource);
     }
 
     /// Notes the name of a service that is wrong otherwise.
@@ -130,40 +115,6 @@ impl Entry {
     }
 }
 
-/// A resource of any kind.
-enum AnyResource {
-    Gateway(Resource<Gateway>),
-    Service(Resource<Service>),
-    EnvoyResource(Resource<EnvoyResource>),
-    Consumer(Resource<Consumer>),
-    Agent(Resource<Agent>),
-    Issuer(Resource<Issuer>),
-    RoutePolicy(Resource<RoutePolicy>),
-    TrafficPermission(Resource<TrafficPermission>),
-    Timeout(Resource<Timeout>),
-    AccessLog(Resource<AccessLog>),
-    Settings(Resource<Settings>),
-}
-
-impl AnyResource {
-    /// The same in a file, behind so many lines.
-    fn placed(&self, file: &Arc<str>, lines: usize) -> Self {
-        match self {
-            Self::Gateway(resource) => Self::Gateway(resource.placed(file, lines)),
-            Self::Service(resource) => Self::Service(resource.placed(file, lines)),
-            Self::EnvoyResource(resource) => Self::EnvoyResource(resource.placed(file, lines)),
-            Self::Consumer(resource) => Self::Consumer(resource.placed(file, lines)),
-            Self::Agent(resource) => Self::Agent(resource.placed(file, lines)),
-            Self::Issuer(resource) => Self::Issuer(resource.placed(file, lines)),
-            Self::RoutePolicy(resource) => Self::RoutePolicy(resource.placed(file, lines)),
-            Self::TrafficPermission(resource) => Self::TrafficPermission(resource.placed(file, lines)),
-            Self::Timeout(resource) => Self::Timeout(resource.placed(file, lines)),
-            Self::AccessLog(resource) => Self::AccessLog(resource.placed(file, lines)),
-            Self::Settings(resource) => Self::Settings(resource.placed(file, lines)),
-        }
-    }
-}
-
 /// Reads one document, with the files that it names: its tree, and its resource if nothing is wrong with it.
 fn read_document(
     file: &Arc<str>,
@@ -172,65 +123,19 @@ fn read_document(
     report: &mut Report<'_>,
 ) -> (Node, Option<AnyResource>) {
     faults(found, report);
-    if let Some(schema) = kind(&root).and_then(kinds::schema) {
-        attachments.resolve(&mut root, &schema.document, file, report);
-    }
-    let read = match kind(&root) {
-        Some("Gateway") => resource(file, &root, report).map(AnyResource::Gateway),
-        Some("Service") => resource(file, &root, report).map(AnyResource::Service),
-        Some("EnvoyResource") => resource(file, &root, report).map(AnyResource::EnvoyResource),
-        Some("Consumer") => resource(file, &root, report).map(AnyResource::Consumer),
-        Some("Agent") => resource(file, &root, report).map(AnyResource::Agent),
-        Some("Issuer") => resource(file, &root, report).map(AnyResource::Issuer),
-        Some("RoutePolicy") => resource(file, &root, report).map(AnyResource::RoutePolicy),
-        Some("TrafficPermission") => resource(file, &root, report).map(AnyResource::TrafficPermission),
-        Some("Timeout") => resource(file, &root, report).map(AnyResource::Timeout),
-        Some("AccessLog") => resource(file, &root, report).map(AnyResource::AccessLog),
-        Some("Settings") => resource(file, &root, report).map(AnyResource::Settings),
-        _ => {
-            unknown_kind(&root, report);
-            None
-        }
+    let Some(schema) = kind(&root).and_then(kinds::schema) else {
+        unknown_kind(&root, report);
+        return (root, None);
     };
+    attachments.resolve(&mut root, &schema.document, file, report);
+    let read = AnyResource::read(schema.name, file, &root, report);
     (root, read)
-}
-
-/// The document as a resource, if nothing is wrong with it.
-fn resource<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> Option<Resource<T>> {
-    #[derive(Deserialize)]
-    struct Written<T> {
-        metadata: Metadata,
-        spec: T,
-    }
-
-    check::object(root, &T::SCHEMA.document, &Path::Root, report);
-    if let Some(spec) = root.get("spec") {
-        T::rules(spec, &Path::Root.field("spec"), report);
-    }
-    if !report.is_empty() {
-        return None;
-    }
-    let read = serde_json::from_value::<Written<T>>(root.to_json()).and_then(|written| {
-        let Written { metadata: Metadata { name, mesh, labels }, spec } = written;
-        let digest = Digest::of(&serde_json::to_vec(&(T::SCHEMA.name, &mesh, &name, &spec))?);
-        let origin = Origin::new(root);
-        let declared = Declared { name, mesh, labels, spec, kind: T::SCHEMA.name, origin, digest };
-        Ok(Resource { declared: Arc::new(declared), file: Arc::clone(file), lines_before: 0 })
-    });
-    match read {
-        Ok(resource) => Some(resource),
-        // The schema accepts what the type does not: our mistake, but the user's file is not served half.
-        Err(error) => {
-            report.error(root.at, &Path::Root, format!("cannot be read: {error}"));
-            None
-        }
-    }
 }
 
 /// Reports a kind that cannot be read, and what is wrong with the parts that all kinds share.
 fn unknown_kind(root: &Node, report: &mut Report<'_>) {
     const SHARED: &[Field] =
-        &[kinds::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kinds::METADATA];
+        &[kind::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kind::METADATA];
     check::open_object(root, SHARED, &Path::Root, report);
     let Some((node, kind)) = root.get("kind").and_then(|node| Some((node, node.text()?))) else { return };
     let known: Vec<_> = kinds::SCHEMAS.iter().map(|schema| schema.name).collect();

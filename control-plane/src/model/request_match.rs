@@ -5,12 +5,10 @@
 use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    cookie_pattern::CookiePattern,
-    diagnostic::{Report, quote},
-    path::Path,
-    route::HeaderCondition,
-    tree::Node,
+use super::{cookie_pattern::CookiePattern, header_match::HeaderCondition, report::Report};
+use crate::{
+    diagnostic::{Path, quote},
+    yaml::Node,
 };
 
 /// What may stand around the name and the value of a cookie.

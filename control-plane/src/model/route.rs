@@ -6,14 +6,17 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    diagnostic::Report,
     edge::PathParameters,
-    path::Path,
+    header_match::HeaderMatch,
     path_text::PathText,
     public::{self, Public},
+    report::Report,
     request_match::{self, CookieMatch, QueryMatch},
-    tree::{Node, Value},
     unit,
+};
+use crate::{
+    diagnostic::Path,
+    yaml::{Node, Value},
 };
 
 /// What a user may write.
@@ -224,28 +227,6 @@ impl Default for PathMatch {
     }
 }
 
-/// What a header must be like.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct HeaderMatch {
-    /// The name, of any case.
-    pub name: String,
-    /// What is asked of it.
-    #[serde(flatten)]
-    pub condition: HeaderCondition,
-}
-
-/// What is asked of a header, a query parameter or a cookie.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum HeaderCondition {
-    /// It has this value.
-    Exact(String),
-    /// It is there, or is not.
-    Present(bool),
-    /// Its whole value fits a regular expression.
-    Regex(String),
-}
-
 /// When a request is sent once more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -364,7 +345,7 @@ fn path_rules(route: &Node, parameters: PathParameters, path: &Path<'_>, report:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{File, read};
+    use crate::model::{File, HeaderCondition, read};
 
     fn read_route(route: &str) -> Result<Route, String> {
         let mut text = format!(

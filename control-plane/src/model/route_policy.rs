@@ -11,30 +11,50 @@ use postern_engine::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::{Report, quote},
-    kinds::{self, KindSchema, Spec},
-    path::Path,
+    kind::{self, Absence, KindSchema, Spec},
     public::{self, Public},
+    report::Report,
     step::{Mode, Step},
-    target_ref::{self, TargetRef},
-    tree::{Node, Value},
+    target_ref::{self, Reach, TargetRef, Targeted},
     unit,
+};
+use crate::{
+    diagnostic::{Path, quote},
+    yaml::{Node, Value},
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "RoutePolicy",
     about: "The chains of steps that guard what it is attached to: a mesh, services, proxies, a route.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["RoutePolicy"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["RoutePolicy"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "What runs where."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: user-api }
+spec:
+  targetRef: { kind: HTTPRoute, name: user }
+  request:
+    - policy: apiKeyAuth
+      params: { header: x-api-key }
+    - policy: rateLimit
+      params: { requests: 100, per: 1s, burst: 20, key: consumer.name }
+      when: request.method != 'OPTIONS'
+  response:
+    - policy: securityHeaders
+";
 
 const MODE: Kind = Kind::Choice(&["enforce", "shadow"]);
 const STEPS: Kind = Kind::List { item: &Kind::Object(&STEP), at_least: 0 };
@@ -42,7 +62,7 @@ const STEPS: Kind = Kind::List { item: &Kind::Object(&STEP), at_least: 0 };
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "What the policy guards."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::optional("request", STEPS, "The steps that run before the request goes upstream, in order."),
         Field::optional("response", STEPS, "The steps that run before the response goes downstream, in order."),
         Field::optional(
@@ -197,8 +217,22 @@ pub struct Directed {
     pub chains: Chains,
 }
 
+impl Targeted for RoutePolicy {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for RoutePolicy {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         let mut steps = chains(spec, path, report);

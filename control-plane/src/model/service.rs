@@ -6,29 +6,57 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
     gateway::PORT,
     health_check::{self, HealthCheck},
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    tree::Node,
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    resource::Resource,
+    target_ref::Reach,
     upstream_tls::{self, UpstreamTls},
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Service",
     about: "The endpoints behind routes, and how requests reach them.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Service"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Service"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Where the service is."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Service
+metadata: { name: users }
+spec:
+  protocol: http2
+  endpoints:
+    - { address: 10.0.0.1, port: 8443, tags: { version: v1 } }
+    - { address: 10.0.0.2, port: 8443, tags: { version: v1 } }
+  tls:
+    ca: { file: ca.crt }
+    certificate: { file: edge.crt }
+    key: { file: edge.key }
+  healthCheck:
+    http: { path: /healthz }
+    interval: 5s
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: users-next }
+spec:
+  endpoints:
+    - { address: users-next.internal, port: 8080 }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -124,8 +152,19 @@ pub enum Address {
     Name(String),
 }
 
+impl Resource<Service> {
+    /// The identity that certificates of the service carry.
+    pub fn spiffe_id(&self) -> String {
+        format!("spiffe://{}/{}", self.mesh, self.name)
+    }
+}
+
 impl Spec for Service {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         if let Some(tls) = spec.get("tls") {

@@ -9,24 +9,42 @@ use postern_engine::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    kinds::{self, KindSchema, Spec},
+    kind::{self, Absence, KindSchema, Spec},
+    target_ref::Reach,
     unit::{self, Percent},
 };
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Settings",
     about: "What holds for the whole mesh; at most one.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Settings"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Settings"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "The settings."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Settings
+metadata: { name: default }
+spec:
+  agentUnavailable: { status: 503, headers: { retry-after: \"5\" }, body: try again soon }
+  logBackends: [{ name: audit, file: { path: /var/log/envoy/audit.json } }]
+  logSampling: 10
+  retention: { revisions: 50 }
+  rollout:
+    steps:
+      - { tags: { stage: canary }, pause: 1m }
+      - { share: 25, pause: 5m }
+";
 
 const SPEC: Object = Object {
     fields: &[
@@ -275,5 +293,9 @@ pub struct Answer {
 }
 
 impl Spec for Settings {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Mesh
+    }
 }

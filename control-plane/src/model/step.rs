@@ -6,7 +6,7 @@ use postern_engine::policy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::diagnostic::quote;
+use crate::diagnostic::quote;
 
 /// Whether a step or chain is enforced, or only evaluated and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

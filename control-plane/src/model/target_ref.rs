@@ -6,12 +6,12 @@ use postern_engine::schema::{Field, Kind, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    diagnostic::{Report, quote},
-    path::Path,
-    tree::{Node, Value},
+use super::report::Report;
+use crate::{
+    diagnostic::{Path, quote},
+    node::NodeIdentity,
+    yaml::{Node, Value},
 };
-use crate::node::NodeIdentity;
 
 /// What a policy may be attached to.
 pub(super) const TARGET: Kind = Kind::Object(&Object {
@@ -121,6 +121,51 @@ pub enum TargetRef {
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
+}
+
+/// What is attached to something.
+pub trait Targeted {
+    /// What it is attached to.
+    fn target_ref(&self) -> &TargetRef;
+
+    /// Whether nothing more specific can change what it says.
+    fn overrides(&self) -> bool;
+}
+
+/// Which nodes of its mesh a resource concerns.
+#[derive(Debug, Clone, Copy)]
+pub enum Reach<'a> {
+    /// All of them.
+    Mesh,
+    /// Those that a target selects.
+    Nodes(&'a TargetRef),
+    /// Those that a target selects; several resources may say something of one node, and have an order of priority.
+    Attached {
+        /// What the resource is attached to.
+        target: &'a TargetRef,
+        /// Whether nothing more specific can change what it says.
+        overrides: bool,
+    },
+}
+
+impl<'a> Reach<'a> {
+    /// The reach of what is attached to something.
+    pub fn attached(spec: &'a impl Targeted) -> Self {
+        Self::Attached { target: spec.target_ref(), overrides: spec.overrides() }
+    }
+
+    /// The reach of what is for the nodes that a target selects, or for all if there is none.
+    pub fn nodes(target: Option<&'a TargetRef>) -> Self {
+        target.map_or(Self::Mesh, Self::Nodes)
+    }
+
+    /// What selects the nodes; `None` if it is all of the mesh.
+    pub fn target(self) -> Option<&'a TargetRef> {
+        match self {
+            Self::Mesh => None,
+            Self::Nodes(target) | Self::Attached { target, .. } => Some(target),
+        }
+    }
 }
 
 /// How specific a target is, from least to most.

@@ -4,32 +4,47 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    target_ref::{self, TargetRef},
-    tree::Node,
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::{self, Reach, TargetRef, Targeted},
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "Timeout",
     about: "How long proxies wait for the services that they call. Envoy's own defaults hold where none says.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["Timeout"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["Timeout"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Who waits how long for whom."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Timeout
+metadata: { name: patience }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - targetRef: { kind: Mesh }
+      connectTimeout: 2s
+      http: { requestTimeout: 5s, streamIdleTimeout: 1h }
+    - targetRef: { kind: Service, name: users }
+      http: { idleTimeout: 0s }
+";
 
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "Who waits."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::required(
             "to",
             Kind::List { item: &Kind::Object(&TO), at_least: 1 },
@@ -115,8 +130,22 @@ pub struct HttpTimeouts {
     pub idle_timeout: Option<String>,
 }
 
+impl Targeted for Timeout {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for Timeout {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["to"], path, report);

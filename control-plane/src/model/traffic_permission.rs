@@ -5,32 +5,44 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::Report,
-    kinds::{self, KindSchema, Spec},
-    path::Path,
-    target_ref::{self, TargetRef},
-    tree::Node,
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::{self, Reach, TargetRef, Targeted},
 };
+use crate::{diagnostic::Path, yaml::Node};
 
 /// The whole document.
-pub(super) const SCHEMA: KindSchema = KindSchema {
+const SCHEMA: KindSchema = KindSchema {
     name: "TrafficPermission",
     about: "Which sources may call what it is attached to. Where one is attached, a source that no entry selects is refused.",
     document: Object {
         fields: &[
-            kinds::API_VERSION,
-            kinds::kind(&["TrafficPermission"]),
-            kinds::METADATA,
+            kind::API_VERSION,
+            kind::kind(&["TrafficPermission"]),
+            kind::METADATA,
             Field::required("spec", Kind::Object(&SPEC), "Who may call what."),
         ],
         exactly_one_of: &[],
     },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
 };
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: TrafficPermission
+metadata: { name: users-callers }
+spec:
+  targetRef: { kind: Service, name: users }
+  from:
+    - { targetRef: { kind: ServiceSubset, name: web, tags: { version: v1 } }, action: DENY }
+    - { targetRef: { kind: Service, name: web }, action: ALLOW }
+";
 
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "What is called."),
-        kinds::OVERRIDE,
+        kind::OVERRIDE,
         Field::required(
             "from",
             Kind::List { item: &Kind::Object(&FROM), at_least: 1 },
@@ -81,8 +93,22 @@ pub enum Action {
     Deny,
 }
 
+impl Targeted for TrafficPermission {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
 impl Spec for TrafficPermission {
-    const SCHEMA: &'static KindSchema = &SCHEMA;
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["from"], path, report);

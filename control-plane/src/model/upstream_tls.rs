@@ -6,11 +6,13 @@ use postern_engine::schema::{Field, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    diagnostic::{Report, quote},
     format,
-    path::Path,
     pem::{self, Certificates, PrivateKey},
-    tree::Node,
+    report::Report,
+};
+use crate::{
+    diagnostic::{Path, quote},
+    yaml::Node,
 };
 
 /// What a user may write.

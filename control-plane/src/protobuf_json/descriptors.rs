@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
-use crate::model::{quote, suggestion};
+use crate::diagnostic::{quote, suggestion};
 
 /// What type URLs start with.
 const PREFIX: &str = "type.googleapis.com/";

@@ -3,40 +3,26 @@
 use std::collections::BTreeMap;
 
 use envoy_types::pb::google::protobuf::Any;
+use prost::Message as _;
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::{Fault, Faults, Unknown, descriptors, scalar, well_known, wire};
-use crate::model::{Path, quote, suggestion};
+use super::{
+    Unknown, descriptors,
+    reader::Reader,
+    scalar,
+    well_known::{self, ReadWellKnown},
+    wire,
+};
+use crate::diagnostic::{Path, quote, suggestion};
 
 const TYPE: &str = "@type";
-
-/// Reads one JSON value, and collects what is wrong with it. What it returns counts only if nothing is.
-pub(super) struct Reader {
-    pub(super) unknown: Unknown,
-    faults: Vec<Fault>,
-}
+const ANY: &str = "google.protobuf.Any";
 
 impl Reader {
-    pub(super) fn new(unknown: Unknown) -> Self {
-        Self { unknown, faults: Vec::new() }
-    }
-
-    pub(super) fn finish<T>(self, value: T) -> Result<T, Faults> {
-        if self.faults.is_empty() { Ok(value) } else { Err(Faults(self.faults)) }
-    }
-
-    pub(super) fn fault(&mut self, path: &Path<'_>, message: impl Into<String>) {
-        self.faults.push(Fault { path: path.to_string(), message: message.into() });
-    }
-
-    pub(super) fn expected(&mut self, what: &str, json: &Json, path: &Path<'_>) {
-        self.fault(path, format!("expected {what}, found {}", describe(json)));
-    }
-
     /// The encoding of a message, without its length.
     pub(super) fn message(&mut self, message: &MessageDescriptor, json: &Json, path: &Path<'_>) -> Vec<u8> {
-        if let Some(read) = well_known::reader(message.full_name()) {
+        if let Some(read) = own_form(message.full_name()) {
             return read(self, message, json, path);
         }
         match json {
@@ -79,7 +65,7 @@ impl Reader {
     }
 
     fn content(&mut self, message: &MessageDescriptor, entries: &JsonMap<String, Json>, path: &Path<'_>) -> Vec<u8> {
-        let Some(read) = well_known::reader(message.full_name()) else { return self.fields(message, entries, path) };
+        let Some(read) = own_form(message.full_name()) else { return self.fields(message, entries, path) };
         for key in entries.keys().filter(|key| !matches!(key.as_str(), TYPE | "value")) {
             self.fault(&path.field(key), format!("unknown field {}{}", quote(key), suggestion(key, ["value"])));
         }
@@ -190,14 +176,10 @@ impl Reader {
     }
 }
 
-/// How an error names a value.
-pub(super) fn describe(json: &Json) -> &'static str {
-    match json {
-        Json::Null => "nothing",
-        Json::Bool(_) => "a boolean",
-        Json::Number(_) => "a number",
-        Json::String(_) => "a string",
-        Json::Array(_) => "a list",
-        Json::Object(_) => "a mapping",
+/// How the message of this name is read, if it has a form of its own in JSON.
+pub(super) fn own_form(name: &str) -> Option<ReadWellKnown> {
+    match name {
+        ANY => Some(|reader, _, json, path| reader.any(json, path).encode_to_vec()),
+        _ => well_known::reader(name),
     }
 }

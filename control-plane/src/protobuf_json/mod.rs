@@ -6,6 +6,7 @@
 
 mod descriptors;
 mod message;
+mod reader;
 mod scalar;
 mod well_known;
 mod wire;
@@ -23,8 +24,8 @@ use serde_json::Value as Json;
 pub use write::{WriteError, write};
 pub(crate) use write::{dynamic, write_dynamic};
 
-use self::message::Reader;
-use crate::model::Path;
+use self::reader::Reader;
+use crate::diagnostic::Path;
 
 /// What becomes of fields, and of names of enumerations, that we do not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

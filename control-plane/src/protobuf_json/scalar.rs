@@ -7,8 +7,12 @@ use base64::{
 use prost_reflect::{EnumDescriptor, Kind};
 use serde_json::Value as Json;
 
-use super::{Unknown, message::Reader, wire};
-use crate::model::{Path, quote, suggestion};
+use super::{
+    Unknown,
+    reader::{Reader, describe},
+    wire,
+};
+use crate::diagnostic::{Path, quote, suggestion};
 
 /// Padding may be left out. The alphabet for URLs is translated before.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -143,7 +147,7 @@ fn string<'j>(reader: &mut Reader, json: &'j Json, path: &Path<'_>) -> Option<&'
     match json {
         Json::String(text) => return Some(text),
         Json::Bool(_) | Json::Number(_) => {
-            reader.fault(path, format!("expected a string, found {}: put it in quotes", super::message::describe(json)))
+            reader.fault(path, format!("expected a string, found {}: put it in quotes", describe(json)))
         }
         _ => reader.expected("a string", json, path),
     }

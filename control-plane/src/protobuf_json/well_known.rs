@@ -1,4 +1,4 @@
-//! The messages that have a form of their own in JSON: wrappers, times, `Struct` and its parts, and `Any`.
+//! The messages that have a form of their own in JSON: wrappers, times, and `Struct` and its parts.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,21 @@ use prost_reflect::{
 use serde_json::Value as Json;
 
 use super::{
-    message::Reader,
+    reader::Reader,
     scalar,
     wire::{self, WireType},
 };
-use crate::model::{Path, quote};
+use crate::diagnostic::{Path, quote};
 
 /// Reads a message of its own form; returns its encoding, without its length.
-type ReadWellKnown = fn(&mut Reader, &MessageDescriptor, &Json, &Path<'_>) -> Vec<u8>;
+pub(super) type ReadWellKnown = fn(&mut Reader, &MessageDescriptor, &Json, &Path<'_>) -> Vec<u8>;
 
 /// 10,000 years, the most that a `Duration` can say.
 const MOST_SECONDS: u64 = 315_576_000_000;
 
-/// How the message of this name is read, if it has a form of its own.
+/// How the message of this name is read, if it has a form of its own. `Any`, which holds other messages, is not one of them.
 pub(super) fn reader(name: &str) -> Option<ReadWellKnown> {
     match name.strip_prefix("google.protobuf.")? {
-        "Any" => Some(|reader, _, json, path| reader.any(json, path).encode_to_vec()),
         "Empty" => Some(|reader, _, json, path| empty(reader, json, path)),
         "Duration" => Some(|reader, _, json, path| duration(reader, json, path)),
         "Timestamp" => Some(|reader, _, json, path| timestamp(reader, json, path)),

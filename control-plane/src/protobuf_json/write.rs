@@ -5,7 +5,7 @@ use prost::DecodeError;
 use prost_reflect::{DynamicMessage, ReflectMessage};
 use serde_json::Value as Json;
 
-use super::{descriptors, well_known};
+use super::{descriptors, message::own_form};
 
 /// Why a message cannot be shown as JSON.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub(crate) fn write_dynamic(type_url: &str, message: &DynamicMessage) -> Result<
     let failed = |error| WriteError::Json { type_url: type_url.to_owned(), error };
     let json = serde_json::to_value(message).map_err(failed)?;
     let mut entries = match json {
-        Json::Object(entries) if well_known::reader(message.descriptor().full_name()).is_none() => entries,
+        Json::Object(entries) if own_form(message.descriptor().full_name()).is_none() => entries,
         value => serde_json::Map::from_iter([("value".to_owned(), value)]),
     };
     entries.insert("@type".to_owned(), Json::from(type_url));

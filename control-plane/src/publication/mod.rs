@@ -20,7 +20,7 @@ use self::{
     policies::PolicySets,
 };
 use crate::{
-    attach::{Scope, Targeted},
+    attach::Scope,
     digest::Digest,
     keys::KeySets,
     lower::Strictness,
@@ -344,30 +344,12 @@ impl Groups {
 
 /// The meshes of all resources.
 fn every_mesh(bundle: &Bundle) -> impl Iterator<Item = String> {
-    let Bundle { gateways, services, envoy_resources, consumers, agents, issuers, .. } = bundle;
-    let Bundle { route_policies, traffic_permissions, timeouts, access_logs, settings, .. } = bundle;
-    fn of<T>(resources: &[Resource<T>]) -> impl Iterator<Item = &str> {
-        resources.iter().map(Resource::mesh)
-    }
-    let declared = of(gateways).chain(of(services)).chain(of(envoy_resources)).chain(of(consumers)).chain(of(agents));
-    let policies = of(route_policies).chain(of(traffic_permissions)).chain(of(timeouts)).chain(of(access_logs));
-    declared.chain(of(issuers)).chain(of(settings)).chain(policies).map(str::to_owned)
+    bundle.iter().map(|resource| resource.mesh.to_owned())
 }
 
 /// Every target that selects nodes, with its mesh.
 fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
-    fn of<T: Targeted>(resources: &[Resource<T>]) -> impl Iterator<Item = (&str, &TargetRef)> {
-        resources.iter().map(|resource| (resource.mesh(), resource.spec.target_ref()))
-    }
-    let gateways =
-        bundle.gateways.iter().filter_map(|gateway| Some((gateway.mesh(), gateway.spec.target_ref.as_ref()?)));
-    let raw = bundle.envoy_resources.iter().filter_map(|raw| Some((raw.mesh(), raw.spec.target_ref.as_ref()?)));
-    let all = of(&bundle.route_policies)
-        .chain(of(&bundle.traffic_permissions))
-        .chain(of(&bundle.timeouts))
-        .chain(of(&bundle.access_logs))
-        .chain(gateways)
-        .chain(raw);
+    let all = bundle.iter().filter_map(|resource| Some((resource.mesh, resource.reach.target()?)));
     let selective = all.filter(|(_, target)| target.route().is_none() && **target != TargetRef::Mesh);
     selective.map(|(mesh, target)| (mesh.to_owned(), target.clone())).collect()
 }

@@ -5,4 +5,4 @@ mod resources;
 mod table;
 
 pub use policies::{example, policies};
-pub use resources::{EXAMPLES, resources};
+pub use resources::resources;

@@ -5,14 +5,11 @@ use serde_json::{Value, json};
 
 use super::{Admission, ApplyError};
 use crate::{
-    model::{self, Bundle, Diagnostic, Diagnostics, File},
+    model::{self, Absence, Bundle, Diagnostic, Diagnostics, File, SCHEMAS},
     pipeline::CompileError,
     publication::Publication,
     store::{Document, assemble},
 };
-
-/// Kinds that nothing is let through by when they are left out: whoever refers to them is wrong in turn.
-const EXPENDABLE: [&str; 6] = ["Consumer", "Issuer", "Gateway", "Service", "Timeout", "AccessLog"];
 
 /// What can be served of a revision.
 pub(super) struct Served {
@@ -75,8 +72,9 @@ fn in_its_stead(document: &Document) -> Stead {
     let Ok(value) = model::read_document(&file) else { return Stead::Neither };
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
     let target = value.pointer("/spec/targetRef");
+    let absence = SCHEMAS.iter().find(|schema| schema.name == kind).map(|schema| schema.absence);
     match target {
-        _ if EXPENDABLE.contains(&kind) => Stead::Nothing,
+        _ if absence == Some(Absence::FailsClosed) => Stead::Nothing,
         // A refusal that is wrong itself would be replaced by itself for ever.
         Some(target) if kind == "RoutePolicy" && value.pointer("/metadata/labels/postern-refusal").is_none() => {
             Stead::Refusal(refusal(document, &value, target))

@@ -14,7 +14,7 @@ use crate::{
     difference::digests,
     fleet::Sighting,
     lint::Finding,
-    model::{Bundle, Resource},
+    model::Bundle,
     node::NodeIdentity,
     publication::Kinship,
     rollout::{Observed, Rollout, Standing},
@@ -118,7 +118,7 @@ impl Concerns {
         for node in nodes {
             let group = groups
                 .entry(kinship.signature(node))
-                .or_insert_with(|| (keys_of(&Scope::of(bundle, node)), BTreeSet::new()));
+                .or_insert_with(|| (Scope::of(bundle, node).iter().map(ResourceKey::from).collect(), BTreeSet::new()));
             group.1.insert(node.id.clone());
         }
         Self { all: digests(bundle).into_keys().collect(), groups: groups.into_values().collect() }
@@ -129,32 +129,6 @@ impl Concerns {
         let others = self.groups.iter().filter(|(resources, _)| !resources.contains(key));
         self.all.contains(key).then(|| others.flat_map(|(_, nodes)| nodes).map(String::as_str).collect())
     }
-}
-
-/// The resources that concern a group of nodes.
-fn keys_of(scope: &Scope<'_>) -> BTreeSet<ResourceKey> {
-    fn of<T>(kind: &str, resources: &[&Resource<T>]) -> Vec<ResourceKey> {
-        let key = |resource: &&Resource<T>| ResourceKey {
-            kind: kind.to_owned(),
-            mesh: resource.mesh.clone(),
-            name: resource.name.clone(),
-        };
-        resources.iter().map(key).collect()
-    }
-    let all = [
-        of("Gateway", &scope.gateways),
-        of("Service", &scope.services),
-        of("EnvoyResource", &scope.envoy_resources),
-        of("Consumer", &scope.consumers),
-        of("Agent", &scope.agents),
-        of("Issuer", &scope.issuers),
-        of("RoutePolicy", &scope.route_policies),
-        of("TrafficPermission", &scope.traffic_permissions),
-        of("Timeout", &scope.timeouts),
-        of("AccessLog", &scope.access_logs),
-        of("Settings", &scope.settings.into_iter().collect::<Vec<_>>()),
-    ];
-    all.into_iter().flatten().collect()
 }
 
 /// Says of all nodes together what they say one by one.

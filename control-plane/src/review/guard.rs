@@ -9,8 +9,9 @@ use serde_json::Value as Json;
 
 use crate::{
     attach::{Attached, EffectiveStep},
+    diagnostic::quote,
     expression::{Environment, compile_condition},
-    model::{Diagnostic, Mode, OnFailure, quote},
+    model::{Diagnostic, Mode, OnFailure},
 };
 
 /// Why a chain has no guard: what is wrong with those steps that would be one otherwise, each at its place.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    attach::Targeted,
-    model::{Bundle, Diagnostic, Resource, TargetRef, quote, suggestion},
+    diagnostic::{quote, suggestion},
+    model::{Bundle, Diagnostic, Resource, TargetRef, Targeted},
 };
 
 /// Every reference to what does not exist, unless it is `optional`.

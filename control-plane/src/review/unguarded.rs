@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{exposure::Exposure, listed};
 use crate::{
     attach::{Attachment, Scope},
+    diagnostic::quote,
     lint::Finding,
-    model::{Bundle, Diagnostic, Unguarded, quote},
+    model::{Bundle, Diagnostic, Unguarded},
     node::NodeIdentity,
 };
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::references::Known;
 use crate::{
-    attach::Targeted,
+    diagnostic::quote,
     lint::Finding,
-    model::{Bundle, Diagnostic, Resource, TargetRef, quote},
+    model::{Bundle, Diagnostic, Resource, TargetRef, Targeted},
     node::NodeIdentity,
 };
 

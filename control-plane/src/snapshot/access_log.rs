@@ -54,7 +54,7 @@ const TROUBLE_KEY: &str = "postern.log_always_from_status";
 /// The access logs of a group of nodes.
 pub(super) fn access_logs(scope: &Scope<'_>) -> Vec<AccessLog> {
     let nothing = Settings::default();
-    let settings = scope.settings.map_or(&nothing, |settings| &settings.spec);
+    let settings = scope.settings().map_or(&nothing, |settings| &settings.spec);
     let sample = settings.log_sampling;
     let Some(logged) = attach::access_logs(scope) else { return vec![to_stdout(filter(None, sample))] };
     let mut logs = Vec::new();

@@ -13,7 +13,6 @@ mod listener;
 mod path;
 mod raw;
 mod request_match;
-mod resource_type;
 mod route;
 mod secret;
 mod source_tags;
@@ -29,11 +28,11 @@ use envoy_types::pb::google::protobuf::Any;
 use postern_engine::Placement;
 use prost::{Message, Name};
 
+pub use crate::resource_type::ResourceType;
 pub use filter::FilterCode;
 pub(crate) use filter::Filters;
 pub use kept::Kept;
 pub(crate) use raw::check as check_raw;
-pub use resource_type::ResourceType;
 
 use crate::{
     attach::{self, Attachment, Scope},

@@ -8,8 +8,9 @@ use prost::Message;
 use super::{Author, Resource, ResourceType, Resources, Selection, Snapshot};
 use crate::{
     attach::Scope,
+    diagnostic::quote,
     digest::Digest,
-    model::{self, Diagnostic, Diagnostics, EnvoyResource, quote},
+    model::{self, Diagnostic, Diagnostics, EnvoyResource},
 };
 
 /// Adds what users wrote word for word. What is generated under the same name stays: [`check`] reports it.

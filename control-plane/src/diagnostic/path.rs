@@ -4,19 +4,24 @@
 use std::fmt;
 
 /// A field, as a list that grows on the stack: rendered only when there is an error.
-#[derive(Clone, Copy)]
-pub(crate) enum Path<'a> {
+#[derive(Debug, Clone, Copy)]
+pub enum Path<'a> {
+    /// The whole.
     Root,
+    /// A field of what stands at a path.
     Field(&'a Path<'a>, &'a str),
+    /// An item of the list that stands at a path.
     Item(&'a Path<'a>, usize),
 }
 
 impl<'a> Path<'a> {
-    pub(crate) fn field(&'a self, name: &'a str) -> Self {
+    /// The path of a field of what stands here.
+    pub fn field(&'a self, name: &'a str) -> Self {
         Path::Field(self, name)
     }
 
-    pub(crate) fn item(&'a self, index: usize) -> Self {
+    /// The path of an item of the list that stands here, counted from 0.
+    pub fn item(&'a self, index: usize) -> Self {
         Path::Item(self, index)
     }
 }
@@ -38,7 +43,7 @@ impl Path<'_> {
 }
 
 /// The path with a field appended.
-pub(crate) fn push_field(mut path: String, name: &str) -> String {
+pub fn push_field(mut path: String, name: &str) -> String {
     if is_simple(name) {
         path.push_str(if path.is_empty() { "" } else { "." });
         path.push_str(name);
@@ -49,12 +54,12 @@ pub(crate) fn push_field(mut path: String, name: &str) -> String {
 }
 
 /// The path with an item appended.
-pub(crate) fn push_item(path: String, index: usize) -> String {
+pub fn push_item(path: String, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
 /// What follows the field `name` at the start of a rendered path; `None` if another field stands there.
-pub(super) fn after_field<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+pub fn after_field<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     let rest = if is_simple(name) {
         path.strip_prefix('.').unwrap_or(path).strip_prefix(name)?
     } else {
@@ -64,7 +69,7 @@ pub(super) fn after_field<'p>(path: &'p str, name: &str) -> Option<&'p str> {
 }
 
 /// The index at the start of a rendered path, and what follows; `None` if a field stands there.
-pub(super) fn split_item(path: &str) -> Option<(usize, &str)> {
+pub fn split_item(path: &str) -> Option<(usize, &str)> {
     let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
     Some((index.parse().ok()?, rest))
 }

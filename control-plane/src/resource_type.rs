@@ -1,4 +1,4 @@
-//! The types of resources that we serve, in the order in which changes must reach an Envoy.
+//! The types of resources that Envoys are served, in the order in which changes must reach one. Nothing else of xDS is here.
 
 use std::fmt;
 

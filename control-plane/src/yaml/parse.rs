@@ -4,51 +4,15 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 use super::{
     build::Builder,
+    document::{Fault, Parsed},
     tree::{Node, Position, Value},
 };
 
 /// The largest file that is read.
-pub(super) const MAX_BYTES: usize = 8 * 1024 * 1024;
-
-/// What one file holds.
-pub(super) struct Parsed {
-    /// The documents that could be read to their end, without the empty ones.
-    pub(super) documents: Vec<Document>,
-    /// Why reading stopped before the end of the file, with all faults of the document in which it stopped;
-    /// empty if the whole file was read.
-    pub(super) broken: Vec<Fault>,
-    /// How many values, and how many bytes of text, it counts, with aliases expanded.
-    pub(super) nodes: usize,
-    pub(super) text: usize,
-}
-
-/// One document of a file.
-pub(super) struct Document {
-    pub(super) root: Node,
-    /// What is wrong with the document as YAML; the tree leaves it out.
-    pub(super) faults: Vec<Fault>,
-}
-
-/// An error that concerns YAML, not what it means.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) at: Position,
-    /// The field that it stands in, if any.
-    pub(super) field: Option<String>,
-    pub(super) message: String,
-}
-
-impl Fault {
-    fn at_byte(bytes: &[u8], index: usize, message: impl Into<String>) -> Self {
-        let before = String::from_utf8_lossy(bytes.get(..index).unwrap_or_default());
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Self { at: Position { line, column }, field: None, message: message.into() }
-    }
-}
+pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Reads every document of a file. No input makes it panic, and what it takes is bounded.
-pub(super) fn parse(bytes: &[u8]) -> Parsed {
+pub fn parse(bytes: &[u8]) -> Parsed {
     let mut builder = Builder::default();
     let outcome = decode(bytes).and_then(|text| feed(&mut builder, text));
     builder.finish(outcome.err())

@@ -1,17 +1,17 @@
 //! Suggestions for words that were probably mistyped.
 
-use super::diagnostic::quote;
+use super::quote;
 
 /// Longer words are no typing errors, and comparing them costs time.
 const LONGEST: usize = 64;
 
 /// `: did you mean …?` if a candidate is near, else nothing.
-pub(crate) fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
+pub fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     nearest(word, candidates).map_or_else(String::new, |near| format!(": did you mean {}?", quote(near)))
 }
 
 /// A suggestion if a candidate is near, else all candidates.
-pub(super) fn suggestion_or_all(word: &str, candidates: &[&str]) -> String {
+pub fn suggestion_or_all(word: &str, candidates: &[&str]) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!(": did you mean {}?", quote(near)),
         None => format!(": expected {}", one_of(candidates)),
@@ -19,7 +19,7 @@ pub(super) fn suggestion_or_all(word: &str, candidates: &[&str]) -> String {
 }
 
 /// "`a`", or "one of `a`, `b`".
-pub(super) fn one_of(words: &[&str]) -> String {
+pub fn one_of(words: &[&str]) -> String {
     let quoted: Vec<_> = words.iter().map(|word| quote(word)).collect();
     let prefix = if words.len() == 1 { "" } else { "one of " };
     format!("{prefix}{}", quoted.join(", "))

@@ -1,13 +1,11 @@
 //! Where a resource was written. Of its document only the places of fields are kept, never their values, so that no
 //! credential outlives the reading.
 
-use super::{
-    path,
-    tree::{Node, Position, Value},
-};
+use super::tree::{Node, Position, Value};
+use crate::diagnostic::{after_field, split_item};
 
 /// The places of a resource's fields. It has no `Debug` and no values.
-pub(super) struct Origin {
+pub struct Origin {
     root: Place,
 }
 
@@ -23,22 +21,23 @@ enum Parts {
 }
 
 impl Origin {
-    pub(super) fn new(root: &Node) -> Self {
+    /// The places of the fields of a document, or of a part of it.
+    pub fn new(root: &Node) -> Self {
         Self { root: Place::of(root) }
     }
 
     /// Where the document starts.
-    pub(super) fn start(&self) -> Position {
+    pub fn start(&self) -> Position {
         self.root.at
     }
 
     /// Where the value of a field such as `spec.routes[0].service` starts, or else that of its nearest parent.
-    pub(super) fn find(&self, field: &str) -> Position {
+    pub fn find(&self, field: &str) -> Position {
         self.descend(field).0.at
     }
 
     /// Whether there is such a field.
-    pub(super) fn has(&self, field: &str) -> bool {
+    pub fn has(&self, field: &str) -> bool {
         self.descend(field).1.is_empty()
     }
 
@@ -70,12 +69,10 @@ impl Place {
         match &self.parts {
             Parts::None => None,
             Parts::Items(items) => {
-                let (index, rest) = path::split_item(path)?;
+                let (index, rest) = split_item(path)?;
                 Some((items.get(index)?, rest))
             }
-            Parts::Fields(fields) => {
-                fields.iter().find_map(|(name, place)| Some((place, path::after_field(path, name)?)))
-            }
+            Parts::Fields(fields) => fields.iter().find_map(|(name, place)| Some((place, after_field(path, name)?))),
         }
     }
 }
@@ -83,7 +80,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::parse::parse;
+    use crate::yaml::parse;
 
     fn check(field: &str, expect: (usize, usize)) {
         let file = b"spec:\n  routes:\n    - name: a\n      service: b\n    - name: c\n  labels: {a.b/c: d}\n";

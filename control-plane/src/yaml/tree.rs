@@ -4,52 +4,63 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 /// A place in a file. Lines and columns start at 1; a column counts characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
 }
 
 impl Position {
     /// Where a file starts: for errors that have no better place.
-    pub(super) const START: Self = Self { line: 1, column: 1 };
+    pub const START: Self = Self { line: 1, column: 1 };
 
-    /// The same place behind so many lines.
-    pub(super) const fn below(self, lines: usize) -> Self {
+    /// This place in a file that has so many more lines before it.
+    pub const fn below(self, lines: usize) -> Self {
         Self { line: self.line.saturating_add(lines), column: self.column }
     }
 }
 
 /// A value and where it starts. It has no `Debug`: a tree can hold a credential.
 #[derive(Clone)]
-pub(super) struct Node {
-    pub(super) at: Position,
-    pub(super) value: Value,
+pub struct Node {
+    /// Where it starts.
+    pub at: Position,
+    /// What it is.
+    pub value: Value,
 }
 
 /// What a node is, by the core schema of YAML 1.2.
 #[derive(Clone)]
-pub(super) enum Value {
+pub enum Value {
+    /// `null`, or nothing at all.
     Null,
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number that fits.
     Integer(i64),
     /// A number with a fraction or an exponent, or one too great for [`Value::Integer`].
     Float(f64),
+    /// A string.
     Text(String),
+    /// A list.
     List(Vec<Node>),
-    /// In the order of the file; no name occurs twice.
+    /// A mapping in the order of the file; no name occurs twice.
     Map(Vec<(Key, Node)>),
 }
 
 /// A key of a mapping and where it starts.
 #[derive(Clone)]
-pub(super) struct Key {
-    pub(super) at: Position,
-    pub(super) name: String,
+pub struct Key {
+    /// Where it starts.
+    pub at: Position,
+    /// What it says.
+    pub name: String,
 }
 
 impl Node {
     /// The value of this field; `None` too if this is no mapping.
-    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+    pub fn get(&self, name: &str) -> Option<&Node> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
             _ => None,
@@ -57,7 +68,7 @@ impl Node {
     }
 
     /// The items; none if this is no list.
-    pub(super) fn items(&self) -> &[Node] {
+    pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
             _ => &[],
@@ -65,7 +76,7 @@ impl Node {
     }
 
     /// The entries; none if this is no mapping.
-    pub(super) fn entries(&self) -> &[(Key, Node)] {
+    pub fn entries(&self) -> &[(Key, Node)] {
         match &self.value {
             Value::Map(entries) => entries,
             _ => &[],
@@ -73,15 +84,15 @@ impl Node {
     }
 
     /// The string; `None` if this is none.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    /// The same value without positions. What JSON cannot say (`.inf`, `.nan`) becomes null.
-    pub(super) fn to_json(&self) -> Json {
+    /// The value without positions. What JSON cannot say (`.inf`, `.nan`) becomes null.
+    pub fn to_json(&self) -> Json {
         match &self.value {
             Value::Null => Json::Null,
             Value::Bool(value) => Json::from(*value),
@@ -98,7 +109,7 @@ impl Node {
 
 impl Value {
     /// What an unquoted scalar means (YAML 1.2.2, section 10.3.2).
-    pub(super) fn plain(text: &str) -> Self {
+    pub fn plain(text: &str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
             "true" | "True" | "TRUE" => Self::Bool(true),
@@ -109,12 +120,12 @@ impl Value {
     }
 
     /// Whether this is neither a list nor a mapping.
-    pub(super) fn is_scalar(&self) -> bool {
+    pub fn is_scalar(&self) -> bool {
         !matches!(self, Self::List(_) | Self::Map(_))
     }
 
     /// How an error names a value of this type.
-    pub(super) fn describe(&self) -> &'static str {
+    pub fn describe(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Bool(_) => "a boolean",

@@ -7,15 +7,16 @@ use std::{
 };
 
 use super::{
-    diagnostic::quote,
-    parse::{Document, Fault, Parsed},
-    path,
+    document::{Document, Fault, Parsed},
     tree::{Key, Node, Position, Value},
 };
+use crate::diagnostic::{push_field, push_item, quote};
 
 const MAX_DEPTH: usize = 64;
-pub(super) const MAX_NODES: usize = 1_000_000;
-pub(super) const MAX_TEXT: usize = 64 * 1024 * 1024;
+/// The most values that one file may have, with aliases expanded.
+pub const MAX_NODES: usize = 1_000_000;
+/// The most bytes of text that one file may have, with aliases expanded.
+pub const MAX_TEXT: usize = 64 * 1024 * 1024;
 
 /// The documents of one file, as far as they are read.
 #[derive(Default)]
@@ -165,8 +166,8 @@ impl Builder {
         let mut field = String::new();
         for open in &self.open {
             field = match &open.content {
-                Content::List(items) => path::push_item(field, items.len()),
-                Content::Map { next: Next::ValueOf(key), .. } => path::push_field(field, &key.name),
+                Content::List(items) => push_item(field, items.len()),
+                Content::Map { next: Next::ValueOf(key), .. } => push_field(field, &key.name),
                 Content::Map { .. } => field,
             };
         }
