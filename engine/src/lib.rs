@@ -46,6 +46,7 @@ pub mod replays;
 pub mod route_record;
 pub mod run;
 pub mod schema;
+mod secret;
 mod selector;
 mod strings;
 mod text;

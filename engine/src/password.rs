@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     budget::{self, Budget},
     load_error::LoadError,
+    secret::same,
 };
 
 type Hash = [u8; 32];
@@ -86,12 +87,6 @@ fn derive(password: &[u8], salt: &[u8], rounds: u32) -> Hash {
         let _ = pbkdf2::<Hmac<Sha256>>(password, salt, rounds, &mut hash);
     }
     hash
-}
-
-/// Compares in a time that does not depend on where they differ.
-fn same(one: &Hash, other: &Hash) -> bool {
-    let differences = one.iter().zip(other).fold(0, |found, (one, other)| found | (one ^ other));
-    black_box(differences) == 0
 }
 
 #[cfg(test)]

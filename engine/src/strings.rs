@@ -8,6 +8,7 @@ use crate::{
     cel::Expression,
     header::{self, Name, RemovableName},
     load_error::LoadError,
+    text::origin::OriginRule,
     verdict::{HeaderPair, Response},
 };
 
@@ -76,6 +77,15 @@ impl Strings {
     /// A header's value, or a part of one.
     pub(crate) fn header_value(&self, index: u32) -> Result<Arc<str>, LoadError> {
         self.checked(index, "header value", header::is_value)
+    }
+
+    /// Which origins a list means.
+    pub(crate) fn origins(&self, indexes: &[u32]) -> Result<Vec<OriginRule>, LoadError> {
+        let rule = |index: &u32| {
+            let text = self.get(*index)?;
+            OriginRule::parse(&text).ok_or(LoadError::Unfit { what: "origin", text })
+        };
+        indexes.iter().map(rule).collect()
     }
 
     /// A whole answer.

@@ -21,6 +21,9 @@ pub enum Runner {
     Envoy,
 }
 
+/// Stands in a case for the name of its route: its host is that and `.test`.
+const ROUTE: &str = "{route}";
+
 /// One file: its cases, and the resources that they share. Each case has a route of its own.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -201,7 +204,12 @@ impl CaseFile {
     fn read(path: &std::path::Path) -> Self {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let file = model::File { name: path.display().to_string(), bytes: fs::read(path).unwrap() };
-        let value = model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
+        let mut value = model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
+        // What a case says of its own host.
+        for (index, case) in value["cases"].as_array_mut().into_iter().flatten().enumerate() {
+            let text = case.to_string().replace(ROUTE, &format!("{name}-{index}"));
+            *case = serde_json::from_str(&text).unwrap();
+        }
         let mut file: Self =
             serde_json::from_value(value).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for (index, case) in file.cases.iter_mut().enumerate() {

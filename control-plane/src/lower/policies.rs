@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use postern_engine::policy;
+use postern_engine::{origin::OriginRule, policy};
 use postern_proto::plan::v1::{
-    ApiKeyAuth, Headers, RateLimit, ReportLimit, TrafficPermission, Validate, api_key_auth::Source, step::Policy,
+    ApiKeyAuth, Csrf, Headers, RateLimit, ReportLimit, TrafficPermission, Validate, api_key_auth::Source, step::Policy,
     traffic_permission, validate,
 };
 use serde::Deserialize;
 
 use super::{Lowering, Place, defaults::filled};
-use crate::model::{Step, unit};
+use crate::model::{Step, quote, unit};
 
 /// Why parameters that fit the schema do not become a plan.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,7 @@ impl Lowering {
             "auditLog" => self.audit_log(place, step, &params(step)?),
             "basicAuth" => self.basic_auth(&params(step)?),
             "cors" => self.cors(place, &params(step)?),
+            "csrf" => Ok(self.csrf(place, &params(step)?)),
             "faultInjection" => self.fault_injection(place, &params(step)?),
             "headers" => Ok(self.headers(params(step)?)),
             "hmacAuth" => Ok(self.hmac_auth(place, step, &params(step)?)),
@@ -56,6 +57,26 @@ impl Lowering {
             ApiKeyAuthParams::Cookie(name) => Source::Cookie(self.string(&name)),
         };
         Policy::ApiKeyAuth(ApiKeyAuth { source: Some(source) })
+    }
+
+    fn csrf(&mut self, place: &Place<'_>, params: &CsrfParams) -> Policy {
+        for (index, origin) in params.allow_origins.iter().enumerate() {
+            if OriginRule::parse(origin).is_none_or(|rule| !rule.is_of_hosts()) {
+                let message = format!(
+                    "expected an origin such as `https://example.com` or `https://*.example.com`, found {}",
+                    quote(origin)
+                );
+                self.error(place, &format!("params.allowOrigins[{index}]"), message);
+            }
+        }
+        let allow_origins = params.allow_origins.iter().map(|origin| self.string(origin)).collect();
+        let token = params.token.as_ref();
+        Policy::Csrf(Csrf {
+            allow_origins,
+            deny_missing: params.missing == "deny",
+            token_cookie: token.map(|token| self.string(&token.cookie)),
+            token_header: token.map(|token| self.header_name(&token.header)),
+        })
     }
 
     fn headers(&mut self, params: HeadersParams) -> Policy {
@@ -126,6 +147,21 @@ enum ApiKeyAuthParams {
     Header(String),
     Query(String),
     Cookie(String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CsrfParams {
+    #[serde(default)]
+    allow_origins: Vec<String>,
+    missing: String,
+    token: Option<CsrfTokenParams>,
+}
+
+#[derive(Deserialize)]
+struct CsrfTokenParams {
+    cookie: String,
+    header: String,
 }
 
 #[derive(Deserialize)]

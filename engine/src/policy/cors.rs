@@ -128,11 +128,7 @@ impl BuiltIn for Cors {
     type State = ();
 
     fn load(wire: &wire::Cors, Known { strings, .. }: Known<'_>) -> Result<Self, LoadError> {
-        let rule = |index: &u32| {
-            let text = strings.get(*index)?;
-            OriginRule::parse(&text).ok_or(LoadError::Unfit { what: "origin", text })
-        };
-        let rules = wire.origins.iter().map(rule).collect::<Result<Vec<_>, LoadError>>()?;
+        let rules = strings.origins(&wire.origins)?;
         let any = rules.contains(&OriginRule::Any);
         let patterns =
             wire.origin_patterns.iter().map(|index| whole(&strings.get(*index)?)).collect::<Result<_, _>>()?;

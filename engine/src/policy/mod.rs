@@ -5,6 +5,7 @@ mod api_key_auth;
 pub mod audit_log;
 mod basic_auth;
 mod cors;
+mod csrf;
 mod fault_injection;
 mod headers;
 mod hmac_auth;
@@ -303,6 +304,7 @@ built_in! {
     step api_key_auth: ApiKeyAuth,
     step basic_auth: BasicAuth,
     step cors: Cors,
+    step csrf: Csrf,
     step fault_injection: FaultInjection,
     step headers: Headers,
     step hmac_auth: HmacAuth,

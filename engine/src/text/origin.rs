@@ -83,6 +83,12 @@ impl OriginRule {
         }
     }
 
+    /// Whether it names hosts, as opposed to all origins or one that is none.
+    pub fn is_of_hosts(&self) -> bool {
+        matches!(self, Self::Exact(_) | Self::Below(_))
+    }
+
+    #[inline(never)]
     pub(crate) fn admits(&self, origin: &Origin) -> bool {
         match self {
             Self::Any => true,

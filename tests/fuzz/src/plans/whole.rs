@@ -126,6 +126,12 @@ fn edge(writer: &mut Writer) -> Vec<wire::Step> {
         max_age: empty,
         ..Default::default()
     };
+    let csrf = wire::Csrf {
+        allow_origins: vec![origin],
+        deny_missing: true,
+        token_cookie: Some(header),
+        token_header: Some(header),
+    };
     let ip_filter = wire::IpFilter { deny: vec![vec![10, 0, 0, 0, 8]], trusted_hops: 1, ..Default::default() };
     let id = wire::RequestId { header, trust_incoming: true, sortable: true, echo: true };
     let size = wire::RequestSize { body: Some(16), query: Some(64), require_length: true, ..Default::default() };
@@ -135,6 +141,7 @@ fn edge(writer: &mut Writer) -> Vec<wire::Step> {
     let abort = Some(wire::InjectedAbort { status: 503, percent: 1, body: None });
     vec![
         writer.step("cors", Policy::Cors(cors)),
+        wire::Step { shadow: true, ..writer.step("csrf", Policy::Csrf(csrf)) },
         wire::Step { shadow: true, ..writer.step("ipFilter", Policy::IpFilter(ip_filter)) },
         writer.step("requestId", Policy::RequestId(id)),
         writer.step("requestSize", Policy::RequestSize(size)),

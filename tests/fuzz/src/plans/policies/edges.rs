@@ -19,6 +19,15 @@ pub(super) fn cors(script: &mut Script<'_>, scope: Scope) -> Policy {
     })
 }
 
+pub(super) fn csrf(script: &mut Script<'_>, scope: Scope) -> Policy {
+    Policy::Csrf(wire::Csrf {
+        allow_origins: if script.flag() { scope.strings(script) } else { vec![] },
+        deny_missing: script.flag(),
+        token_cookie: script.flag().then(|| scope.string(script)),
+        token_header: script.flag().then(|| scope.string(script)),
+    })
+}
+
 pub(super) fn fault_injection(script: &mut Script<'_>, scope: Scope) -> Policy {
     let delay = script
         .flag()

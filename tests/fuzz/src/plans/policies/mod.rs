@@ -16,7 +16,7 @@ use crate::Script;
 type Maker = fn(&mut Script<'_>, Scope) -> Policy;
 
 /// One for each policy that a plan can have; a test looks whether one is missing.
-const MAKERS: [Maker; 20] = [
+const MAKERS: [Maker; 21] = [
     credentials::api_key_auth,
     credentials::basic_auth,
     credentials::hmac_auth,
@@ -31,6 +31,7 @@ const MAKERS: [Maker; 20] = [
     bodies::respond,
     bodies::validate,
     edges::cors,
+    edges::csrf,
     edges::fault_injection,
     edges::headers,
     edges::request_id,
