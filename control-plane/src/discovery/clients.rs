@@ -12,10 +12,10 @@ use tokio::{
 use tonic::Status;
 
 use super::{
-    Answer, Registry, Ticket,
+    Registry, Ticket,
     registry::Assignment,
     report::{GroupReport, GroupView},
-    session::Update,
+    update::{Answer, Update},
 };
 use crate::{
     digest::Digest,

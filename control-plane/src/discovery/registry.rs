@@ -11,21 +11,12 @@ use std::{
 
 use super::{
     report::{ClientReport, GroupReport},
-    session::{PolicySetRef, Update},
+    update::{Answer, PolicySetRef, Update},
 };
 use crate::{digest::Digest, fleet::Sighting, publication::Audience};
 
 /// How many updates are kept that no connected client is to have, so that one that comes back finds its nonce.
 const MOST_UNUSED: usize = 1024;
-
-/// What a client made of an update. Either way it is done with it: a client that refuses holds up nobody.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// It applied it.
-    Accepted,
-    /// It did not, in these words.
-    Refused(String),
-}
 
 /// One connection of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]

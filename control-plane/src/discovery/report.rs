@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Answer, session::Update};
+use super::update::{Answer, Update};
 use crate::{digest::Digest, node::NodeIdentity, publication::Audience, store::milliseconds};
 
 /// The clients that are to have one version.

@@ -6,30 +6,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{PolicySet, registry::Answer};
-use crate::digest::Digest;
+use super::update::{Answer, Update};
 
 /// How many responses are remembered that a client has not answered. One that answers none of so many is asking anew.
 const MOST_UNANSWERED: usize = 16;
-
-/// A set of policies that was put in force for some clients at a time.
-#[derive(Debug)]
-pub struct Update {
-    /// What an answer to it repeats. Two updates never have the same, even with the same policies.
-    pub nonce: String,
-    /// The policies.
-    pub set: PolicySetRef,
-}
-
-/// Streams share what they are sent.
-pub type PolicySetRef = Arc<PolicySet>;
-
-impl Update {
-    /// The version of its policies.
-    pub fn version(&self) -> &Digest {
-        self.set.version()
-    }
-}
 
 /// What a client said.
 #[derive(Debug, Clone, Default)]

@@ -63,7 +63,6 @@ pub(crate) const KNOWN: &[Known] = &[
             "xds",
         ],
     },
-    Known { root: CONTROL_PLANE, level: "discovery", modules: &["registry", "report", "session"] },
     Known {
         root: CONTROL_PLANE,
         level: "model",
@@ -99,5 +98,4 @@ pub(crate) const KNOWN: &[Known] = &[
         level: "wasm",
         modules: &["callouts", "host", "logging", "memory", "metrics", "properties", "setup", "shared_data", "stream"],
     },
-    Known { root: CONTROL_PLANE, level: "xds::service", modules: &["record", "stream"] },
 ];
