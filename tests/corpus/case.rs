@@ -180,7 +180,7 @@ pub struct Want {
     /// Headers of the request as the upstream got it.
     pub upstream: BTreeMap<String, Option<String>>,
     pub body: Option<String>,
-    /// What auditLog writes to Envoy's log, without what is another on every run; see `Outcome::recorded`.
+    /// What auditLog writes to Envoy's log, without what is another on every run; see `Observation::recorded`.
     pub records: Option<Vec<Value>>,
     /// What it posts, each with where `to`.
     pub posted: Option<Vec<Value>>,

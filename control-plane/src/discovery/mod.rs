@@ -24,4 +24,4 @@ pub use registry::{Assignment, Registry, Ticket};
 pub use report::{ClientReport, ClientState, GroupReport};
 pub use service::{Discovery, Options};
 pub use session::Session;
-pub use update::{Answer, Update};
+pub use update::{Acknowledgement, Update};

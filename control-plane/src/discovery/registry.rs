@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     report::{ClientReport, GroupReport},
-    update::{Answer, PolicySetRef, Update},
+    update::{Acknowledgement, PolicySetRef, Update},
 };
 use crate::{digest::Digest, fleet::Sighting, publication::Audience};
 
@@ -66,7 +66,7 @@ struct Connection<C> {
     /// What it is to have, and the revision that this is of.
     due: Option<(Arc<Update>, Digest)>,
     /// What it made of that.
-    answer: Option<Answer>,
+    answer: Option<Acknowledgement>,
     /// The version that it applied last.
     running: Option<Digest>,
     cut: C,
@@ -179,10 +179,10 @@ impl<C> Registry<C> {
     }
 
     /// A client has answered the update of this nonce. An answer to an earlier one says nothing about this one.
-    pub fn answered(&mut self, ticket: &Ticket, nonce: &str, answer: Answer) {
+    pub fn answered(&mut self, ticket: &Ticket, nonce: &str, answer: Acknowledgement) {
         let Some(connection) = self.connection(ticket) else { return };
         let Some((due, _)) = connection.due.as_ref().filter(|(due, _)| due.nonce == nonce) else { return };
-        if answer == Answer::Accepted {
+        if answer == Acknowledgement::Accepted {
             connection.running = Some(due.version().clone());
         }
         connection.answer = Some(answer);
@@ -257,8 +257,8 @@ impl<C> Connection<C> {
         let node = Arc::clone(self.audience.node()?);
         let revision = self.due.as_ref().map(|(_, revision)| revision.clone());
         let (revision, refused_policies) = match &self.answer {
-            Some(Answer::Accepted) => (revision, None),
-            Some(Answer::Refused(message)) => (None, revision.map(|revision| (revision, message.clone()))),
+            Some(Acknowledgement::Accepted) => (revision, None),
+            Some(Acknowledgement::Refused(message)) => (None, revision.map(|revision| (revision, message.clone()))),
             None => (None, None),
         };
         let connected = self.answer.is_some() || !self.is_silent;

@@ -26,7 +26,7 @@ impl Update {
 
 /// What a client made of an update. Either way it is done with it: a client that refuses holds up nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum Acknowledgement {
     /// It applied it.
     Accepted,
     /// It did not, in these words.
