@@ -14,7 +14,8 @@ use postern::{
     digest::Digest,
     discovery::{
         Acknowledgement, Assignment, ClientReport, ClientState, GroupReport, PolicySet, Registry, Session, Ticket,
-        session::{Case, Request, Update},
+        session::{Case, Request},
+        update::Update,
     },
     node::NodeIdentity,
     publication::Audience,
