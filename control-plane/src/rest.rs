@@ -123,14 +123,14 @@ async fn poll(
     // Some Envoys send a hundred kilobytes of what they can do along; no stream shall wait for the reading of it.
     let answer = tokio::task::spawn_blocking(move || polls.answer(kind, &source, &body)).await;
     Ok(match answer.map_err(PollError::Ended)?? {
-        Answer::Unchanged => StatusCode::NOT_MODIFIED.into_response(),
-        Answer::Resources(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Polled::Unchanged => StatusCode::NOT_MODIFIED.into_response(),
+        Polled::Resources(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
     })
 }
 
-/// What a poll that is right gets.
+/// The response to a valid poll.
 #[derive(Debug)]
-enum Answer {
+enum Polled {
     /// The sender has what there is.
     Unchanged,
     /// A `DiscoveryResponse`.
@@ -147,7 +147,7 @@ struct Polls {
 }
 
 impl Polls {
-    fn answer(&self, kind: ResourceType, source: &Source, body: &[u8]) -> Result<Answer, PollError> {
+    fn answer(&self, kind: ResourceType, source: &Source, body: &[u8]) -> Result<Polled, PollError> {
         let json = serde_json::from_slice(body).map_err(PollError::Json)?;
         let request: DiscoveryRequest = protobuf_json::read(&json, Unknown::Ignored).map_err(PollError::Request)?;
         let node = request.node.filter(|node| !node.id.is_empty()).ok_or(PollError::Node)?;
@@ -161,11 +161,11 @@ impl Polls {
         let set = snapshot.select(kind, &select(kind, request.resource_names));
         tracing::debug!(node = node.id, %kind, version = set.version.short(), has = request.version_info, "polled");
         if request.version_info == set.version.as_str() {
-            return Ok(Answer::Unchanged);
+            return Ok(Polled::Unchanged);
         }
         let resources = set.resources.iter().map(|resource| self.encode(&snapshot, kind, source, resource));
         let resources: Vec<_> = resources.collect::<Result<_, _>>()?;
-        Ok(Answer::Resources(response(kind, &set.version, &resources)))
+        Ok(Polled::Resources(response(kind, &set.version, &resources)))
     }
 
     /// A resource as JSON, made at most a few times for each snapshot, however many ask.
@@ -244,8 +244,8 @@ mod tests {
     fn poll(polls: &Polls, cluster: &str) -> String {
         let source = Source::Poll { cluster: cluster.to_owned() };
         match polls.answer(ResourceType::Cluster, &source, br#"{"node": {"id": "a"}}"#).unwrap() {
-            Answer::Resources(text) => text,
-            Answer::Unchanged => panic!("the poll has no version"),
+            Polled::Resources(text) => text,
+            Polled::Unchanged => panic!("the poll has no version"),
         }
     }
 

@@ -30,13 +30,13 @@ use proptest::{
 const CASES: u32 = 3_000;
 
 /// What an evaluation gave: a value in a form that both have, or the words of an error.
-type Outcome = Result<Value, String>;
+type Evaluated = Result<Value, String>;
 
 fn input() -> Input {
     Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap()
 }
 
-fn ours(text: &str, input: &Input) -> Outcome {
+fn ours(text: &str, input: &Input) -> Evaluated {
     let wire = compile(text, Environment::Request).map_err(|errors| {
         let first = errors.first().expect("at least one error");
         format!("{CHECKED}{first}")
@@ -50,7 +50,7 @@ fn environment() -> Arc<Env> {
     Arc::new(env)
 }
 
-fn theirs(text: &str, env: &Arc<Env>) -> Outcome {
+fn theirs(text: &str, env: &Arc<Env>) -> Evaluated {
     let program = env.compile(text).map_err(|error| format!("parse: {error}"))?;
     let mut context = Context::with_env(Arc::clone(env));
     for (name, value) in serde_json::from_str::<serde_json::Map<_, _>>(INPUT).unwrap() {
@@ -77,7 +77,7 @@ fn from_json(json: &serde_json::Value) -> Theirs {
     }
 }
 
-fn convert(value: &Theirs) -> Outcome {
+fn convert(value: &Theirs) -> Evaluated {
     Ok(match value {
         Theirs::Null => Value::Null,
         Theirs::Bool(value) => Value::Bool(*value),
@@ -111,7 +111,7 @@ fn convert_key(key: &TheirKey) -> Key {
 }
 
 /// The same value, or an error on both sides. NaN is itself here.
-fn agree(one: &Outcome, other: &Outcome) -> bool {
+fn agree(one: &Evaluated, other: &Evaluated) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => format!("{one:?}") == format!("{other:?}"),
         (one, other) => one.is_err() && other.is_err(),
@@ -129,7 +129,7 @@ struct Difference {
     /// What decides; sections are those of the language definition (`doc/langdef.md` of cel-spec).
     clause: &'static str,
     /// Whether a difference in this expression can be of this kind: from the text, our outcome and theirs.
-    covers: fn(&str, &Outcome, &Outcome) -> bool,
+    covers: fn(&str, &Evaluated, &Evaluated) -> bool,
 }
 
 const DIFFERENCES: &[Difference] = &[
@@ -237,7 +237,7 @@ fn sorted(value: &Value) -> Vec<char> {
     letters
 }
 
-fn show(outcome: &Outcome) -> String {
+fn show(outcome: &Evaluated) -> String {
     match outcome {
         Ok(value) => notation(value),
         Err(error) => format!("error: {}", error.strip_prefix(CHECKED).unwrap_or(error)),

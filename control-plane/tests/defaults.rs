@@ -43,8 +43,8 @@ const FURTHER: &[(&str, &str)] = &[
     ("roleCheck", "{ roles: [admin], scopes: [read] }"),
 ];
 
-/// The names that lead to a parameter.
-type Place = Vec<&'static str>;
+/// The names that lead to a parameter, from the outside in.
+type ParameterPath = Vec<&'static str>;
 
 fn read(text: &str) -> Value {
     read_document(&File { name: "text".into(), bytes: text.as_bytes().to_vec() })
@@ -61,7 +61,7 @@ fn samples(schema: &PolicySchema) -> Vec<Value> {
 }
 
 /// Every parameter with a documented default.
-fn defaults(object: &'static Object, at: &[&'static str]) -> Vec<(Place, &'static str)> {
+fn defaults(object: &'static Object, at: &[&'static str]) -> Vec<(ParameterPath, &'static str)> {
     let mut found = Vec::new();
     for field in object.fields {
         let place = [at, &[field.name]].concat();
@@ -95,7 +95,7 @@ fn holder<'a>(params: &'a mut Value, place: &[&str]) -> Option<&'a mut serde_jso
 }
 
 /// What is wrong with one default on one sample; `None` if the sample is not fit to tell.
-fn check(schema: &PolicySchema, sample: &Value, place: &Place, default: &str) -> Option<Result<(), String>> {
+fn check(schema: &PolicySchema, sample: &Value, place: &ParameterPath, default: &str) -> Option<Result<(), String>> {
     let (mut without, mut with) = (sample.clone(), sample.clone());
     let name = *place.last()?;
     holder(&mut without, place)?.remove(name);

@@ -13,8 +13,9 @@ use std::{
 use postern::{
     digest::Digest,
     discovery::{
-        Answer, Assignment, ClientReport, ClientState, GroupReport, PolicySet, Registry, Session, Ticket,
-        session::{Case, Request, Update},
+        Acknowledgement, Assignment, ClientReport, ClientState, GroupReport, PolicySet, Registry, Session, Ticket,
+        session::{Case, Request},
+        update::Update,
     },
     node::NodeIdentity,
     publication::Audience,
@@ -104,7 +105,7 @@ impl ControlPlane {
         self.clients().into_iter().find(|report| report.address == client.ticket.address()).unwrap()
     }
 
-    fn answer_of(&self, client: &Client) -> Option<Answer> {
+    fn answer_of(&self, client: &Client) -> Option<Acknowledgement> {
         self.report_of(client).answer
     }
 }
@@ -153,8 +154,8 @@ fn nack(update: &Update, stays_with: &str) -> Request {
     request(stays_with, &update.nonce, Some("it does not compile"))
 }
 
-fn refused() -> Option<Answer> {
-    Some(Answer::Refused("it does not compile".to_owned()))
+fn refused() -> Option<Acknowledgement> {
+    Some(Acknowledgement::Refused("it does not compile".to_owned()))
 }
 
 fn names(update: &Update) -> Vec<&str> {
@@ -171,7 +172,7 @@ fn case_1_an_ack_is_recorded_and_gets_no_response() {
     assert_eq!(Case::of(&ack(&update), &update), Case::Ack);
     assert!(!control_plane.registry.all_acked());
     assert!(control_plane.ask(&mut client, &ack(&update)).is_none());
-    assert_eq!(control_plane.answer_of(&client), Some(Answer::Accepted));
+    assert_eq!(control_plane.answer_of(&client), Some(Acknowledgement::Accepted));
     assert!(control_plane.registry.all_acked());
 }
 
@@ -191,7 +192,7 @@ fn case_1_all_connected_clients_must_ack() {
 fn case_1_an_ack_without_a_pending_version_is_ignored() {
     let mut control_plane = ControlPlane::started();
     let client = control_plane.connect("one");
-    control_plane.registry.answered(&client.ticket, "1", Answer::Accepted);
+    control_plane.registry.answered(&client.ticket, "1", Acknowledgement::Accepted);
     assert_eq!(control_plane.answer_of(&client), None);
     assert!(!control_plane.registry.all_acked(), "nothing is in force that could be acknowledged");
 }
@@ -255,7 +256,7 @@ fn case_2_a_nack_affects_only_its_client() {
     let mut bad = control_plane.connect("bad");
     let update = control_plane.ask(&mut bad, &empty()).unwrap();
     control_plane.ask(&mut bad, &nack(&update, ""));
-    assert_eq!(control_plane.answer_of(&good), Some(Answer::Accepted));
+    assert_eq!(control_plane.answer_of(&good), Some(Acknowledgement::Accepted));
     assert_eq!(control_plane.answer_of(&bad), refused());
     assert_eq!(control_plane.due(&good).version(), update.version(), "the version stays in force");
 }
@@ -309,7 +310,7 @@ fn case_3_an_ack_that_crossed_a_newer_update_does_not_have_it_sent_twice() {
     assert!(control_plane.ask(&mut client, &ack(&first)).is_none());
     assert_eq!(control_plane.answer_of(&client), None);
     assert!(control_plane.ask(&mut client, &ack(&second)).is_none());
-    assert_eq!(control_plane.answer_of(&client), Some(Answer::Accepted));
+    assert_eq!(control_plane.answer_of(&client), Some(Acknowledgement::Accepted));
 }
 
 // 4. Initial connection: empty state
@@ -435,7 +436,7 @@ fn the_same_policies_again_are_no_update() {
     let before = control_plane.due(&client);
     control_plane.publish(&["a"]);
     assert_eq!(control_plane.due(&client).nonce, before.nonce);
-    assert_eq!(control_plane.answer_of(&client), Some(Answer::Accepted));
+    assert_eq!(control_plane.answer_of(&client), Some(Acknowledgement::Accepted));
 }
 
 // Edge cases and scenarios, row by row
@@ -644,7 +645,7 @@ fn a_second_stream_of_a_client_takes_the_place_of_the_first() {
     );
     control_plane.registry.disconnect(&first.ticket);
     assert_eq!(control_plane.clients().len(), 1, "the end of the first is not the end of the second");
-    control_plane.registry.answered(&first.ticket, &nonce, Answer::Accepted);
+    control_plane.registry.answered(&first.ticket, &nonce, Acknowledgement::Accepted);
     assert!(!control_plane.registry.all_acked(), "the first speaks for nobody any more");
     control_plane.registry.disconnect(&second);
     assert_eq!(control_plane.clients(), []);
@@ -686,7 +687,7 @@ fn each_group_has_a_nonce_and_an_all_acked_of_its_own() {
     // A change of one group leaves the other as it is.
     control_plane.registry.assign(&other.ticket, &assignment(&["c"], "c"), clock());
     assert_eq!(control_plane.due(&one).nonce, update.nonce);
-    assert_eq!(control_plane.answer_of(&one), Some(Answer::Accepted));
+    assert_eq!(control_plane.answer_of(&one), Some(Acknowledgement::Accepted));
     assert_eq!(control_plane.answer_of(&other), None);
 }
 

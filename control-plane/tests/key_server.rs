@@ -24,7 +24,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use postern::{
-    keys::{Answer, Content, Fetch, client::Client},
+    keys::{Content, Fetch, Fetched, client::Client},
     model::KeyUri,
     node::NodeIdentity,
     serve::{Followed, Hub, follow},
@@ -95,7 +95,7 @@ fn jwk(name: &str, id: &str) -> Value {
     jwk
 }
 
-async fn fetch(address: SocketAddr, path: &str, tag: Option<&str>) -> Answer {
+async fn fetch(address: SocketAddr, path: &str, tag: Option<&str>) -> Fetched {
     let uri = KeyUri::try_from(format!("http://{address}{path}")).unwrap();
     let fetch = Fetch { uri, tag: tag.map(str::to_owned) };
     tokio::task::spawn_blocking(move || Client::default().fetch(&fetch)).await.unwrap()
@@ -108,8 +108,8 @@ async fn fetches_a_set_with_its_tag_and_age() {
     server.play(Script { body: b"{}".to_vec(), headers, ..Script::default() });
     let max_age = Some(Duration::from_secs(60));
     let content = Content::Body(b"{}".to_vec(), Some("\"1\"".into()));
-    assert_eq!(fetch(address, "/keys", None).await, Answer::Fresh { content, max_age });
-    let unchanged = Answer::Fresh { content: Content::Unchanged, max_age: None };
+    assert_eq!(fetch(address, "/keys", None).await, Fetched::Fresh { content, max_age });
+    let unchanged = Fetched::Fresh { content: Content::Unchanged, max_age: None };
     assert_eq!(fetch(address, "/keys", Some("\"1\"")).await, unchanged);
 }
 
@@ -119,7 +119,7 @@ async fn refuses_answers_that_are_too_large_too_slow_or_no_success() {
     let check = async |script: Script, words: &str| {
         server.play(script);
         match fetch(address, "/keys", None).await {
-            Answer::Failed(message) => assert!(message.contains(words), "{message}"),
+            Fetched::Failed(message) => assert!(message.contains(words), "{message}"),
             other => panic!("{words}: {other:?}"),
         }
     };
@@ -139,7 +139,7 @@ async fn refuses_answers_that_are_too_large_too_slow_or_no_success() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    assert!(matches!(fetch(nobody, "/keys", None).await, Answer::Failed(_)));
+    assert!(matches!(fetch(nobody, "/keys", None).await, Fetched::Failed(_)));
 }
 
 /// A control plane whose one issuer publishes at this address.

@@ -12,7 +12,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use postern::{
-    keys::{Answer, Content, Fetch, Source, Sources},
+    keys::{Content, Fetch, Fetched, Source, Sources},
     model::{self, File, KeyUri},
 };
 use serde_json::{Value, json};
@@ -32,13 +32,13 @@ fn uri(text: &str) -> KeyUri {
     KeyUri::try_from(text.to_owned()).unwrap()
 }
 
-fn body(keys: &[Value], max_age: Option<u64>) -> Answer {
+fn body(keys: &[Value], max_age: Option<u64>) -> Fetched {
     let content = Content::Body(json!({ "keys": keys }).to_string().into_bytes(), Some("\"v\"".into()));
-    Answer::Fresh { content, max_age: max_age.map(Duration::from_secs) }
+    Fetched::Fresh { content, max_age: max_age.map(Duration::from_secs) }
 }
 
-fn failed() -> Answer {
-    Answer::Failed("no answer".into())
+fn failed() -> Fetched {
+    Fetched::Failed("no answer".into())
 }
 
 /// A source with a set, fetched at 0 without luck.
@@ -90,7 +90,7 @@ fn keeps_the_last_good_set_through_an_outage() {
         failed(),
         body(&[], None),
         body(&[json!({ "kty": "new" })], None),
-        Answer::Fresh { content: Content::Body(b"<html>".to_vec(), None), max_age: None },
+        Fetched::Fresh { content: Content::Body(b"<html>".to_vec(), None), max_age: None },
     ];
     for (time, answer) in bad.into_iter().cycle().take(1_000).enumerate() {
         source.start(&uri("https://a/"));
@@ -152,7 +152,7 @@ fn is_as_fresh_as_the_answer_says_within_bounds() {
 
 #[test]
 fn takes_not_modified_only_for_what_is_known() {
-    let unchanged = || Answer::Fresh { content: Content::Unchanged, max_age: None };
+    let unchanged = || Fetched::Fresh { content: Content::Unchanged, max_age: None };
     let mut source = fetched(300);
     assert_eq!(source.start(&uri("https://a/")).tag.as_deref(), Some("\"v\""));
     assert!(!source.finish(unchanged(), seconds(5.0), 1.0));

@@ -269,12 +269,12 @@ fn headers(dice: &mut Dice, pairs: &mut Pairs) {
 
 /// What came of an exchange: the account, and the answer if it was not the upstream's.
 #[derive(Debug, PartialEq, Eq)]
-struct Outcome {
+struct Exchanged {
     account: String,
     answer: Option<(u32, Vec<u8>)>,
 }
 
-impl Outcome {
+impl Exchanged {
     fn new(account: String, answer: Option<&Response>) -> Self {
         Self { account, answer: answer.map(|answer| (answer.status.into(), answer.body.clone())) }
     }
@@ -287,20 +287,20 @@ struct Native {
 }
 
 impl Native {
-    fn decide(&mut self, exchange: &Exchange) -> Outcome {
+    fn decide(&mut self, exchange: &Exchange) -> Exchanged {
         let health = Health::default();
         let mut run = Run::request(&self.plan, ROUTE, &health).unwrap();
         let decision = self.drive(&mut run, exchange);
         let account = decision.account(self.plan.label(), ROUTE);
         if let Verdict::Deny(answer) | Verdict::Respond(answer) = &decision.verdict {
-            return Outcome::new(account, Some(answer));
+            return Exchanged::new(account, Some(answer));
         }
         if let Some(mut run) = Run::response(&self.plan, ROUTE, &health, run.take_outlook())
             && let Verdict::Deny(answer) | Verdict::Respond(answer) = &self.drive(&mut run, exchange).verdict
         {
-            return Outcome::new(account, Some(answer));
+            return Exchanged::new(account, Some(answer));
         }
-        Outcome::new(account, None)
+        Exchanged::new(account, None)
     }
 
     fn drive(&mut self, run: &mut Run, exchange: &Exchange) -> Decision {
@@ -338,7 +338,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn decide(&mut self, exchange: &Exchange) -> Outcome {
+    fn decide(&mut self, exchange: &Exchange) -> Exchanged {
         self.vm.set_time(exchange.time);
         let properties = exchange
             .properties
@@ -365,7 +365,7 @@ impl Worker {
         }
         let stream = self.vm.close(stream).unwrap();
         let account = String::from_utf8(stream.property("postern").unwrap_or_default().to_vec()).unwrap();
-        Outcome { account, answer: stream.local_response().map(|answer| (answer.status, answer.body.clone())) }
+        Exchanged { account, answer: stream.local_response().map(|answer| (answer.status, answer.body.clone())) }
     }
 }
 

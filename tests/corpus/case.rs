@@ -183,7 +183,7 @@ pub struct Want {
     /// Headers of the request as the upstream got it.
     pub upstream: BTreeMap<String, Option<String>>,
     pub body: Option<String>,
-    /// What auditLog writes to Envoy's log, without values that differ from run to run; see `Outcome::recorded`.
+    /// What auditLog writes to Envoy's log, without values that differ from run to run; see `Observation::recorded`.
     pub records: Option<Vec<Value>>,
     /// What auditLog posts, each record with its destination in `to`.
     pub posted: Option<Vec<Value>>,

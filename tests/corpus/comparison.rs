@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::{
     case::{Case, Want},
-    outcome::Outcome,
+    observation::Observation,
 };
 
 impl Case {
     /// All differences between the outcomes and the expected ones.
-    pub fn complaints(&self, outcomes: &[Outcome]) -> Vec<String> {
+    pub fn complaints(&self, outcomes: &[Observation]) -> Vec<String> {
         let exchanges = self.exchanges();
         assert_eq!(exchanges.len(), outcomes.len());
         exchanges.iter().zip(outcomes).flat_map(|(exchange, outcome)| exchange.want.complaints(outcome)).collect()
@@ -17,7 +17,7 @@ impl Case {
 }
 
 impl Want {
-    fn complaints(&self, outcome: &Outcome) -> Vec<String> {
+    fn complaints(&self, outcome: &Observation) -> Vec<String> {
         let mut complaints = Vec::new();
         let mut compare = |what: &str, got: String, want: String| {
             if got != want {

@@ -9,11 +9,11 @@ use postern_engine::{
 
 use crate::{
     case::{Case, CaseFile, Exchange},
-    outcome::{Outcome, Pairs, called},
+    observation::{Observation, Pairs, called},
 };
 
 /// Runs one case, with shared values of its own.
-pub fn run(file: &CaseFile, case: &Case) -> Vec<Outcome> {
+pub fn run(file: &CaseFile, case: &Case) -> Vec<Observation> {
     let plan = file.plan();
     let mut host = Alone::default();
     case.exchanges().iter().map(|exchange| exchange_once(&plan, case, exchange, &mut host)).collect()
@@ -53,12 +53,12 @@ pub fn response_headers(exchange: &Exchange) -> Pairs {
     [status].into_iter().chain(own).collect()
 }
 
-fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut Alone) -> Outcome {
+fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut Alone) -> Observation {
     let mut request = request_headers(case, exchange);
     let mut response = response_headers(exchange);
     let status = exchange.upstream.status;
     let Some(mut run) = Run::request(plan, &case.route, &Health::default()) else {
-        return Outcome::new(exchange, "", status, &response, Some(&request), b"");
+        return Observation::new(exchange, "", status, &response, Some(&request), b"");
     };
     let mut decision = drive(&mut run, exchange, &request, &response, host);
     check_edits(plan, &case.route, &decision);
@@ -84,7 +84,7 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut 
             return recorded(own_answer(exchange, &account, answer), exchange, &records);
         }
     }
-    recorded(Outcome::new(exchange, &account, status, &response, Some(&request), b""), exchange, &records)
+    recorded(Observation::new(exchange, &account, status, &response, Some(&request), b""), exchange, &records)
 }
 
 /// Asserts that policies edit only the headers that they declare. An undeclared edit would bypass the check of routes
@@ -98,7 +98,7 @@ fn check_edits(plan: &Plan, route: &str, decision: &Decision) {
     }
 }
 
-fn recorded(outcome: Outcome, exchange: &Exchange, records: &[Record]) -> Outcome {
+fn recorded(outcome: Observation, exchange: &Exchange, records: &[Record]) -> Observation {
     if !exchange.want.is_recorded() {
         return outcome;
     }
@@ -120,9 +120,9 @@ fn exceeded(decision: &Decision, exchange: &Exchange) -> Option<impl Fn() -> Dec
     Some(move || allowance.exceeded())
 }
 
-fn own_answer(exchange: &Exchange, account: &str, answer: postern_engine::Response) -> Outcome {
+fn own_answer(exchange: &Exchange, account: &str, answer: postern_engine::Response) -> Observation {
     let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
-    Outcome::new(exchange, account, answer.status, &headers, None, &answer.body)
+    Observation::new(exchange, account, answer.status, &headers, None, &answer.body)
 }
 
 /// The answer that a decision gives, or its edits applied.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{
     case::{Case, CaseFile, Exchange, documents},
-    outcome::{Outcome, Pairs},
+    observation::{Observation, Pairs},
 };
 
 /// The service that is called with records by gRPC.
@@ -86,11 +86,11 @@ impl Site {
         &self.running.as_ref().unwrap().1
     }
 
-    pub fn run(&mut self, case: &Case) -> Vec<Outcome> {
+    pub fn run(&mut self, case: &Case) -> Vec<Observation> {
         case.exchanges().iter().map(|exchange| self.exchange(case, exchange)).collect()
     }
 
-    fn exchange(&self, case: &Case, exchange: &Exchange) -> Outcome {
+    fn exchange(&self, case: &Case, exchange: &Exchange) -> Observation {
         let spec = &exchange.request;
         assert_eq!(spec.at, None, "`{}` needs a clock that Envoy does not have", case.note);
         let mut request = Request::new(&spec.method, &spec.path).host(&format!("{}.test", case.route));
@@ -111,7 +111,7 @@ impl Site {
             answer.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
         let upstream = upstream_headers(&answer.body);
         let outcome =
-            Outcome::new(exchange, account, answer.status, &headers, upstream.as_ref(), answer.body.as_bytes());
+            Observation::new(exchange, account, answer.status, &headers, upstream.as_ref(), answer.body.as_bytes());
         match recorded {
             None => outcome,
             Some((logged, posted)) => {

@@ -16,17 +16,17 @@ mod comparison;
 mod coverage;
 mod engine;
 mod envoy;
-mod outcome;
+mod observation;
 mod wasm;
 
 use case::{Case, CaseFile, Runner};
-use outcome::Outcome;
+use observation::Observation;
 
 /// The fewest cases that the corpus must have.
 const LEAST_CASES: usize = 350;
 
 /// Runs every case on one runner, and reports all differences at once.
-fn check(runner: Runner, start: impl Fn(&CaseFile) -> Box<dyn FnMut(&Case) -> Vec<Outcome>>) {
+fn check(runner: Runner, start: impl Fn(&CaseFile) -> Box<dyn FnMut(&Case) -> Vec<Observation>>) {
     let (mut ran, mut wrong, mut excepted) = (0, Vec::new(), Vec::new());
     for file in CaseFile::read_all() {
         let mut run = start(&file);
@@ -52,7 +52,7 @@ fn check(runner: Runner, start: impl Fn(&CaseFile) -> Box<dyn FnMut(&Case) -> Ve
 }
 
 /// Where a runner differs from the engine itself.
-fn differences(name: &str, outcomes: &[Outcome], expect: &[Outcome]) -> Vec<String> {
+fn differences(name: &str, outcomes: &[Observation], expect: &[Observation]) -> Vec<String> {
     let pairs = outcomes.iter().zip(expect);
     pairs
         .filter(|(got, want)| got != want)

@@ -14,7 +14,7 @@ use prost::Message as _;
 use crate::{
     case::{Case, CaseFile, Exchange},
     engine::{PEER, request_headers, response_headers, rewrite},
-    outcome::{Outcome, Pairs, called},
+    observation::{Observation, Pairs, called},
 };
 
 pub fn compile() -> Filter {
@@ -36,11 +36,11 @@ impl Worker {
         Self { vm, root }
     }
 
-    pub fn run(&mut self, case: &Case) -> Vec<Outcome> {
+    pub fn run(&mut self, case: &Case) -> Vec<Observation> {
         case.exchanges().iter().map(|exchange| self.exchange(case, exchange)).collect()
     }
 
-    fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Outcome {
+    fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Observation {
         self.vm.set_time(exchange.request.time());
         let mut properties =
             Properties::new().with(&["xds", "route_name"], &case.route).with(&["source", "address"], PEER);
@@ -80,14 +80,14 @@ impl Worker {
         let outcome = match stream.local_response() {
             Some(answer) => {
                 let status = answer.status.try_into().unwrap();
-                Outcome::new(exchange, &account, status, &pairs(&answer.headers), None, &answer.body)
+                Observation::new(exchange, &account, status, &pairs(&answer.headers), None, &answer.body)
             }
             None => {
                 let (mut request, response) = (pairs(stream.request().headers()), pairs(stream.response().headers()));
                 let [path, host] = ["postern_path", "postern_host"]
                     .map(|name| stream.property(name).map(|value| String::from_utf8(value.to_vec()).unwrap()));
                 rewrite(path.as_deref(), host.as_deref(), &mut request);
-                Outcome::new(exchange, &account, exchange.upstream.status, &response, Some(&request), b"")
+                Observation::new(exchange, &account, exchange.upstream.status, &response, Some(&request), b"")
             }
         };
         if exchange.want.is_recorded() { outcome.recorded(&logged, &posted) } else { outcome }

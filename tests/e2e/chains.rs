@@ -3,7 +3,7 @@
 
 use std::{fs, net::SocketAddr};
 
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, site::free_port, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, site::free_port, wait};
 use tempfile::TempDir;
 use tokio::{net::TcpStream, runtime};
 
@@ -67,18 +67,18 @@ impl Chains {
         postern_tests::site::write_whole(self.directory.path(), "policies.yaml", resources).unwrap();
     }
 
-    pub fn send(&self, request: &Request) -> Answer {
+    pub fn send(&self, request: &Request) -> Received {
         self.send_by(Protocol::Http1, request)
     }
 
-    pub fn send_by(&self, protocol: Protocol, request: &Request) -> Answer {
+    pub fn send_by(&self, protocol: Protocol, request: &Request) -> Received {
         protocol.send(self.gateway, request)
     }
 }
 
 impl Protocol {
     /// Sends a request on a connection of its own, without TLS.
-    pub fn send(self, address: SocketAddr, request: &Request) -> Answer {
+    pub fn send(self, address: SocketAddr, request: &Request) -> Received {
         match self {
             Self::Http1 => Client::new(address).send(request).unwrap(),
             Self::Http2 => {
@@ -129,7 +129,7 @@ fn overlay(port: u16, upstream: SocketAddr, routes: &[&str], xds: SocketAddr) ->
     overlay_with(port, upstream, &routes.iter().map(line).collect::<String>(), xds)
 }
 
-async fn exchange(gateway: SocketAddr, request: &Request) -> Answer {
+async fn exchange(gateway: SocketAddr, request: &Request) -> Received {
     let stream = TcpStream::connect(gateway).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(async move { drop(connection.await) });
@@ -153,7 +153,7 @@ async fn exchange(gateway: SocketAddr, request: &Request) -> Answer {
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect();
-    Answer { status: head.status.as_u16(), headers, body: text(&body) }
+    Received { status: head.status.as_u16(), headers, body: text(&body) }
 }
 
 /// A RoutePolicy for one route.

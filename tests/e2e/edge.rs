@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Upstream, site::free_port, wait};
 use tempfile::TempDir;
 
 use crate::world::KEY;
@@ -50,7 +50,7 @@ impl Edge {
         Self { envoy, address, _control_plane: control_plane, _upstream: upstream, directory }
     }
 
-    pub fn send(&self, request: &Request) -> Answer {
+    pub fn send(&self, request: &Request) -> Received {
         Client::new(self.address).send(request).unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! All fields of a Gateway and its Services, on a real Envoy.
 
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Upstream, site::free_port, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Upstream, site::free_port, wait};
 use tempfile::TempDir;
 
 /// An Envoy with one gateway.
@@ -69,7 +69,7 @@ impl World {
         Self { envoy, client, _control_plane: control_plane, _upstream: upstream, _directory: directory }
     }
 
-    fn send(&mut self, request: &Request) -> Answer {
+    fn send(&mut self, request: &Request) -> Received {
         self.client.send(request).unwrap()
     }
 

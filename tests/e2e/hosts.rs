@@ -111,7 +111,7 @@ fn the_same_holds_for_http2() {
     assert_eq!(edge.envoy.stat("cluster.backend.upstream_rq_total").unwrap().unwrap_or_default(), before);
     // The one that counts for the route is the one that the upstream sees.
     let outcome = request(&[(":authority", "other"), ("host", "admin.example.com")]);
-    let postern_tests::http2::Outcome::Answered { status: 200, body } = outcome else { panic!("{outcome:?}") };
+    let postern_tests::http2::StreamEnd::Answered { status: 200, body } = outcome else { panic!("{outcome:?}") };
     assert!(body.contains(r#"["host","other"]"#), "{body}");
 }
 

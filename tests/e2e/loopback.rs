@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Site, Upstream, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Site, Upstream, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ impl Shop {
         self.control_plane.http().to_string()
     }
 
-    fn send(&self, request: &Request) -> Answer {
+    fn send(&self, request: &Request) -> Received {
         Client::new(self.control_plane.http()).send(request).unwrap()
     }
 

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A control plane over a directory of its own.
-struct Place {
+struct Deployment {
     directory: TempDir,
     control_plane: ControlPlane,
 }
 
-impl Place {
+impl Deployment {
     fn start(resources: &[Value]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), "all.yaml", resources);
@@ -82,7 +82,7 @@ fn wait_for_mark(port: u16, name: &str, expect: Option<&str>) {
 fn nodes_get_the_policies_that_select_them_and_no_others() {
     let upstream = Upstream::start(0).unwrap();
     let (web, api) = (free_port().unwrap(), free_port().unwrap());
-    let place = Place::start(&[
+    let deployment = Deployment::start(&[
         service("echo", upstream.address().port()),
         gateway("web", web, "echo"),
         gateway("api", api, "echo"),
@@ -92,8 +92,8 @@ fn nodes_get_the_policies_that_select_them_and_no_others() {
         marks("proxy", json!({"kind": "Proxy", "name": "api-1"}), "1"),
         marks("route", json!({"kind": "HTTPRoute", "name": "api-all"}), "1"),
     ]);
-    let web_node = place.node("web-1", "web", "{ zone: a }");
-    let _api_node = place.node("api-1", "api", "{ zone: b }");
+    let web_node = deployment.node("web-1", "web", "{ zone: a }");
+    let _api_node = deployment.node("api-1", "api", "{ zone: b }");
     wait_for_mark(web, "x-everyone", Some("1"));
     wait_for_mark(api, "x-everyone", Some("1"));
     let marks_at = |port: u16| {
@@ -106,7 +106,7 @@ fn nodes_get_the_policies_that_select_them_and_no_others() {
     // A change for one group is none for the other: nothing is sent to it.
     let updates = || web_node.stat("extension_config_discovery.http_filter.web.postern-gateway.config_reload").unwrap();
     let before = (updates(), received(&web_node));
-    place.write("more.yaml", &[marks("later", json!({"kind": "Service", "name": "api"}), "1")]);
+    deployment.write("more.yaml", &[marks("later", json!({"kind": "Service", "name": "api"}), "1")]);
     wait_for_mark(api, "x-later", Some("1"));
     assert_eq!((updates(), received(&web_node)), before);
     assert_eq!(client(web).get("/").unwrap().header("x-later"), None);
@@ -139,7 +139,7 @@ fn time_outs_take_effect_where_they_are_attached() {
         json!({"targetRef": target, "to": [entry]})
     };
     let silent_service = json!({"kind": "Service", "name": "silent"});
-    let place = Place::start(&[
+    let deployment = Deployment::start(&[
         service("silent", port),
         service("echo", upstream.address().port()),
         gateway("edge", edge, "silent"),
@@ -162,7 +162,7 @@ fn time_outs_take_effect_where_they_are_attached() {
             ),
         ),
     ]);
-    let envoy = place.node("edge-1", "edge", "{}");
+    let envoy = deployment.node("edge-1", "edge", "{}");
     wait::until_true("the request to time out", || Ok(client(edge).get("/")?.status == 504)).unwrap();
     let dump = Client::new(envoy.admin()).get("/config_dump").unwrap().body;
     for expect in [
@@ -184,7 +184,7 @@ fn access_logs_go_where_they_are_attached() {
     let file = |name: &str, path: &Path| json!({"name": name, "file": {"path": path}});
     let entry = |target: Value, backend: &str| json!({"targetRef": target, "backends": [{"name": backend}]});
     let route = |name: &str, service: &str| json!({"name": name, "service": service, "match": {"path": {"prefix": format!("/{name}")}}});
-    let place = Place::start(&[
+    let deployment = Deployment::start(&[
         service("web", upstream.address().port()),
         service("api", upstream.address().port()),
         resource(
@@ -207,7 +207,7 @@ fn access_logs_go_where_they_are_attached() {
             json!({"targetRef": {"kind": "HTTPRoute", "name": "quiet"}, "to": [{"targetRef": {"kind": "Mesh"}, "backends": []}]}),
         ),
     ]);
-    let envoy = place.node("edge-1", "edge", "{}");
+    let envoy = deployment.node("edge-1", "edge", "{}");
     wait::until_true("the gateway to serve", || Ok(client(edge).get("/web/ready")?.status == 200)).unwrap();
     for path in ["/quiet/1", "/api/1", "/nowhere", "/web/1"] {
         client(edge).send(&Request::get(path)).unwrap();
@@ -227,12 +227,12 @@ fn a_sampled_access_log_has_every_request_that_went_wrong() {
     let upstream = Upstream::start(0).unwrap();
     let edge = free_port().unwrap();
     let routes = json!([{"name": "web", "service": "web", "match": {"path": {"prefix": "/web"}}}]);
-    let place = Place::start(&[
+    let deployment = Deployment::start(&[
         service("web", upstream.address().port()),
         resource("Gateway", "edge", json!({"listeners": [{"name": "http", "port": edge}], "routes": routes})),
         resource("Settings", "s", json!({"logSampling": 0})),
     ]);
-    let envoy = place.node("edge-1", "edge", "{}");
+    let envoy = deployment.node("edge-1", "edge", "{}");
     wait::until_true("the gateway to serve", || Ok(client(edge).get("/web/ready")?.status == 200)).unwrap();
     for path in ["/web/1", "/nowhere/1", "/web/2", "/nowhere/2"] {
         client(edge).send(&Request::get(path)).unwrap();

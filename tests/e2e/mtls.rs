@@ -3,7 +3,7 @@
 use std::{fs, net::SocketAddr, path::Path};
 
 use postern_tests::{
-    Answer, Client, ControlPlane, Envoy, Request, Upstream,
+    Client, ControlPlane, Envoy, Received, Request, Upstream,
     pki::{Authority, Identity, Subject},
     site::free_port,
     wait,
@@ -30,7 +30,7 @@ impl Side {
         Self { envoy, control_plane, address: ([127, 0, 0, 1], port).into(), directory }
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Received {
         Client::new(self.address).send(&Request::get(path)).unwrap()
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use postern_tests::{
     Client, ControlPlane, Envoy, Upstream,
-    http2::{H2, Outcome},
+    http2::{H2, StreamEnd},
     site::free_port,
     wait,
 };
@@ -65,7 +65,7 @@ impl Overlay {
         (answer.status, answer.body)
     }
 
-    fn h2(&self, path: &str, more: &[(&str, &str)]) -> Outcome {
+    fn h2(&self, path: &str, more: &[(&str, &str)]) -> StreamEnd {
         let base = [(":method", "GET"), (":path", path), (":scheme", "http")];
         H2::connect(self.address).unwrap().request(&[&base[..], more].concat()).unwrap()
     }
@@ -75,7 +75,7 @@ impl Overlay {
     }
 }
 
-fn is_refused(outcome: &Outcome) -> bool {
+fn is_refused(outcome: &StreamEnd) -> bool {
     matches!(outcome.status(), None | Some(400))
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use postern_tests::{Answer, Client, Request, http2::H2};
+use postern_tests::{Client, Received, Request, http2::H2};
 
 use crate::{edge::Edge, world::KEY};
 
@@ -103,7 +103,7 @@ fn expected(seen: &str) -> &'static str {
     guarded.map_or("open", |guarded| guarded.route.split_once("name: ").unwrap().1.split(',').next().unwrap())
 }
 
-fn check(answer: &Answer, what: &[u8], counts: &mut BTreeMap<String, usize>) {
+fn check(answer: &Received, what: &[u8], counts: &mut BTreeMap<String, usize>) {
     let route = answer.header("x-route").unwrap_or("none").to_owned();
     if answer.status == 200 {
         let echo: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
@@ -188,7 +188,7 @@ fn the_same_holds_for_http2() {
                 let mut client = H2::connect(edge.address).unwrap();
                 let headers = [(":method", "GET"), (":path", path.as_str()), (":scheme", "http"), (":authority", "a")];
                 let outcome = client.request(&headers).unwrap();
-                if let postern_tests::http2::Outcome::Answered { status: 200, body } = &outcome {
+                if let postern_tests::http2::StreamEnd::Answered { status: 200, body } = &outcome {
                     let echo: serde_json::Value = serde_json::from_str(body).unwrap();
                     assert_eq!(expected(echo["path"].as_str().unwrap()), "open", "{path:?}: {body}");
                 }

@@ -145,7 +145,7 @@ fn follows_a_service_to_another_endpoint() {
     let other = postern_tests::Upstream::start(0).unwrap();
     let port = |upstream: &postern_tests::Upstream| format!("port: {}\n", upstream.address().port());
     world.site.replace("gateway.yaml", &port(&world.upstream), &port(&other)).unwrap();
-    let host = |answer: &postern_tests::Answer| answer.echoed("host");
+    let host = |answer: &postern_tests::Received| answer.echoed("host");
     assert_eq!(host(&world.send(&users_with(KEY))), ["localhost"]);
     wait::until_true("the endpoint's change", || {
         let name = format!("127.0.0.1:{}", other.address().port());

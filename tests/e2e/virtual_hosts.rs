@@ -1,6 +1,6 @@
 //! Virtual hosts that an Envoy asks for when a request needs them (VHDS).
 
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Site, Upstream, site::free_port, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Site, Upstream, site::free_port, wait};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -63,7 +63,7 @@ impl World {
         world
     }
 
-    fn get(&self, host: &str) -> anyhow::Result<Answer> {
+    fn get(&self, host: &str) -> anyhow::Result<Received> {
         Client::new(([127, 0, 0, 1], self.port).into()).send(&Request::get("/").host(host))
     }
 

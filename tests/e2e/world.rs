@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Site, Upstream, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Site, Upstream, wait};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -60,7 +60,7 @@ impl World {
         Client::new(self.site.listener())
     }
 
-    pub fn send(&self, request: &Request) -> Answer {
+    pub fn send(&self, request: &Request) -> Received {
         self.client().send(request).unwrap()
     }
 

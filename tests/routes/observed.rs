@@ -1,6 +1,6 @@
 //! What a caller sees of a request, and what the matcher says that it must see.
 
-use postern::route_match::{Matcher, Outcome, Request};
+use postern::route_match::{Matcher, Request, RouteDecision};
 use postern_tests::raw::{Protocol, RawAnswer, RawRequest};
 
 use crate::table::CHAIN;
@@ -37,10 +37,10 @@ impl Observed {
         let answer = |status| Self { status, service: None, chain: None, path: None };
         let Some(parsed) = parsed(request) else { return answer(REFUSED) };
         match matcher.decide(&parsed) {
-            Outcome::Refused(_) => answer(REFUSED),
-            Outcome::Redirected(_) => answer(307),
-            Outcome::NotFound => answer(404),
-            Outcome::Taken(taken) => Self {
+            RouteDecision::Refused(_) => answer(REFUSED),
+            RouteDecision::Redirected(_) => answer(307),
+            RouteDecision::NotFound => answer(404),
+            RouteDecision::Taken(taken) => Self {
                 status: 200,
                 service: taken.backends.first().map(|backend| backend.service.clone()),
                 chain: Some(taken.name.to_owned()),

@@ -123,7 +123,7 @@ impl Request {
 
 /// The answer to a request.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Received {
     /// The status.
     pub status: u16,
     /// The headers, names in lower case.
@@ -132,7 +132,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl Received {
     /// The first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// Sends a request and reads the answer to its end.
-    pub fn send(&mut self, request: &Request) -> Result<Answer> {
+    pub fn send(&mut self, request: &Request) -> Result<Received> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect()?,
@@ -175,14 +175,14 @@ impl Client {
     }
 
     /// Sends bytes as they are on a connection of their own, and reads the answer to its end.
-    pub fn send_raw(&self, bytes: &[u8]) -> Result<Answer> {
+    pub fn send_raw(&self, bytes: &[u8]) -> Result<Received> {
         let mut stream = self.connect()?;
         stream.get_mut().write_all(bytes)?;
         read_answer(&mut stream)
     }
 
     /// A GET without headers.
-    pub fn get(&mut self, path: &str) -> Result<Answer> {
+    pub fn get(&mut self, path: &str) -> Result<Received> {
         self.send(&Request::get(path))
     }
 
@@ -195,7 +195,7 @@ impl Client {
     }
 }
 
-fn read_answer(stream: &mut BufReader<TcpStream>) -> Result<Answer> {
+fn read_answer(stream: &mut BufReader<TcpStream>) -> Result<Received> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let size = stream.read_until(b'\n', &mut head).context("no answer")?;
@@ -208,12 +208,12 @@ fn read_answer(stream: &mut BufReader<TcpStream>) -> Result<Answer> {
     let headers: Vec<_> =
         parsed.headers.iter().map(|header| (header.name.to_ascii_lowercase(), text(header.value))).collect();
     let status = parsed.code.context("the answer has no status")?;
-    let mut answer = Answer { status, headers, body: String::new() };
+    let mut answer = Received { status, headers, body: String::new() };
     answer.body = text(&read_body(stream, &answer)?);
     Ok(answer)
 }
 
-fn read_body(stream: &mut BufReader<TcpStream>, head: &Answer) -> Result<Vec<u8>> {
+fn read_body(stream: &mut BufReader<TcpStream>, head: &Received) -> Result<Vec<u8>> {
     if head.header("transfer-encoding") == Some("chunked") {
         return read_chunks(stream);
     }

@@ -30,7 +30,7 @@ const END_HEADERS: u8 = 4;
 
 /// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StreamEnd {
     /// It was answered.
     Answered {
         /// The status.
@@ -44,7 +44,7 @@ pub enum Outcome {
     Closed,
 }
 
-impl Outcome {
+impl StreamEnd {
     /// The status of the answer, if there is one.
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -109,26 +109,26 @@ impl H2 {
     }
 
     /// Sends a request without a body, and reads its outcome.
-    pub fn request(&mut self, headers: &[(&str, &str)]) -> Result<Outcome> {
+    pub fn request(&mut self, headers: &[(&str, &str)]) -> Result<StreamEnd> {
         let stream = self.start_block(&block(headers), true)?;
         self.outcome(stream)
     }
 
     /// Reads until a request has ended. Frames of others are passed over.
-    pub fn outcome(&mut self, stream: u32) -> Result<Outcome> {
+    pub fn outcome(&mut self, stream: u32) -> Result<StreamEnd> {
         let (mut status, mut body) = (None, Vec::new());
         loop {
-            let Some(frame) = self.read()? else { return Ok(Outcome::Closed) };
+            let Some(frame) = self.read()? else { return Ok(StreamEnd::Closed) };
             match frame.kind {
-                GO_AWAY => return Ok(Outcome::Closed),
-                RESET if frame.stream == stream => return Ok(Outcome::Reset(number(&frame.payload)?)),
+                GO_AWAY => return Ok(StreamEnd::Closed),
+                RESET if frame.stream == stream => return Ok(StreamEnd::Reset(number(&frame.payload)?)),
                 HEADERS if frame.stream == stream => status = status.or(Some(read_status(&frame.payload)?)),
                 DATA if frame.stream == stream => body.extend(&frame.payload),
                 _ => continue,
             }
             if frame.flags & END_STREAM != 0 {
                 let status = status.context("the answer has no status")?;
-                return Ok(Outcome::Answered { status, body: String::from_utf8_lossy(&body).into_owned() });
+                return Ok(StreamEnd::Answered { status, body: String::from_utf8_lossy(&body).into_owned() });
             }
         }
     }

@@ -20,7 +20,7 @@ pub mod site;
 pub mod upstream;
 pub mod wait;
 
-pub use client::{Answer, Client, Request};
+pub use client::{Client, Received, Request};
 pub use collector::Collector;
 pub use control_plane::ControlPlane;
 pub use envoy::{Envoy, Release};

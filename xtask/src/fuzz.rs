@@ -33,7 +33,7 @@ const FLAGS: [&str; 6] = [
 ];
 
 /// The result of one target.
-struct Outcome {
+struct FuzzRun {
     target: String,
     runs: u64,
     coverage: u64,
@@ -64,7 +64,7 @@ pub(crate) fn shortly(paths: &Paths) -> Result<Counts> {
     Ok(Counts { passed: outcomes.len() as u64 - failed, failed, skipped: 0 })
 }
 
-fn run_all(paths: &Paths, targets: &[String], seconds: u32) -> Result<Vec<Outcome>> {
+fn run_all(paths: &Paths, targets: &[String], seconds: u32) -> Result<Vec<FuzzRun>> {
     let programs = step("building the fuzz targets", || build(paths))?;
     let name = format!("fuzzing each target for {seconds} s");
     step(&name, || {
@@ -78,7 +78,7 @@ fn run_all(paths: &Paths, targets: &[String], seconds: u32) -> Result<Vec<Outcom
 }
 
 /// Runs several targets at once, each on a core of its own.
-fn run_together(paths: &Paths, programs: &Path, targets: &[String], seconds: u32) -> Result<Vec<Outcome>> {
+fn run_together(paths: &Paths, programs: &Path, targets: &[String], seconds: u32) -> Result<Vec<FuzzRun>> {
     thread::scope(|scope| {
         let running: Vec<_> =
             targets.iter().map(|target| scope.spawn(move || run_one(paths, programs, target, seconds))).collect();
@@ -99,7 +99,7 @@ fn build(paths: &Paths) -> Result<PathBuf> {
     Ok(paths.fuzz().join(host).join("fuzz"))
 }
 
-fn run_one(paths: &Paths, programs: &Path, target: &str, seconds: u32) -> Result<Outcome> {
+fn run_one(paths: &Paths, programs: &Path, target: &str, seconds: u32) -> Result<FuzzRun> {
     let [corpus, artifacts] = ["corpus", "artifacts"].map(|kind| paths.fuzz().join(kind).join(target));
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
@@ -112,7 +112,7 @@ fn run_one(paths: &Paths, programs: &Path, target: &str, seconds: u32) -> Result
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
     let status = command.status().with_context(|| format!("cannot start `{}`", program.display()))?;
     let log = fs::read(&log).map(|text| String::from_utf8_lossy(&text).into_owned())?;
-    let outcome = Outcome::read(target, &log);
+    let outcome = FuzzRun::read(target, &log);
     if let Some(finding) = &outcome.finding {
         tell(paths, &log, target, finding);
     } else {
@@ -132,7 +132,7 @@ fn tell(paths: &Paths, log: &str, target: &str, finding: &Path) {
     say(format_args!("replay: cargo run --package postern-fuzz --bin fuzz-{target} -- {finding}"));
 }
 
-impl Outcome {
+impl FuzzRun {
     /// Reads libFuzzer's log.
     fn read(target: &str, log: &str) -> Self {
         let after = |mark: &str| log.lines().rev().find_map(|line| Some(line.split_once(mark)?.1.trim()));
@@ -147,7 +147,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for FuzzRun {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target, runs, coverage, slowest, finding } = self;
         let finding = finding.as_ref().map_or("none".to_owned(), |path| path.display().to_string());
@@ -157,10 +157,10 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::Outcome;
+    use super::FuzzRun;
 
     fn check(log: &str, expected: &str) {
-        assert_eq!(Outcome::read("plan", log).to_string(), expected);
+        assert_eq!(FuzzRun::read("plan", log).to_string(), expected);
     }
 
     #[test]

@@ -12,10 +12,10 @@ use tokio::{
 use tonic::Status;
 
 use super::{
-    Answer, Registry, Ticket,
+    Registry, Ticket,
     registry::Assignment,
     report::{GroupReport, GroupView},
-    session::Update,
+    update::{Acknowledgement, Update},
 };
 use crate::{
     digest::Digest,
@@ -70,14 +70,14 @@ impl Clients {
 }
 
 /// What a client made of its update, for the records.
-pub(super) fn record(hub: &Hub, ticket: &Ticket, due: &Update, answer: Answer) {
+pub(super) fn record(hub: &Hub, ticket: &Ticket, due: &Update, answer: Acknowledgement) {
     let (client, version, clients) = (ticket.address(), due.version().short(), hub.clients());
     match &answer {
-        Answer::Accepted => {
+        Acknowledgement::Accepted => {
             tracing::info!(client, version, "accepted policies");
             clients.acks.increment();
         }
-        Answer::Refused(message) => {
+        Acknowledgement::Refused(message) => {
             tracing::error!(client, version, message, "refused policies");
             clients.nacks.increment();
         }

@@ -5,9 +5,9 @@
 //! to; those who enforce otherwise read the policies. A client that says who it is gets the policies that concern it, as a
 //! node would; one that says nothing of itself but its address gets all of the default mesh, and no plan.
 //!
-//! [`session`] is the protocol of one stream and [`registry`] what all streams have in common (what each client is to have,
-//! who is connected, who answered), both without I/O; [`clients`] keeps the registry up with what is published, and
-//! [`service`] is tonic around them. Updates are pushed at once; a client that asks by itself is answered as well.
+//! An [`Update`] is what clients are sent. [`session`] is the protocol of one stream and [`registry`] what all streams have in
+//! common (what each client is to have, who is connected, who answered), both without I/O; [`clients`] keeps the registry up
+//! with what is published, and [`service`] is tonic around them. Updates are pushed at once; a client that asks by itself is answered as well.
 
 pub mod clients;
 mod identity;
@@ -16,10 +16,12 @@ pub mod registry;
 pub mod report;
 pub mod service;
 pub mod session;
+pub mod update;
 
 pub use clients::Clients;
 pub use policy_set::PolicySet;
-pub use registry::{Answer, Assignment, Registry, Ticket};
+pub use registry::{Assignment, Registry, Ticket};
 pub use report::{ClientReport, ClientState, GroupReport};
 pub use service::{Discovery, Options};
 pub use session::Session;
+pub use update::{Acknowledgement, Update};

@@ -11,21 +11,12 @@ use std::{
 
 use super::{
     report::{ClientReport, GroupReport},
-    session::{PolicySetRef, Update},
+    update::{Acknowledgement, PolicySetRef, Update},
 };
 use crate::{digest::Digest, fleet::Sighting, publication::Audience};
 
 /// How many updates are kept that no connected client is to have, so that one that comes back finds its nonce.
 const MOST_UNUSED: usize = 1024;
-
-/// What a client made of an update. Either way it is done with it: a client that refuses holds up nobody.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// It applied it.
-    Accepted,
-    /// It did not, in these words.
-    Refused(String),
-}
 
 /// One connection of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +66,7 @@ struct Connection<C> {
     /// What it is to have, and the revision that this is of.
     due: Option<(Arc<Update>, Digest)>,
     /// What it made of that.
-    answer: Option<Answer>,
+    answer: Option<Acknowledgement>,
     /// The version that it applied last.
     running: Option<Digest>,
     cut: C,
@@ -188,10 +179,10 @@ impl<C> Registry<C> {
     }
 
     /// A client has answered the update of this nonce. An answer to an earlier one says nothing about this one.
-    pub fn answered(&mut self, ticket: &Ticket, nonce: &str, answer: Answer) {
+    pub fn answered(&mut self, ticket: &Ticket, nonce: &str, answer: Acknowledgement) {
         let Some(connection) = self.connection(ticket) else { return };
         let Some((due, _)) = connection.due.as_ref().filter(|(due, _)| due.nonce == nonce) else { return };
-        if answer == Answer::Accepted {
+        if answer == Acknowledgement::Accepted {
             connection.running = Some(due.version().clone());
         }
         connection.answer = Some(answer);
@@ -266,8 +257,8 @@ impl<C> Connection<C> {
         let node = Arc::clone(self.audience.node()?);
         let revision = self.due.as_ref().map(|(_, revision)| revision.clone());
         let (revision, refused_policies) = match &self.answer {
-            Some(Answer::Accepted) => (revision, None),
-            Some(Answer::Refused(message)) => (None, revision.map(|revision| (revision, message.clone()))),
+            Some(Acknowledgement::Accepted) => (revision, None),
+            Some(Acknowledgement::Refused(message)) => (None, revision.map(|revision| (revision, message.clone()))),
             None => (None, None),
         };
         let connected = self.answer.is_some() || !self.is_silent;

@@ -8,7 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Answer, session::Update};
+use super::update::{Acknowledgement, Update};
 use crate::{digest::Digest, node::NodeIdentity, publication::Audience, store::milliseconds};
 
 /// The clients that are to have one version.
@@ -55,7 +55,7 @@ pub struct ClientReport {
     /// Who it says it is.
     pub audience: Arc<Audience>,
     /// What it made of the update that it is to have; nothing yet if it has not answered.
-    pub answer: Option<Answer>,
+    pub answer: Option<Acknowledgement>,
     /// The version that it applied last, of those that this stream brought.
     pub running: Option<Digest>,
     /// When its stream began.
@@ -72,8 +72,8 @@ impl ClientReport {
     /// Where it is, in one word.
     pub fn state(&self) -> ClientState {
         match &self.answer {
-            Some(Answer::Accepted) => ClientState::Ready,
-            Some(Answer::Refused(_)) => ClientState::Refusing,
+            Some(Acknowledgement::Accepted) => ClientState::Ready,
+            Some(Acknowledgement::Refused(_)) => ClientState::Refusing,
             None if self.is_silent => ClientState::Silent,
             None => ClientState::Pending,
         }
@@ -93,8 +93,8 @@ impl ClientReport {
             last_health_check: self.last_health_check.map(seconds),
             running: self.running.clone(),
             reason: match &self.answer {
-                Some(Answer::Refused(message)) => Some(message.clone()),
-                Some(Answer::Accepted) | None => None,
+                Some(Acknowledgement::Refused(message)) => Some(message.clone()),
+                Some(Acknowledgement::Accepted) | None => None,
             },
         }
     }

@@ -23,7 +23,8 @@ use super::{
     Session, Ticket, clients,
     identity::{self, IdentityError, check_address, check_length},
     report::GroupReport,
-    session::{Reaction, Request, Update},
+    session::{Reaction, Request},
+    update::Update,
 };
 use crate::{bounded, digest::Digest, publication::Audience, serve::Hub, xds::service::Line};
 

@@ -6,30 +6,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{PolicySet, registry::Answer};
-use crate::digest::Digest;
+use super::update::{Acknowledgement, Update};
 
 /// How many responses are remembered that a client has not answered. One that answers none of so many is asking anew.
 const MOST_UNANSWERED: usize = 16;
-
-/// A set of policies that was put in force for some clients at a time.
-#[derive(Debug)]
-pub struct Update {
-    /// What an answer to it repeats. Two updates never have the same, even with the same policies.
-    pub nonce: String,
-    /// The policies.
-    pub set: PolicySetRef,
-}
-
-/// Streams share what they are sent.
-pub type PolicySetRef = Arc<PolicySet>;
-
-impl Update {
-    /// The version of its policies.
-    pub fn version(&self) -> &Digest {
-        self.set.version()
-    }
-}
 
 /// What a client said.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +61,7 @@ pub struct Reaction {
     /// What to send.
     pub response: Option<Arc<Update>>,
     /// What to record about the update in force.
-    pub answer: Option<Answer>,
+    pub answer: Option<Acknowledgement>,
 }
 
 /// One stream.
@@ -106,14 +86,16 @@ impl Session {
         let case = Case::of(&request, current);
         let awaited = self.answered(&request.nonce);
         match case {
-            Case::Ack => self.record(current, Answer::Accepted),
-            Case::Nack(message) => self.record(current, Answer::Refused(message)),
+            Case::Ack => self.record(current, Acknowledgement::Accepted),
+            Case::Nack(message) => self.record(current, Acknowledgement::Refused(message)),
             // It was sent the update in force since, and will answer that.
             Case::StaleNonce if awaited && self.has_been_sent(current) => Reaction::default(),
             Case::StaleNonce | Case::Initial => self.send(current),
             Case::NoUpdate if self.has.is_some() => Reaction::default(),
             // The first request of a stream: what the client has, it says by the version alone.
-            Case::NoUpdate if request.version == current.version().as_str() => self.record(current, Answer::Accepted),
+            Case::NoUpdate if request.version == current.version().as_str() => {
+                self.record(current, Acknowledgement::Accepted)
+            }
             Case::NoUpdate => self.send(current),
         }
     }
@@ -136,7 +118,7 @@ impl Session {
         Reaction { response: Some(Arc::clone(update)), answer: None }
     }
 
-    fn record(&mut self, current: &Update, answer: Answer) -> Reaction {
+    fn record(&mut self, current: &Update, answer: Acknowledgement) -> Reaction {
         self.has = Some(current.nonce.clone());
         Reaction { response: None, answer: Some(answer) }
     }

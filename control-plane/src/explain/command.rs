@@ -18,7 +18,7 @@ use crate::{
 
 /// Where to look: the resources, the node and the route.
 #[derive(Debug, Args)]
-struct Place {
+struct Subject {
     /// The directory with `.yaml` files; default: what a running control plane has in force
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
@@ -45,7 +45,7 @@ struct Place {
 #[derive(Debug, Args)]
 pub struct Explain {
     #[command(flatten)]
-    place: Place,
+    subject: Subject,
     /// A YAML or JSON file with a request, such as `{method: GET, path: /users, headers: {x-api-key: k}}`
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct Explain {
 #[derive(Debug, Args)]
 pub struct Simulate {
     #[command(flatten)]
-    place: Place,
+    subject: Subject,
     /// A YAML or JSON file with the request; what options say counts before it
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
@@ -101,7 +101,7 @@ impl Explain {
     /// Writes the explanation to the standard output.
     pub fn run(self) -> anyhow::Result<()> {
         let request = self.request.as_deref().map(read_request).transpose()?;
-        let explanation = self.place.explain(request.as_ref())?;
+        let explanation = self.subject.explain(request.as_ref())?;
         if !self.output.write(&serde_json::to_value(&explanation)?)? {
             terminal::write(&explanation.to_string())?;
             if let Some(hint) = explanation.hint {
@@ -122,9 +122,9 @@ impl Simulate {
         request.body = self.body.or(request.body);
         request.source.address = self.source.or(request.source.address);
         request.headers.extend(self.headers);
-        let Explanation { decision, hint, .. } = self.place.explain(Some(&request))?;
+        let Explanation { decision, hint, .. } = self.subject.explain(Some(&request))?;
         let upstream = decision.as_ref().is_none_or(|decision| decision.verdict == "allow");
-        if self.output.write(&json!({ "route": self.place.route, "decision": decision }))? {
+        if self.output.write(&json!({ "route": self.subject.route, "decision": decision }))? {
             return Ok(upstream);
         }
         match decision {
@@ -138,7 +138,7 @@ impl Simulate {
     }
 }
 
-impl Place {
+impl Subject {
     fn explain(&self, request: Option<&Request>) -> anyhow::Result<Explanation> {
         match &self.config {
             Some(directory) => {

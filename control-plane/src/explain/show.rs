@@ -25,7 +25,7 @@ impl Display for Explanation {
             writeln!(f, "\n{HEAD}permissions{HEAD:#} {DIM}the first that fits decides; without one: 403{DIM:#}")?;
             for rule in &self.permissions {
                 let action = format!("{:?}", rule.action).to_uppercase();
-                writeln!(f, "  {action:<5} {:<34} {DIM}{}{DIM:#}", rule.source, Place(&rule.origin))?;
+                writeln!(f, "  {action:<5} {:<34} {DIM}{}{DIM:#}", rule.source, ShownOrigin(&rule.origin))?;
             }
         }
         chain(f, "request", &self.request)?;
@@ -95,7 +95,7 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
         }
         let merged = step.origins.len() > 1;
         match step.origins.as_slice() {
-            [origin] => writeln!(f, "  {DIM}{}{DIM:#}", Place(origin))?,
+            [origin] => writeln!(f, "  {DIM}{}{DIM:#}", ShownOrigin(origin))?,
             origins => writeln!(f, "  {DIM}merged of {}{DIM:#}", origins.len())?,
         }
         step.fields.iter().try_for_each(|field| line(f, field, merged))?;
@@ -104,7 +104,7 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
                 f,
                 "      {field:<24} {WARN}not inherited{WARN:#} {DIM}{} of {}{DIM:#}",
                 Value(value),
-                Place(origin)
+                ShownOrigin(origin)
             )?;
         }
     }
@@ -117,12 +117,12 @@ fn line(f: &mut Formatter<'_>, field: &FieldLine, with_origin: bool) -> fmt::Res
         write!(f, "  {WARN}inherited from{WARN:#}")?;
     }
     if with_origin {
-        write!(f, "  {DIM}{}{DIM:#}", Place(&field.origin))?;
+        write!(f, "  {DIM}{}{DIM:#}", ShownOrigin(&field.origin))?;
     }
     writeln!(f)?;
     for over in &field.over {
         let value = if over.value.is_null() { String::new() } else { format!("{} of ", Value(&over.value)) };
-        writeln!(f, "        {WARN}over{WARN:#} {DIM}{value}{}{DIM:#}", Place(&over.origin))?;
+        writeln!(f, "        {WARN}over{WARN:#} {DIM}{value}{}{DIM:#}", ShownOrigin(&over.origin))?;
     }
     Ok(())
 }
@@ -161,9 +161,9 @@ fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result 
 }
 
 /// "RoutePolicy `users-api` (route) users.yaml:14".
-struct Place<'a>(&'a OriginLine);
+struct ShownOrigin<'a>(&'a OriginLine);
 
-impl Display for Place<'_> {
+impl Display for ShownOrigin<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let level = match self.0.level {
             Level::Mesh => "mesh",

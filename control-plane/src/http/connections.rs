@@ -64,21 +64,21 @@ impl Line {
     }
 }
 
-/// A place that a connection has. Dropping it gives it back.
+/// A slot among the open connections. Dropping it frees it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     connections: Arc<Connections>,
     number: u64,
     line: Arc<Line>,
 }
 
-impl Place {
+impl Slot {
     pub(super) fn line(&self) -> &Arc<Line> {
         &self.line
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.connections.open().lines.remove(&self.number);
     }
@@ -92,7 +92,7 @@ impl Connections {
     }
 
     /// A place for a connection of a client. Another one may have to give way; `None` if all are being answered.
-    pub(super) fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+    pub(super) fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Slot> {
         let mut open = self.open();
         let of_one = open.lines.values().filter(|line| line.client == client).count();
         let has_room = if of_one >= self.most_of_one {
@@ -107,7 +107,7 @@ impl Connections {
         let (busy, since, cut) = (AtomicBool::new(false), Mutex::new(Instant::now()), Notify::new());
         let (number, line) = (open.count, Arc::new(Line { client, busy, since, cut }));
         open.lines.insert(number, Arc::clone(&line));
-        Some(Place { connections: Arc::clone(self), number, line })
+        Some(Slot { connections: Arc::clone(self), number, line })
     }
 
     /// Gives up one connection that is not being answered, if there is any.

@@ -22,7 +22,7 @@ use tower_service::Service as _;
 
 use super::{
     body::{Incoming, Outgoing},
-    connections::{Connections, Line, Place},
+    connections::{Connections, Line, Slot},
     stall::Stalling,
 };
 use crate::{
@@ -50,7 +50,7 @@ impl Server {
         loop {
             let (tcp, peer) = accept(&listener, || self.connections.make_room()).await;
             match self.connections.admit(peer.ip()) {
-                Some(place) => drop(tokio::spawn(converse(tcp, place, self.router.clone(), self.timeout))),
+                Some(slot) => drop(tokio::spawn(converse(tcp, slot, self.router.clone(), self.timeout))),
                 None => drop(tokio::spawn(refuse(tcp, self.timeout))),
             }
         }
@@ -63,8 +63,8 @@ async fn refuse(mut tcp: TcpStream, timeout: Duration) {
 }
 
 /// Serves one connection to its end.
-async fn converse(tcp: TcpStream, place: Place, router: Router, timeout: Duration) {
-    let line = place.line();
+async fn converse(tcp: TcpStream, slot: Slot, router: Router, timeout: Duration) {
+    let line = slot.line();
     let answer = service_fn(|request| answer(request, router.clone(), Arc::clone(line), timeout));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(BUFFER);

@@ -8,7 +8,7 @@ use ureq::{
     tls::{RootCerts, TlsConfig},
 };
 
-use super::source::{Answer, Content, Fetch};
+use super::source::{Content, Fetch, Fetched};
 use crate::{diagnostic::quote, model::KeyUri};
 
 /// How long one fetch may take, redirects included.
@@ -48,11 +48,11 @@ impl Default for Client {
 
 impl Client {
     /// Fetches a set. An error is told in words, for status and logs.
-    pub fn fetch(&self, fetch: &Fetch) -> Answer {
-        self.follow(fetch, Instant::now()).unwrap_or_else(Answer::Failed)
+    pub fn fetch(&self, fetch: &Fetch) -> Fetched {
+        self.follow(fetch, Instant::now()).unwrap_or_else(Fetched::Failed)
     }
 
-    fn follow(&self, fetch: &Fetch, start: Instant) -> Result<Answer, String> {
+    fn follow(&self, fetch: &Fetch, start: Instant) -> Result<Fetched, String> {
         let mut uri = fetch.uri.clone();
         for _ in 0..=MOST_REDIRECTS {
             let left = PATIENCE.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
@@ -96,17 +96,17 @@ fn redirect(from: &KeyUri, headers: &HeaderMap) -> Result<KeyUri, String> {
     Ok(target)
 }
 
-fn read(mut response: Response) -> Result<Answer, String> {
+fn read(mut response: Response) -> Result<Fetched, String> {
     let max_age = max_age(response.headers());
     match response.status() {
-        StatusCode::NOT_MODIFIED => return Ok(Answer::Fresh { content: Content::Unchanged, max_age }),
+        StatusCode::NOT_MODIFIED => return Ok(Fetched::Fresh { content: Content::Unchanged, max_age }),
         StatusCode::OK => {}
         status => return Err(format!("the answer is {status}")),
     }
     let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok());
     let tag = tag.filter(|tag| tag.len() <= LONGEST_TAG).map(str::to_owned);
     let body = response.body_mut().with_config().limit(LARGEST_BODY).read_to_vec().map_err(|error| describe(&error))?;
-    Ok(Answer::Fresh { content: Content::Body(body, tag), max_age })
+    Ok(Fetched::Fresh { content: Content::Body(body, tag), max_age })
 }
 
 fn describe(error: &ureq::Error) -> String {

@@ -10,12 +10,12 @@ use std::{
 
 use tokio::{task::JoinSet, time};
 
-use super::{Fetch, client::Client, source::Answer};
+use super::{Fetch, client::Client, source::Fetched};
 use crate::serve::Hub;
 
 /// Fetches what is due, for ever; a set that changes is put in force at once.
 pub async fn follow(hub: Arc<Hub>, client: Client) {
-    let mut under_way: JoinSet<(Fetch, Answer)> = JoinSet::new();
+    let mut under_way: JoinSet<(Fetch, Fetched)> = JoinSet::new();
     loop {
         let now = hub.uptime();
         for fetch in hub.key_sources().start_due(now) {
@@ -23,7 +23,7 @@ pub async fn follow(hub: Arc<Hub>, client: Client) {
             under_way.spawn_blocking(move || {
                 // Whatever happens there, the set must not be under way for ever.
                 let answer = panic::catch_unwind(AssertUnwindSafe(|| client.fetch(&fetch)));
-                (fetch, answer.unwrap_or_else(|_| Answer::Failed("the fetch panicked".to_owned())))
+                (fetch, answer.unwrap_or_else(|_| Fetched::Failed("the fetch panicked".to_owned())))
             });
         }
         let next = hub.key_sources().next_due(now).map(|due| due.saturating_sub(now));
@@ -42,8 +42,8 @@ async fn wait(time: Option<Duration>) {
     }
 }
 
-fn finish(hub: &Hub, fetch: &Fetch, answer: Answer) {
-    if let Answer::Failed(message) = &answer {
+fn finish(hub: &Hub, fetch: &Fetch, answer: Fetched) {
+    if let Fetched::Failed(message) = &answer {
         tracing::warn!(uri = %fetch.uri, "keys could not be fetched: {message}");
     }
     if hub.key_sources().finish(&fetch.uri, answer, hub.uptime(), chance()) {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use self::{
     follow::follow,
-    source::{Answer, Content, Fetch, Source},
+    source::{Content, Fetch, Fetched, Source},
     sources::{KeySetReport, Sources},
 };
 use crate::{jwk::KeySet, model::KeyUri};

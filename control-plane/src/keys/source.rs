@@ -44,9 +44,9 @@ pub struct Fetch {
     pub tag: Option<String>,
 }
 
-/// What came of a fetch.
+/// The result of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum Fetched {
     /// The publisher answered.
     Fresh {
         /// With what.
@@ -126,10 +126,10 @@ impl Source {
 
     /// Takes what came of a fetch. `chance` is from 0 to 1: it keeps many control planes from asking all at once.
     /// Returns whether the keys have changed.
-    pub fn finish(&mut self, answer: Answer, now: Duration, chance: f64) -> bool {
+    pub fn finish(&mut self, answer: Fetched, now: Duration, chance: f64) -> bool {
         let outcome = match answer {
-            Answer::Fresh { content, max_age } => self.take(content).map(|changed| (changed, max_age)),
-            Answer::Failed(message) => Err(message),
+            Fetched::Fresh { content, max_age } => self.take(content).map(|changed| (changed, max_age)),
+            Fetched::Failed(message) => Err(message),
         };
         let (changed, wait) = match outcome {
             Ok((changed, max_age)) => {

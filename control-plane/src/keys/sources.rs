@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     KeySets,
-    source::{Answer, Fetch, Source},
+    source::{Fetch, Fetched, Source},
 };
 use crate::model::{Bundle, KeySource, KeyUri};
 
@@ -95,7 +95,7 @@ impl Sources {
     }
 
     /// Takes what came of a fetch; returns whether keys have changed. What nobody wants any more is dropped.
-    pub fn finish(&mut self, uri: &KeyUri, answer: Answer, now: Duration, chance: f64) -> bool {
+    pub fn finish(&mut self, uri: &KeyUri, answer: Fetched, now: Duration, chance: f64) -> bool {
         self.0.get_mut(uri).is_some_and(|source| source.due().is_none() && source.finish(answer, now, chance))
     }
 

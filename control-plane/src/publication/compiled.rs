@@ -13,7 +13,7 @@ use crate::{snapshot::Snapshot, support::Support};
 pub(super) const MOST_GROUPS: usize = 1024;
 
 /// A group's snapshot, once it is compiled.
-pub(super) type Place = Arc<OnceLock<Arc<Snapshot>>>;
+pub(super) type SharedSnapshot = Arc<OnceLock<Arc<Snapshot>>>;
 
 /// What tells a group: which targets select its nodes, and what these understand.
 pub(super) type Key = (Signature, Support);
@@ -28,7 +28,7 @@ pub(super) struct Compiled {
 
 #[derive(Debug)]
 struct Group {
-    place: Place,
+    place: SharedSnapshot,
     /// When it was last asked for, by that count.
     asked: u64,
     /// Whether it was compiled when the resources were admitted.
@@ -43,12 +43,12 @@ impl Compiled {
     }
 
     /// The place of a group, which is made if it is new.
-    pub(super) fn group(&mut self, key: Key) -> Place {
+    pub(super) fn group(&mut self, key: Key) -> SharedSnapshot {
         let asked = self.tick();
         if !self.groups.contains_key(&key) && self.groups.len() >= MOST_GROUPS {
             self.drop_oldest();
         }
-        let make = || Group { place: Place::default(), asked, foreseen: false };
+        let make = || Group { place: SharedSnapshot::default(), asked, foreseen: false };
         let group = self.groups.entry(key).or_insert_with(make);
         group.asked = asked;
         Arc::clone(&group.place)

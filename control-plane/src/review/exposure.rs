@@ -17,14 +17,14 @@ pub(super) struct Exposure<'a> {
 
 /// A route.
 pub(super) struct Exposed<'a> {
-    pub(super) place: Place<'a>,
+    pub(super) place: RouteOrigin<'a>,
     /// Whether it is meant to be open, or has nothing behind it.
     pub(super) public: bool,
     chain: Option<usize>,
 }
 
 /// Where a route is written.
-pub(super) enum Place<'a> {
+pub(super) enum RouteOrigin<'a> {
     /// A route of a gateway, by its place there.
     Gateway(&'a Resource<Gateway>, usize),
     /// In a resource that is written as Envoy's own.
@@ -37,7 +37,7 @@ pub(super) enum Place<'a> {
     Unnamed,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RouteOrigin<'a> {
     /// Something that is to be said of the route, where it is written.
     pub(super) fn diagnose(&self, message: String) -> Option<Diagnostic> {
         const TARGET: &str = "spec.targetRef.name";
@@ -73,7 +73,7 @@ impl<'a> Exposure<'a> {
     /// The same for some of them, and for those that no resource names.
     pub(super) fn of_routes(scope: &Scope<'a>, attachment: &Attachment<'_>, concerns: impl Fn(&str) -> bool) -> Self {
         let mut routes = BTreeMap::new();
-        let mut add = |name: &str, place: Place<'a>, public: bool| {
+        let mut add = |name: &str, place: RouteOrigin<'a>, public: bool| {
             if !name.is_empty() && !concerns(name) {
                 return;
             }
@@ -83,27 +83,27 @@ impl<'a> Exposure<'a> {
         };
         for gateway in &scope.gateways {
             for (index, route) in gateway.spec.routes.iter().enumerate() {
-                add(&route.name, Place::Gateway(gateway, index), route.public.is_some());
+                add(&route.name, RouteOrigin::Gateway(gateway, index), route.public.is_some());
             }
         }
         for raw in &scope.envoy_resources {
             for route in raw.spec.resource.routes() {
-                add(&route.name, Place::Raw(raw, route.field), route.answers);
+                add(&route.name, RouteOrigin::Raw(raw, route.field), route.answers);
             }
         }
         for policy in &scope.route_policies {
             if let Some(route) = policy.spec.target_ref.route() {
-                add(route, Place::Policy(policy), false);
+                add(route, RouteOrigin::Policy(policy), false);
             }
         }
         for permission in &scope.traffic_permissions {
             if let Some(route) = permission.spec.target_ref.route() {
-                add(route, Place::Permission(permission), false);
+                add(route, RouteOrigin::Permission(permission), false);
             }
         }
         // Nodes that get no listeners from us have routes that nobody here knows.
         if scope.gateways.is_empty() {
-            add("", Place::Unnamed, false);
+            add("", RouteOrigin::Unnamed, false);
         }
         for policy in scope.route_policies.iter().filter(|policy| policy.spec.public.is_some()) {
             if let Some(route) = policy.spec.target_ref.route().and_then(|route| routes.get_mut(route)) {

@@ -33,7 +33,7 @@ pub struct Request {
 
 /// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome<'a> {
+pub enum RouteDecision<'a> {
     /// It is answered with 400.
     Refused(Refusal),
     /// It is answered with 307, to this path.
@@ -87,10 +87,10 @@ impl<'a> Matcher<'a> {
     }
 
     /// What becomes of a request.
-    pub fn decide(&self, request: &Request) -> Outcome<'a> {
+    pub fn decide(&self, request: &Request) -> RouteDecision<'a> {
         // It asks about the server as a whole, and no route is for that.
         if request.method == b"OPTIONS" && request.path == b"*" {
-            return Outcome::NotFound;
+            return RouteDecision::NotFound;
         }
         match self.admit(request) {
             Ok(request) => self.choose(&request),
@@ -99,8 +99,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// The request as routes see it, or the answer that it gets before any route.
-    fn admit(&self, request: &Request) -> Result<Request, Outcome<'a>> {
-        let refused = |refusal| Err(Outcome::Refused(refusal));
+    fn admit(&self, request: &Request) -> Result<Request, RouteDecision<'a>> {
+        let refused = |refusal| Err(RouteDecision::Refused(refusal));
         let http = &self.gateway.http;
         let mut request = request.clone();
         let has_underscore = |(name, _): &(Vec<u8>, Vec<u8>)| name.contains(&b'_');
@@ -112,7 +112,7 @@ impl<'a> Matcher<'a> {
         }
         request.path = match path::normalize(&request.path, http.escaped_slashes) {
             path::Normalized::Path(path) => path,
-            path::Normalized::Redirect(path) => return Err(Outcome::Redirected(path)),
+            path::Normalized::Redirect(path) => return Err(RouteDecision::Redirected(path)),
             path::Normalized::Invalid => return refused(Refusal::Path),
             path::Normalized::EscapedSlash => return refused(Refusal::EscapedSlash),
         };
@@ -127,7 +127,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// The most specific host of any route decides which routes count; of these, the first that fits is taken.
-    fn choose(&self, request: &Request) -> Outcome<'a> {
+    fn choose(&self, request: &Request) -> RouteDecision<'a> {
         let host = host::without_port(&request.authority);
         let patterns = self.gateway.routes.iter().flat_map(|route| &route.hosts);
         let best = patterns.filter_map(|pattern| HostMatch::of(pattern, &host)).max().unwrap_or(HostMatch::Any);
@@ -136,9 +136,9 @@ impl<'a> Matcher<'a> {
             route.hosts.iter().any(|pattern| HostMatch::of(pattern, &host).is_some_and(|found| found <= best))
                 && conditions.fit(request)
         });
-        fitting.next().map_or(Outcome::NotFound, |(index, (route, _))| {
+        fitting.next().map_or(RouteDecision::NotFound, |(index, (route, _))| {
             let path = request.path.clone();
-            Outcome::Taken(Taken { index, name: &route.name, backends: &route.backends, path })
+            RouteDecision::Taken(Taken { index, name: &route.name, backends: &route.backends, path })
         })
     }
 }
@@ -158,10 +158,10 @@ mod tests {
         let matcher = Matcher::new(&gateway).unwrap();
         for (request, expect) in cases {
             let got = match matcher.decide(request) {
-                Outcome::Taken(taken) => taken.name.to_owned(),
-                Outcome::NotFound => "404".to_owned(),
-                Outcome::Redirected(path) => String::from_utf8(path).unwrap(),
-                Outcome::Refused(refusal) => format!("{refusal:?}"),
+                RouteDecision::Taken(taken) => taken.name.to_owned(),
+                RouteDecision::NotFound => "404".to_owned(),
+                RouteDecision::Redirected(path) => String::from_utf8(path).unwrap(),
+                RouteDecision::Refused(refusal) => format!("{refusal:?}"),
             };
             assert_eq!(got, *expect, "{request:?} of {routes}");
         }

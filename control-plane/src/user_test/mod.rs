@@ -4,7 +4,7 @@
 //! A file names the resources that it tests and lists tests. All tests of a file run on one VM, one after the other, so that
 //! limits count across them.
 
-mod outcome;
+mod observation;
 mod run;
 
 use std::{
@@ -15,7 +15,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub use self::{outcome::Mismatch, run::run};
+pub use self::{observation::Mismatch, run::run};
 use crate::{
     model::{self, Diagnostics, File},
     pipeline::CompileError,

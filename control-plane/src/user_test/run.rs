@@ -5,7 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{Mismatch, Suite, Test, TestError, outcome::Outcome};
+use super::{Mismatch, Suite, Test, TestError, observation::Observation};
 use crate::{
     attach::Scope,
     model,
@@ -59,7 +59,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn exchange(&mut self, test: &Test) -> Result<Outcome, TestError> {
+    fn exchange(&mut self, test: &Test) -> Result<Observation, TestError> {
         let request = &test.request;
         let properties = Properties::new()
             .with(&["xds", "route_name"], self.names.get(&request.route).unwrap_or(&request.route))
@@ -87,7 +87,7 @@ impl Worker {
             // Whatever the filter would still wait for, this is all that the upstream said.
             let _ = self.vm.response_headers(stream, headers, true)?;
         }
-        Ok(Outcome::of(&self.vm.close(stream)?))
+        Ok(Observation::of(&self.vm.close(stream)?))
     }
 }
 

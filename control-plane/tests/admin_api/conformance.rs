@@ -9,7 +9,7 @@ use std::{
 use postern::{admin::description, http, model, node::NodeIdentity};
 use serde_json::{Map, Value, json};
 
-use crate::server::{Answer, RESOURCES, Server};
+use crate::server::{ApiResponse, RESOURCES, Server};
 
 /// What Envoys poll: their protocol describes it, and not we.
 const POLLED: [&str; 6] = ["clusters", "endpoints", "extension_configs", "listeners", "routes", "secrets"];
@@ -235,7 +235,7 @@ impl Description {
 
 /// Holds an answer to the description of its operation.
 #[track_caller]
-fn check_answer(description: &Description, operation: &Value, status: u16, answer: &Answer) {
+fn check_answer(description: &Description, operation: &Value, status: u16, answer: &ApiResponse) {
     let what = format!("{} {status}", operation["operationId"]);
     assert_eq!(answer.status, status, "{what}: {}", answer.body);
     let declared = &operation["responses"][status.to_string()];

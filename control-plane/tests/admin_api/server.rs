@@ -49,13 +49,13 @@ spec:
       params: { set: { x-stage: canary } }
 "#;
 
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) content_type: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
@@ -109,7 +109,7 @@ impl Server {
         self.hub.fleet().record(node, stream, learnt, SystemTime::now());
     }
 
-    pub(crate) fn apply(&self, text: &str) -> Answer {
+    pub(crate) fn apply(&self, text: &str) -> ApiResponse {
         let body = json!({ "files": [{ "name": "r.yaml", "text": text }], "author": "alice" });
         self.send("post", "/api/v1/apply", &[], Some(&body))
     }
@@ -118,11 +118,11 @@ impl Server {
         self.http
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> ApiResponse {
         self.send("get", path, &[], None)
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> ApiResponse {
         let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
         let agent: ureq::Agent = config.build().into();
         let mut request = ureq::http::Request::builder()
@@ -138,7 +138,7 @@ impl Server {
         };
         let mut answer = answer.unwrap();
         let content_type = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
-        Answer {
+        ApiResponse {
             status: answer.status().as_u16(),
             content_type: content_type.unwrap_or_default(),
             body: answer.body_mut().read_to_string().unwrap(),

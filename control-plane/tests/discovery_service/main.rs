@@ -10,7 +10,7 @@ mod outages;
 use std::{net::SocketAddr, sync::Arc};
 
 use postern::{
-    discovery::{Answer, Options},
+    discovery::{Acknowledgement, Options},
     serve::{Sockets, serve},
 };
 use tokio::time::timeout;
@@ -62,8 +62,8 @@ async fn who_waits_for_all_is_told_what_each_client_made_of_the_version() {
     assert_eq!(groups[0].version().unwrap().as_str(), first.version_info);
     let answers: Vec<_> =
         groups[0].clients.iter().map(|client| (client.address.as_str(), client.answer.clone().unwrap())).collect();
-    let refused = Answer::Refused("no such header".to_owned());
-    assert_eq!(answers, [("bad", refused), ("good", Answer::Accepted)]);
+    let refused = Acknowledgement::Refused("no such header".to_owned());
+    assert_eq!(answers, [("bad", refused), ("good", Acknowledgement::Accepted)]);
 
     // The next version reaches both, and waits for the one that goes only until it is gone.
     apply(&hub, &guarded("second"));

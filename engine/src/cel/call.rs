@@ -7,7 +7,7 @@ use postern_proto::plan::v1::expression::Function;
 use super::{
     budget::Budget,
     convert::convert,
-    error::ErrorKind,
+    error::{ErrorKind, Overload},
     function,
     number::Arithmetic,
     operator,
@@ -17,8 +17,6 @@ use super::{
     value::{Type, Value},
 };
 use crate::budget::meter::work;
-
-type Outcome = Result<Option<Value>, ErrorKind>;
 
 /// Calls a function.
 pub(super) fn call(function: Function, arguments: &[Value], budget: &mut Budget<'_>) -> Result<Value, ErrorKind> {
@@ -36,7 +34,7 @@ pub(super) fn no_overload(function: Function, arguments: &[Value]) -> ErrorKind 
     ErrorKind::NoSuchOverload { function: function::name(function), types }
 }
 
-fn unary(function: Function, value: &Value, budget: &mut Budget<'_>) -> Outcome {
+fn unary(function: Function, value: &Value, budget: &mut Budget<'_>) -> Overload {
     use Function as F;
     match function {
         F::Not => Ok(if let Value::Bool(value) = value { Some(Value::Bool(!value)) } else { None }),
@@ -59,7 +57,7 @@ fn unary(function: Function, value: &Value, budget: &mut Budget<'_>) -> Outcome 
     }
 }
 
-fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
+fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Overload {
     use Function as F;
     let ordered = |budget: &mut Budget<'_>, holds: fn(Ordering) -> bool| {
         // Nothing stands in any order to NaN.
@@ -88,7 +86,7 @@ fn binary(function: Function, one: &Value, other: &Value, budget: &mut Budget<'_
 }
 
 /// Functions with a string as receiver.
-fn on_text(function: Function, subject: &str, rest: &[Value], budget: &mut Budget<'_>) -> Outcome {
+fn on_text(function: Function, subject: &str, rest: &[Value], budget: &mut Budget<'_>) -> Overload {
     use Function as F;
     use Value::{Int, String};
     budget.read(subject.len())?;
@@ -126,7 +124,7 @@ fn computed_match(subject: &str, pattern: &str, budget: &mut Budget<'_>) -> Resu
     matches(subject, &pattern, budget)
 }
 
-fn size(value: &Value, budget: &mut Budget<'_>) -> Outcome {
+fn size(value: &Value, budget: &mut Budget<'_>) -> Overload {
     let count = match value {
         Value::String(text) => {
             budget.read(text.len())?;

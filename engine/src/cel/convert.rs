@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use super::{
     budget::Budget,
-    error::ErrorKind,
+    error::{ErrorKind, Overload},
     format,
     number::{double_to_int, double_to_uint},
     time::{Duration, Timestamp},
     value::{Type, Value},
 };
 
-type Outcome = Result<Option<Value>, ErrorKind>;
-
 /// Converts a value to a type.
-pub(super) fn convert(value: &Value, to: Type, budget: &mut Budget<'_>) -> Outcome {
+pub(super) fn convert(value: &Value, to: Type, budget: &mut Budget<'_>) -> Overload {
     if value.value_type() == to && to != Type::List && to != Type::Map && to != Type::Null {
         return Ok(Some(value.clone()));
     }
@@ -76,7 +74,7 @@ fn to_double(value: &Value) -> Option<Option<Value>> {
     Some(result.map(Value::Double))
 }
 
-fn to_string(value: &Value, budget: &mut Budget<'_>) -> Outcome {
+fn to_string(value: &Value, budget: &mut Budget<'_>) -> Overload {
     let text = match value {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
@@ -96,7 +94,7 @@ fn to_string(value: &Value, budget: &mut Budget<'_>) -> Outcome {
     Ok(Some(Value::from(text)))
 }
 
-fn to_bytes(value: &Value, budget: &mut Budget<'_>) -> Outcome {
+fn to_bytes(value: &Value, budget: &mut Budget<'_>) -> Overload {
     let Value::String(text) = value else { return Ok(None) };
     budget.make(text.len())?;
     Ok(Some(Value::Bytes(Arc::from(text.as_bytes()))))

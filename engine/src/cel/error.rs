@@ -4,8 +4,11 @@ use std::{fmt, sync::Arc};
 
 use super::{
     attribute::{Attribute, AttributeError},
-    value::Type,
+    value::{Type, Value},
 };
+
+/// What a function or operator makes of its operands. `None` if it has no overload for their types.
+pub(super) type Overload = Result<Option<Value>, ErrorKind>;
 
 /// An error and where in the user's text it arose.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::budget;
 
-type Outcome = Result<Value, EvaluationError>;
+/// The value of an expression.
+type Evaluated = Result<Value, EvaluationError>;
 
 /// One evaluation: the attributes, the budget, and the variables of the enclosing comprehensions.
 pub(super) struct Evaluation<'a> {
@@ -30,7 +31,7 @@ impl<'a> Evaluation<'a> {
         Self { attributes, budget: Budget::new(budget), variables: Vec::new() }
     }
 
-    pub(super) fn value(&mut self, node: &Node) -> Outcome {
+    pub(super) fn value(&mut self, node: &Node) -> Evaluated {
         let at = |kind: ErrorKind| kind.at(node.column);
         self.budget.node().map_err(at)?;
         match &node.kind {
@@ -103,12 +104,12 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn list(&mut self, elements: &[Node], column: u32) -> Outcome {
+    fn list(&mut self, elements: &[Node], column: u32) -> Evaluated {
         self.budget.make_elements(elements.len()).map_err(|kind| kind.at(column))?;
         elements.iter().map(|element| self.value(element)).collect::<Result<Arc<[_]>, _>>().map(Value::List)
     }
 
-    fn map(&mut self, entries: &[(Node, Node)]) -> Outcome {
+    fn map(&mut self, entries: &[(Node, Node)]) -> Evaluated {
         let mut map = Map::default();
         for (key_node, value) in entries {
             let key = self.value(key_node)?;
@@ -130,7 +131,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// `&&` and `||`: if one side decides, an error of the other does not matter (langdef, "Logical Operators").
-    fn logic(&mut self, operator: Function, [one, other]: &[Node; 2]) -> Outcome {
+    fn logic(&mut self, operator: Function, [one, other]: &[Node; 2]) -> Evaluated {
         let deciding = operator == Function::Or;
         let first = self.truth(operator, one);
         match first {
@@ -142,13 +143,13 @@ impl<'a> Evaluation<'a> {
         if second == deciding { Ok(Value::Bool(deciding)) } else { first.map(Value::Bool) }
     }
 
-    fn conditional(&mut self, [condition, then, otherwise]: &[Node; 3]) -> Outcome {
+    fn conditional(&mut self, [condition, then, otherwise]: &[Node; 3]) -> Evaluated {
         let holds = self.truth(Function::Conditional, condition)?;
         self.value(if holds { then } else { otherwise })
     }
 
     /// Calls a function. The arguments are on the stack: a call itself allocates nothing.
-    fn call(&mut self, function: Function, arguments: &[Node], column: u32) -> Outcome {
+    fn call(&mut self, function: Function, arguments: &[Node], column: u32) -> Evaluated {
         let result = match arguments {
             [one] => call(function, &[self.value(one)?], &mut self.budget),
             [one, two] => call(function, &[self.value(one)?, self.value(two)?], &mut self.budget),
@@ -165,7 +166,7 @@ impl<'a> Evaluation<'a> {
         self.variables.iter().rev().nth(outwards).cloned().unwrap_or(Value::Null)
     }
 
-    fn comprehension(&mut self, comprehension: &Comprehension, column: u32) -> Outcome {
+    fn comprehension(&mut self, comprehension: &Comprehension, column: u32) -> Evaluated {
         let range = self.value(&comprehension.range)?;
         let of = range.value_type();
         let elements = operator::elements(range, &mut self.budget).map_err(|kind| kind.at(column))?;
@@ -189,7 +190,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// `all` is a long `&&` and `exists` a long `||`: an element that decides makes up for errors of others.
-    fn quantify(&mut self, operator: Function, elements: &[Value], body: &Node) -> Outcome {
+    fn quantify(&mut self, operator: Function, elements: &[Value], body: &Node) -> Evaluated {
         let deciding = operator == Function::Or;
         let mut result = Ok(Value::Bool(!deciding));
         for element in elements {
@@ -204,7 +205,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Unlike `exists`, it keeps an error even if an element holds (langdef, "Macros").
-    fn exists_one(&mut self, elements: &[Value], body: &Node) -> Outcome {
+    fn exists_one(&mut self, elements: &[Value], body: &Node) -> Evaluated {
         let mut found: usize = 0;
         for element in elements {
             let holds = self.with(element, |within| within.truth(Function::Conditional, body))?;
@@ -213,7 +214,7 @@ impl<'a> Evaluation<'a> {
         Ok(Value::Bool(found == 1))
     }
 
-    fn filter(&mut self, elements: &[Value], body: &Node, column: u32) -> Outcome {
+    fn filter(&mut self, elements: &[Value], body: &Node, column: u32) -> Evaluated {
         let mut kept = Vec::new();
         for element in elements {
             if self.with(element, |within| within.truth(Function::Conditional, body))? {
@@ -224,7 +225,7 @@ impl<'a> Evaluation<'a> {
         Ok(kept.into())
     }
 
-    fn transform(&mut self, elements: &[Value], comprehension: &Comprehension, column: u32) -> Outcome {
+    fn transform(&mut self, elements: &[Value], comprehension: &Comprehension, column: u32) -> Evaluated {
         let mut made = Vec::new();
         for element in elements {
             let taken = |within: &mut Self| match &comprehension.filter {

@@ -4,15 +4,13 @@ use std::{cmp::Ordering, sync::Arc};
 
 use super::{
     budget::Budget,
-    error::ErrorKind,
+    error::{ErrorKind, Overload},
     key::Key,
     load::MAX_DEPTH,
     number::{self, Arithmetic, Comparison},
     text,
     value::{Map, Type, Value},
 };
-
-type Outcome = Result<Option<Value>, ErrorKind>;
 
 /// CEL's `==`: numbers by value, other values of unlike types are unequal (langdef, "Equality").
 pub(super) fn equal(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Result<bool, ErrorKind> {
@@ -85,7 +83,7 @@ pub(super) fn order(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Resu
 }
 
 /// `needle in haystack`.
-pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget<'_>) -> Outcome {
+pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget<'_>) -> Overload {
     match haystack {
         Value::List(elements) => {
             for element in elements.iter() {
@@ -105,7 +103,7 @@ pub(super) fn contains(needle: &Value, haystack: &Value, budget: &mut Budget<'_>
 }
 
 /// `container[index]`.
-pub(super) fn index(container: &Value, index: &Value, budget: &mut Budget<'_>) -> Outcome {
+pub(super) fn index(container: &Value, index: &Value, budget: &mut Budget<'_>) -> Overload {
     match container {
         Value::List(elements) => {
             let place = match index {
@@ -138,7 +136,7 @@ fn lookup(key: &Value, budget: &mut Budget<'_>) -> Result<(), ErrorKind> {
 
 /// Arithmetic on numbers of one type. `+` also joins text, bytes and lists, and `+` and `-` also take timestamps and
 /// durations.
-pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
+pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budget: &mut Budget<'_>) -> Overload {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => operator.ints(*one, *other).map(Value::Int).map(Some),
         (Value::Uint(one), Value::Uint(other)) => operator.uints(*one, *other).map(Value::Uint).map(Some),
@@ -151,7 +149,7 @@ pub(super) fn arithmetic(operator: Arithmetic, one: &Value, other: &Value, budge
     }
 }
 
-fn add(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
+fn add(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Overload {
     match (one, other) {
         (Value::String(one), Value::String(other)) => text::concatenate(one, other, budget).map(Some),
         (Value::Bytes(one), Value::Bytes(other)) => text::concatenate_bytes(one, other, budget).map(Some),
@@ -164,7 +162,7 @@ fn add(one: &Value, other: &Value, budget: &mut Budget<'_>) -> Outcome {
     }
 }
 
-fn subtract(one: &Value, other: &Value) -> Outcome {
+fn subtract(one: &Value, other: &Value) -> Overload {
     match (one, other) {
         (Value::Timestamp(one), Value::Timestamp(other)) => fit(one.since(*other).map(Value::Duration), Type::Duration),
         (Value::Timestamp(point), Value::Duration(span)) => {
@@ -175,12 +173,12 @@ fn subtract(one: &Value, other: &Value) -> Outcome {
     }
 }
 
-fn fit(result: Option<Value>, of: Type) -> Outcome {
+fn fit(result: Option<Value>, of: Type) -> Overload {
     result.map(Some).ok_or(ErrorKind::Overflow(of))
 }
 
 /// `-value`.
-pub(super) fn negate(value: &Value) -> Outcome {
+pub(super) fn negate(value: &Value) -> Overload {
     match value {
         Value::Int(value) => fit(value.checked_neg().map(Value::Int), Type::Int),
         Value::Double(value) => Ok(Some(Value::Double(-value))),

@@ -26,7 +26,7 @@ const MAX_POINTER: usize = 256;
 
 /// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Validity {
     /// The document is valid.
     Fits,
     /// The document is invalid, with as many violations as were asked for.
@@ -50,15 +50,15 @@ pub struct Violation {
 
 impl Schemas {
     /// Checks a document, and reports up to `most` violations.
-    pub fn check(&self, document: &[u8], most: usize, budget: &Budget) -> Outcome {
+    pub fn check(&self, document: &[u8], most: usize, budget: &Budget) -> Validity {
         if budget.spend(json::cost(document.len())).is_err() {
-            return Outcome::Exhausted;
+            return Validity::Exhausted;
         }
         let value = match json::parse_exact(document, DOCUMENT) {
             Ok(value) => value,
             Err(error) => match error.kind {
-                json::ErrorKind::TooDeep | json::ErrorKind::TooMany => return Outcome::TooComplex,
-                _ => return Outcome::NotJson,
+                json::ErrorKind::TooDeep | json::ErrorKind::TooMany => return Validity::TooComplex,
+                _ => return Validity::NotJson,
             },
         };
         let mut evaluation = Evaluation {
@@ -71,10 +71,10 @@ impl Schemas {
             found: Vec::new(),
         };
         match evaluation.schema(0, &value) {
-            Ok(true) => Outcome::Fits,
-            Ok(false) => Outcome::Violates(evaluation.found),
-            Err(Undecided::TooDeep) => Outcome::TooComplex,
-            Err(Undecided::Exhausted) => Outcome::Exhausted,
+            Ok(true) => Validity::Fits,
+            Ok(false) => Validity::Violates(evaluation.found),
+            Err(Undecided::TooDeep) => Validity::TooComplex,
+            Err(Undecided::Exhausted) => Validity::Exhausted,
         }
     }
 }

@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{cel::Pattern, json, load_error::LoadError, strings::Strings};
 
-pub use self::evaluate::{Outcome, Violation};
+pub use self::evaluate::{Validity, Violation};
 
 /// The most schemas of one step.
 const MAX_SCHEMAS: usize = 10_000;

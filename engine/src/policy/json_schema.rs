@@ -7,7 +7,7 @@ use postern_proto::plan::v1 as wire;
 use super::{BuiltIn, Context, Flow, Known, exhausted};
 use crate::{
     event::{Needs, Phase},
-    json_schema::{Outcome, Schemas, Violation},
+    json_schema::{Schemas, Validity, Violation},
     load_error::LoadError,
     schema::{Ending, Field, Kind, Object, PolicySchema},
     text::json,
@@ -132,11 +132,11 @@ impl BuiltIn for JsonSchema {
             return deny(415, "content_encoded", "the body must not be compressed or otherwise encoded");
         }
         match self.schemas.check(body, self.most_errors, context.budget) {
-            Outcome::Fits => Flow::Continue,
-            Outcome::NotJson => deny(400, "body_not_json", "the body is not valid JSON"),
-            Outcome::Exhausted => Flow::Fail(exhausted()),
-            Outcome::TooComplex => deny(self.status, "body_too_complex", "the body is too complex to be checked"),
-            Outcome::Violates(found) => Flow::Deny(self.violated(&found)),
+            Validity::Fits => Flow::Continue,
+            Validity::NotJson => deny(400, "body_not_json", "the body is not valid JSON"),
+            Validity::Exhausted => Flow::Fail(exhausted()),
+            Validity::TooComplex => deny(self.status, "body_too_complex", "the body is too complex to be checked"),
+            Validity::Violates(found) => Flow::Deny(self.violated(&found)),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use postern_tests::{Answer, Client, ControlPlane, Envoy, Request, Site, Upstream, site::repository, wait};
+use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Site, Upstream, site::repository, wait};
 use serde_json::Value;
 use tokio::{
     runtime,
@@ -161,11 +161,11 @@ fn cases() -> [Case; 6] {
 }
 
 /// Whether the answer, and who decided it, are the expected ones.
-fn is_expected(case: &Case, answer: &Answer, line: &Value) -> bool {
+fn is_expected(case: &Case, answer: &Received, line: &Value) -> bool {
     answer.status == case.expect && decided_by(line) == case.decided_by
 }
 
-fn print_row(case: &Case, answer: &Answer, line: &Value) {
+fn print_row(case: &Case, answer: &Received, line: &Value) {
     let request = format!("{} {}", text(line, "method"), text(line, "path"));
     let mark = if is_expected(case, answer, line) { "" } else { "   UNEXPECTED" };
     println!("  {request:<16} {:<32} {:<7} {}{mark}", case.what, answer.status, decided_by(line));

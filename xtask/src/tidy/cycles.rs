@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::finding::Finding;
 use super::known::Known;
-use super::modules::{Crate, Module, Place};
+use super::modules::{Crate, Module, ModulePath};
 use super::resolve::resolve;
 
 /// The uses of one sibling by another, as files and lines.
@@ -60,8 +60,8 @@ fn name_of(level: &[String]) -> String {
 }
 
 /// The uses between siblings, at each level.
-fn levels(of: &Crate, shown: &dyn Fn(&Path) -> String) -> BTreeMap<Place, Uses> {
-    let mut levels: BTreeMap<Place, Uses> = BTreeMap::new();
+fn levels(of: &Crate, shown: &dyn Fn(&Path) -> String) -> BTreeMap<ModulePath, Uses> {
+    let mut levels: BTreeMap<ModulePath, Uses> = BTreeMap::new();
     for (place, module) in &of.modules {
         for (path, line) in used(module) {
             let Some(target) = resolve(of, place, path) else { continue };

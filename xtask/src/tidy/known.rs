@@ -49,7 +49,6 @@ pub(crate) const KNOWN: &[Known] = &[
             "xds",
         ],
     },
-    Known { root: CONTROL_PLANE, level: "discovery", modules: &["registry", "report", "session"] },
     Known {
         root: CONTROL_PLANE,
         level: "snapshot",
@@ -60,5 +59,4 @@ pub(crate) const KNOWN: &[Known] = &[
         level: "wasm",
         modules: &["callouts", "host", "logging", "memory", "metrics", "properties", "setup", "shared_data", "stream"],
     },
-    Known { root: CONTROL_PLANE, level: "xds::service", modules: &["record", "stream"] },
 ];

@@ -8,13 +8,13 @@ use anyhow::{Context as _, Result};
 use super::source::{Module as Declared, Source};
 
 /// Where a module stands: the names from the crate's root down.
-pub(crate) type Place = Vec<String>;
+pub(crate) type ModulePath = Vec<String>;
 
 /// A crate by its modules.
 #[derive(Debug, Default)]
 pub(crate) struct Crate {
     /// Those that are compiled outside of tests too.
-    pub(crate) modules: BTreeMap<Place, Module>,
+    pub(crate) modules: BTreeMap<ModulePath, Module>,
     /// The files of all, those of tests included.
     pub(crate) files: Vec<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl Crate {
     /// Adds a module and those below it. `directory` has the files of its children.
     fn add(
         &mut self,
-        place: Place,
+        place: ModulePath,
         file: &Path,
         directory: &Path,
         source: Result<Source>,

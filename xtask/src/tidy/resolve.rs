@@ -1,16 +1,16 @@
 //! Which module a path leads to, through re-exports.
 
-use super::modules::{Crate, Place};
+use super::modules::{Crate, ModulePath};
 
 /// How many re-exports a path is followed through: names can be imported in a circle.
 const MOST_TURNS: usize = 16;
 
 /// The module that has what a path names, seen from the module at `here`; `None` if it leads out of the crate.
-pub(crate) fn resolve(of: &Crate, here: &[String], path: &[String]) -> Option<Place> {
+pub(crate) fn resolve(of: &Crate, here: &[String], path: &[String]) -> Option<ModulePath> {
     follow(of, here, path, MOST_TURNS)
 }
 
-fn follow(of: &Crate, here: &[String], path: &[String], turns: usize) -> Option<Place> {
+fn follow(of: &Crate, here: &[String], path: &[String], turns: usize) -> Option<ModulePath> {
     let (first, rest) = path.split_first()?;
     let start = match first.as_str() {
         "crate" => Vec::new(),
@@ -23,7 +23,7 @@ fn follow(of: &Crate, here: &[String], path: &[String], turns: usize) -> Option<
 }
 
 /// Goes down from a module, by its children and by what it imports.
-fn descend(of: &Crate, mut at: Place, mut path: &[String], turns: usize) -> Option<Place> {
+fn descend(of: &Crate, mut at: ModulePath, mut path: &[String], turns: usize) -> Option<ModulePath> {
     while let Some((name, rest)) = path.split_first() {
         if name == "super" {
             at.pop();
@@ -40,7 +40,7 @@ fn descend(of: &Crate, mut at: Place, mut path: &[String], turns: usize) -> Opti
 }
 
 /// Where a name leads that a module imports.
-fn imported(of: &Crate, at: &[String], path: &[String], turns: usize) -> Option<Place> {
+fn imported(of: &Crate, at: &[String], path: &[String], turns: usize) -> Option<ModulePath> {
     let (name, rest) = path.split_first()?;
     let turns = turns.checked_sub(1)?;
     let imports = &of.modules.get(at)?.source.imports;

@@ -8,6 +8,7 @@
 mod connection;
 mod decode;
 mod frame;
+mod peer;
 mod rate;
 mod record;
 mod stream;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::stream::Peer;
+use super::peer::Peer;
 use crate::{
     fleet::Learnt,
     gate,

@@ -24,6 +24,7 @@ use super::{
     connection::{Line, Used},
     decode::Decode,
     frame::frames,
+    peer::Peer,
     rate::Rate,
     record::record,
     watchdog::Watched,
@@ -54,6 +55,7 @@ pub(super) struct StreamBody<M> {
     source: Option<Source>,
     requests: Streaming<M>,
     publications: WatchStream<Option<Arc<Publication>>>,
+    /// Who the client is, once it has said so.
     peer: Option<Box<Peer>>,
     responses: VecDeque<Response>,
     /// The second frame of the response that is being given out.
@@ -64,13 +66,6 @@ pub(super) struct StreamBody<M> {
     timer: Option<Pin<Box<Sleep>>>,
     watched: Watched,
     _used: Option<Used>,
-}
-
-/// The node at the other end, once it has said who it is.
-pub(super) struct Peer {
-    pub(super) node: NodeIdentity,
-    pub(super) stream: u64,
-    pub(super) session: Session,
 }
 
 /// How far a stream is with its end.

@@ -2,11 +2,12 @@
 //!
 //! It owns subscriptions, nonces and the rules of what is sent and when; it does not own sockets, clocks or status. Both
 //! variants of the protocol, state of the world and incremental, follow the same rules here, and differ only in how a
-//! difference is told ([`compose`]) and in what a request says ([`Wish`]).
+//! difference is told ([`delivery`]) and in what a request says ([`Wish`]).
 
 mod answer;
 mod blame;
 mod compose;
+mod delivery;
 mod hosts;
 mod interest;
 mod inventory;

@@ -21,7 +21,7 @@ const TELLING: [&str; 7] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Observation {
     /// The decision's account without route and plan; empty for a route without a chain.
     pub account: String,
     pub status: u16,
@@ -38,7 +38,7 @@ pub struct Outcome {
 
 pub type Pairs = Vec<(String, Vec<u8>)>;
 
-impl Outcome {
+impl Observation {
     pub fn new(
         exchange: &Exchange,
         account: &str,

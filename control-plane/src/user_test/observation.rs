@@ -6,7 +6,7 @@ use super::Expect;
 use crate::wasm::{HeaderMap, Stream};
 
 /// What became of a request.
-pub(super) struct Outcome {
+pub(super) struct Observation {
     /// The decision's account: verdict, step, reason.
     account: BTreeMap<String, String>,
     status: Option<String>,
@@ -33,7 +33,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl Outcome {
+impl Observation {
     pub(super) fn of(stream: &Stream) -> Self {
         let account = String::from_utf8_lossy(stream.property("postern").unwrap_or_default()).into_owned();
         let account = account.split(' ').filter_map(|word| word.split_once('='));
