@@ -10,7 +10,10 @@ use postern_proto::plan::v1::{
 use serde::Deserialize;
 
 use super::{Lowering, Place, defaults::filled};
-use crate::model::{Step, quote, unit};
+use crate::{
+    diagnostic::quote,
+    model::{Step, unit},
+};
 
 /// Why parameters that fit the schema do not become a plan.
 #[derive(Debug, thiserror::Error)]
