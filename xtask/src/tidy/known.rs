@@ -89,15 +89,5 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
     },
     Known { root: CONTROL_PLANE, level: "protobuf_json", modules: &["message", "scalar", "well_known"] },
-    Known {
-        root: CONTROL_PLANE,
-        level: "snapshot",
-        modules: &["cluster", "edge", "path", "request_match", "route", "timeout"],
-    },
-    Known {
-        root: CONTROL_PLANE,
-        level: "wasm",
-        modules: &["callouts", "host", "logging", "memory", "metrics", "properties", "setup", "shared_data", "stream"],
-    },
     Known { root: CONTROL_PLANE, level: "xds::service", modules: &["record", "stream"] },
 ];
