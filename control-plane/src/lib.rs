@@ -16,6 +16,7 @@ pub mod cli;
 pub mod condition;
 pub mod difference;
 pub mod digest;
+pub mod directory;
 pub mod discovery;
 pub mod eval;
 pub mod explain;

@@ -5,6 +5,7 @@ use std::{panic::resume_unwind, thread};
 use crate::{
     attach::{Attachment, Scope, attach},
     digest::Digest,
+    directory::SourceError,
     gate::{self, EncodedPlan},
     keys::KeySets,
     lower::{Lowered, Strictness, lower},
@@ -12,7 +13,6 @@ use crate::{
     node::NodeIdentity,
     revision::group_revision,
     snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
-    source::SourceError,
 };
 
 /// Why files did not become a snapshot.

@@ -13,11 +13,11 @@ use std::{
 use postern::{
     digest::Digest,
     discovery::{
-        Answer, Assignment, ClientReport, ClientState, GroupReport, PolicySet, Registry, Session, Ticket,
+        Answer, Assignment, ClientReport, ClientState, GroupReport, Registry, Session, Ticket,
         session::{Case, Request, Update},
     },
     node::NodeIdentity,
-    publication::Audience,
+    publication::{Audience, PolicySet},
 };
 use postern_proto::discovery::v1::Policy;
 

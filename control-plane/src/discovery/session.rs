@@ -6,8 +6,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{PolicySet, registry::Answer};
-use crate::digest::Digest;
+use super::registry::Answer;
+use crate::{digest::Digest, publication::PolicySet};
 
 /// How many responses are remembered that a client has not answered. One that answers none of so many is asking anew.
 const MOST_UNANSWERED: usize = 16;

@@ -1,7 +1,6 @@
 //! Explaining: for a node and a route, which steps run, where every field of them comes from and what it overrides; and
 //! with a request, what each step makes of it. The same attachment that is served, only looked at.
 
-mod command;
 mod show;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -12,7 +11,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-pub use self::command::{Explain, Simulate};
 use crate::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Targeted, Withheld, attach},
     catalogue::hide_field,
