@@ -77,7 +77,7 @@ fn lower_and_admit(
     let encoded = EncodedPlan::new(&plan);
     let (filters, admitted) = thread::scope(|threads| {
         let making = threads.spawn(|| Filters::new(&encoded, code));
-        let admitted = code.gate().admit_encoded(encoded.clone());
+        let admitted = code.gate().admit(encoded.clone());
         (making.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
     });
     let admitted = admitted.map_err(|refusal| match gate::blame(&refusal, &plan, scope, attachment) {

@@ -11,6 +11,16 @@ pub enum Phase {
     Response,
 }
 
+impl Phase {
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
+}
+
 /// The headers of one message, in order, names in lower case as Envoy has them, pseudo-headers among them.
 ///
 /// They stay in the one buffer that the host handed over, written as proxy-wasm writes a list of pairs: a count, the sizes

@@ -227,8 +227,7 @@ pub fn explain_with(
         None => None,
         Some(request) => {
             let Lowered { plan, .. } = lower(&scope, keys, &attachment, Strictness::Strict)?;
-            let plan = Plan::load(&plan.encode_to_vec())
-                .map_err(|error| CompileError::Gate(Refusal::Declined(error.to_string())))?;
+            let plan = Plan::load(&plan.encode_to_vec()).map_err(|error| CompileError::Gate(Refusal::from(&error)))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
         }
     };
