@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn has_the_place_of_every_fault_whatever_it_is_called() {
-        let name = "a`: b [at=1;chain=7]";
+        let name = "a`:[at;chain%5D]";
         let of = |plan: Plan| Plan { format: FORMAT, strings: vec![name.to_owned(), String::new()], ..plan };
         let steps = Some(Steps { steps: vec![Step { name: 0, ..Step::default() }], ..Steps::default() });
         let named: Arc<str> = name.into();
