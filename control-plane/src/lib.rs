@@ -17,6 +17,7 @@ pub mod condition;
 pub mod diagnostic;
 pub mod difference;
 pub mod digest;
+pub mod directory;
 pub mod discovery;
 pub mod eval;
 pub mod explain;

@@ -5,6 +5,7 @@ use std::{panic::resume_unwind, thread};
 use crate::{
     attach::{Attachment, Scope, attach},
     digest::Digest,
+    directory::SourceError,
     gate::{self, EncodedPlan},
     keys::KeySets,
     lower::{Lowered, Strictness, lower},
@@ -12,7 +13,6 @@ use crate::{
     node::NodeIdentity,
     revision::group_revision,
     snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
-    source::SourceError,
 };
 
 /// Why files did not become a snapshot.
@@ -77,7 +77,7 @@ fn lower_and_admit(
     let encoded = EncodedPlan::new(&plan);
     let (filters, admitted) = thread::scope(|threads| {
         let making = threads.spawn(|| Filters::new(&encoded, code));
-        let admitted = code.gate().admit_encoded(encoded.clone());
+        let admitted = code.gate().admit(encoded.clone());
         (making.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
     });
     let admitted = admitted.map_err(|refusal| match gate::blame(&refusal, &plan, scope, attachment) {

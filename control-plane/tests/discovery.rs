@@ -13,12 +13,12 @@ use std::{
 use postern::{
     digest::Digest,
     discovery::{
-        Acknowledgement, Assignment, ClientReport, ClientState, GroupReport, PolicySet, Registry, Session, Ticket,
+        Acknowledgement, Assignment, ClientReport, ClientState, GroupReport, Registry, Session, Ticket,
         session::{Case, Request},
         update::Update,
     },
     node::NodeIdentity,
-    publication::Audience,
+    publication::{Audience, PolicySet},
 };
 use postern_proto::discovery::v1::Policy;
 

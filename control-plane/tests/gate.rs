@@ -5,12 +5,13 @@
 use std::{env, fs, sync::OnceLock};
 
 use postern::{
-    gate::{Gate, Refusal, diagnose},
+    gate::{EncodedPlan, Gate, Refusal, diagnose},
     model::File,
     pipeline::compile,
     snapshot::FilterCode,
     wasm::{Filter, Limits},
 };
+use postern_engine::Site;
 use postern_proto::plan::v1::{FORMAT, Plan};
 
 const RESOURCES: &str = "
@@ -69,39 +70,42 @@ fn error(gate: Gate) -> String {
 #[test]
 fn admits_what_the_real_filter_loads() {
     assert_eq!(error(real()), "it was admitted");
-    let plan = real().admit(&Plan { format: FORMAT, ..Plan::default() }).unwrap();
+    let plan = real().admit(EncodedPlan::new(&Plan { format: FORMAT, ..Plan::default() })).unwrap();
     assert_eq!(diagnose(&plan), None);
 }
 
 #[test]
 fn refuses_in_the_real_filters_own_words() {
-    let refusal = real().admit(&Plan { format: 99, ..Plan::default() }).unwrap_err();
+    let refusal = real().admit(EncodedPlan::new(&Plan { format: 99, ..Plan::default() })).unwrap_err();
     let words = "plan format 99 is not supported, this engine loads format 3";
-    assert_eq!(refusal, Refusal::Declined(words.to_owned()));
-    assert_eq!(Gate::of_engine().admit(&Plan { format: 99, ..Plan::default() }).unwrap_err(), refusal);
+    assert_eq!(refusal, Refusal::Declined { site: Site::Elsewhere, words: words.to_owned() });
+    assert_eq!(
+        Gate::of_engine().admit(EncodedPlan::new(&Plan { format: 99, ..Plan::default() })).unwrap_err(),
+        refusal
+    );
 }
 
 #[test]
 fn names_the_step_that_the_filter_refuses() {
     let declined = |words: &str| error(filter_that(&format!("plan refused: {words}"), "(i32.const 0)"));
     assert_eq!(
-        declined("chain 0: request: step `headers`: not today"),
+        declined("not today [at=1;chain=0;phase=request;step=headers]"),
         "p.yaml:14:7: RoutePolicy `users`: spec.request[1]: the filter refuses this: not today"
     );
     assert_eq!(
-        declined("chain 0: response: step `securityHeaders`: never: at all"),
+        declined("never: at all [at=1;chain=0;phase=response;step=securityHeaders]"),
         "p.yaml:16:7: RoutePolicy `users`: spec.response[0]: the filter refuses this: never: at all"
     );
     // Audit logs stand beside the phases.
     assert_eq!(
-        declined("chain 0: step `securityHeaders`: odd"),
+        declined("odd [at=1;chain=0;step=securityHeaders]"),
         "p.yaml:16:7: RoutePolicy `users`: spec.response[0]: the filter refuses this: odd"
     );
     assert_eq!(
-        declined("chain 0: something else"),
+        declined("something else [at=1;chain=0]"),
         "p.yaml:11:3: RoutePolicy `users`: spec: the filter refuses this: something else"
     );
-    assert_eq!(declined("consumer `app`: unloved"), "p.yaml:2:1: Consumer `app`: the filter refuses this: unloved");
+    assert_eq!(declined("unloved [at=1;consumer=app]"), "p.yaml:2:1: Consumer `app`: the filter refuses this: unloved");
 }
 
 #[test]
@@ -110,6 +114,16 @@ fn passes_on_words_that_name_no_resource() {
     for words in ["plan refused: the moon is full", "plan refused: chain 7: odd", "plan refused: consumer `x`: odd"] {
         let reason = words.trim_start_matches("plan refused: ");
         assert_eq!(declined(words), format!("the plan does not pass the gate: {reason}"));
+    }
+    // A site that leads nowhere is shown.
+    for (line, words) in [
+        ("odd [at=1;chain=7]", "chain 7: odd"),
+        ("odd [at=1;chain=0;phase=request;step=x%60]", "chain 0: request: step `x``: odd"),
+        ("odd [at=1;consumer=x]", "consumer `x`: odd"),
+        ("odd [at=2;chain=0]", "odd [at=2;chain=0]"),
+        ("odd [at=1]", "odd"),
+    ] {
+        assert_eq!(declined(&format!("plan refused: {line}")), format!("the plan does not pass the gate: {words}"));
     }
     assert_eq!(declined("no prefix"), "the plan does not pass the gate: no prefix");
 }
@@ -141,6 +155,6 @@ fn takes_every_plan_in_a_fresh_vm() {
     (i32.eq (global.get $times) (i32.const 1))))"#;
     let gate = Gate::of_filter(Filter::compile(&wat::parse_str(text).unwrap()).unwrap(), Limits::default());
     for _ in 0..3 {
-        gate.admit(&Plan::default()).unwrap();
+        gate.admit(EncodedPlan::new(&Plan::default())).unwrap();
     }
 }

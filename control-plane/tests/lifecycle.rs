@@ -232,7 +232,7 @@ fn policy_creation_lifecycle() {
 #[test]
 fn policy_creation_lifecycle_with_an_error_before_it_is_initialized() {
     let mut world = World::new();
-    world.line = Line::that_refuses("plan refused: chain 0: request: step `headers`: not today");
+    world.line = Line::that_refuses("plan refused: not today [at=1;chain=0;phase=request;step=headers]");
     let error = world.apply("one").unwrap_err().to_string();
     let expect = "p.yaml:7:7: RoutePolicy `users`: spec.request[0]: the filter refuses this: not today";
     assert_eq!(error, expect);

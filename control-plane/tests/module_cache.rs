@@ -11,7 +11,7 @@ use std::{
 
 use postern::{
     digest::Digest,
-    gate::{Gate, ModuleCache, Origin},
+    gate::{EncodedPlan, Gate, ModuleCache, Origin},
     wasm::{Filter, Limits},
 };
 use postern_proto::plan::v1::Plan;
@@ -37,7 +37,7 @@ fn filter(home: &Path, code: &[u8]) -> (Filter, Origin) {
 /// Whether the filter that takes anything comes from the cache, and is that filter.
 fn origin(home: &Path) -> Origin {
     let (filter, origin) = filter(home, &code(true));
-    Gate::of_filter(filter, Limits::default()).admit(&Plan::default()).unwrap();
+    Gate::of_filter(filter, Limits::default()).admit(EncodedPlan::new(&Plan::default())).unwrap();
     origin
 }
 

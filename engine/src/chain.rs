@@ -10,7 +10,7 @@ use crate::{
     deny_with::DenyWith,
     event::{Needs, Phase},
     header::Name,
-    load_error::LoadError,
+    load_error::{LoadError, Place},
     on_failure::OnFailure,
     policy::{Following, Known, Policy, audit_log::AuditLog},
     selector::Selector,
@@ -70,16 +70,16 @@ pub(crate) struct Step {
 
 impl Chain {
     pub(crate) fn load(wire: &wire::Chain, known: Known<'_>) -> Result<Self, LoadError> {
-        let steps = |wire: &Option<wire::Steps>, phase, name: &str| match wire {
+        let steps = |wire: &Option<wire::Steps>, phase| match wire {
             None => Ok(Steps::default()),
-            Some(wire) => Steps::load(wire, known, phase).map_err(|error| error.within(name)),
+            Some(wire) => Steps::load(wire, known, phase).map_err(|error| error.within(Place::Phase(phase))),
         };
-        let response = steps(&wire.response, Phase::Response, "response")?;
+        let response = steps(&wire.response, Phase::Response)?;
         let mut audits = load_audits(wire, known.strings)?;
         let later = audits.iter().filter(|audit| audit.waits()).map(AuditLog::needs);
         let later = response.steps.iter().map(|step| step.needs).chain(later);
         let keep = later.fold(Needs::NONE, |keep, needs| keep.union(needs.of_request()));
-        let mut request = steps(&wire.request, Phase::Request, "request")?;
+        let mut request = steps(&wire.request, Phase::Request)?;
         let read = request.steps.iter().chain(&response.steps).map(|step| step.needs);
         if !read.chain(audits.iter().map(AuditLog::needs)).any(|needs| needs.has(Needs::CLAIMS)) {
             request.steps.iter_mut().for_each(|step| step.policy.leave_out_claims());
@@ -102,12 +102,12 @@ impl Chain {
     /// first step that could not be paid for.
     pub(crate) fn check_cost(&self, steps: u64) -> Result<(), LoadError> {
         let mut least: u64 = 0;
-        for (phase, name) in [(&self.request, "request"), (&self.response, "response")] {
-            for step in &phase.steps {
+        for phase in [Phase::Request, Phase::Response] {
+            for step in &self.steps(phase).steps {
                 let (cost, most) = (step.least_cost(), steps.saturating_add(step.body_allowance(self.body_limit)));
                 if least.saturating_add(cost) > most {
                     let error = LoadError::TooCostly { least: least.saturating_add(cost), steps };
-                    return Err(error.within(format!("step `{}`", step.name)).within(name));
+                    return Err(error.within(Place::Step(Arc::clone(&step.name))).within(Place::Phase(phase)));
                 }
                 least = least.saturating_add(if step.needs.has(Needs::BODY) { 0 } else { cost });
             }
@@ -141,7 +141,7 @@ fn load_audits(wire: &wire::Chain, strings: &Strings) -> Result<Vec<AuditLog>, L
         if let Some(Wire::AuditLog(audit)) = &step.policy {
             let name = strings.name(step.name)?;
             let load = || AuditLog::load(audit, &name, strings.expression(step.when)?, strings);
-            audits.push(load().map_err(|error| error.within(format!("step `{name}`")))?);
+            audits.push(load().map_err(|error| error.within(Place::Step(Arc::clone(&name))))?);
         }
     }
     Ok(audits)
@@ -234,7 +234,7 @@ impl Step {
 
     fn load(wire: &wire::Step, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         let name = known.strings.name(wire.name)?;
-        Self::load_named(&name, wire, known, phase).map_err(|error| error.within(format!("step `{name}`")))
+        Self::load_named(&name, wire, known, phase).map_err(|error| error.within(Place::Step(Arc::clone(&name))))
     }
 
     fn load_named(name: &Arc<str>, wire: &wire::Step, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {

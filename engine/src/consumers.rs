@@ -8,7 +8,13 @@ use sha2::{Digest, Sha256};
 use siphasher::sip128::SipHasher24;
 
 pub use crate::password::{LONGEST_SALT, MOST_ITERATIONS};
-use crate::{budget::Budget, load_error::LoadError, password::Password, replays::KeyReplays, strings::Strings};
+use crate::{
+    budget::Budget,
+    load_error::{LoadError, Place},
+    password::Password,
+    replays::KeyReplays,
+    strings::Strings,
+};
 
 /// All consumers of a plan. A lookup costs the same for ten as for ten thousand.
 #[derive(Debug, Default)]
@@ -61,7 +67,7 @@ impl Consumers {
         let mut loaded = Self::default();
         for wire in consumers {
             let name = strings.name(wire.name)?;
-            let place = format!("consumer `{name}`");
+            let place = Place::Consumer(Arc::clone(&name));
             loaded.add(wire, name, strings).map_err(|error| error.within(place))?;
         }
         loaded.known_keys = KnownKeys::new(consumers.iter().flat_map(|consumer| &consumer.api_key_sha256));

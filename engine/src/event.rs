@@ -11,6 +11,16 @@ pub enum Phase {
     Response,
 }
 
+impl Phase {
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
+}
+
 /// The headers of one message, in order, with names in lower case as Envoy has them, pseudo-headers included.
 ///
 /// They stay in the one buffer that the host handed over, in proxy-wasm's format for a list of pairs: a count, the

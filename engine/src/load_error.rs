@@ -1,10 +1,10 @@
 //! Why a plan is refused. Every part of a plan loads itself, and says so in these words.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use postern_proto::plan::v1::FORMAT;
 
-use crate::cel;
+use crate::{cel, event::Phase, site::Site};
 
 /// Why a plan was refused.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ pub enum LoadError {
     #[error("{place}: {error}")]
     Within {
         /// The place.
-        place: String,
+        place: Place,
         /// What is wrong there.
         error: Box<LoadError>,
     },
@@ -117,7 +117,66 @@ pub enum LoadError {
 
 impl LoadError {
     /// The same error with the place that it stands in.
-    pub(crate) fn within(self, place: impl Into<String>) -> Self {
+    pub(crate) fn within(self, place: impl Into<Place>) -> Self {
         Self::Within { place: place.into(), error: Box::new(self) }
+    }
+
+    /// Where in the plan the error is, and what is wrong there.
+    pub fn locate(&self) -> (Site, &Self) {
+        let (mut site, mut error) = (Site::Elsewhere, self);
+        while let Self::Within { place, error: inner } = error {
+            match (place, &mut site) {
+                (Place::Chain(index), _) => site = Site::Chain { index: *index, phase: None, step: None },
+                (Place::Phase(found), Site::Chain { phase, .. }) => *phase = Some(*found),
+                (Place::Step(name), Site::Chain { step, .. }) => *step = Some(Arc::clone(name)),
+                (Place::Consumer(name), _) => site = Site::Consumer(Arc::clone(name)),
+                (Place::Issuer(name), _) => site = Site::Issuer(Arc::clone(name)),
+                (Place::Phase(_) | Place::Step(_) | Place::Other(_), _) => break,
+            }
+            error = inner;
+        }
+        (site, error)
+    }
+}
+
+/// A part of a plan that an error is in.
+#[derive(Debug)]
+pub enum Place {
+    /// The chain at this place.
+    Chain(usize),
+    /// This phase of a chain.
+    Phase(Phase),
+    /// The step of this name.
+    Step(Arc<str>),
+    /// The consumer of this name.
+    Consumer(Arc<str>),
+    /// The issuer of this name.
+    Issuer(Arc<str>),
+    /// Any other, in words.
+    Other(String),
+}
+
+impl From<String> for Place {
+    fn from(words: String) -> Self {
+        Self::Other(words)
+    }
+}
+
+impl From<&str> for Place {
+    fn from(words: &str) -> Self {
+        Self::Other(words.to_owned())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chain(index) => write!(formatter, "chain {index}"),
+            Self::Phase(phase) => formatter.write_str(phase.name()),
+            Self::Step(name) => write!(formatter, "step `{name}`"),
+            Self::Consumer(name) => write!(formatter, "consumer `{name}`"),
+            Self::Issuer(name) => write!(formatter, "issuer `{name}`"),
+            Self::Other(words) => formatter.write_str(words),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The state of one VM: its root contexts, each with its plan, and the streams in progress.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, fmt, sync::Arc};
 
-use postern_engine::{LoadError, Placement, Plan};
+use postern_engine::{LoadError, Placement, Plan, Site};
 use postern_proto::configuration;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -117,7 +117,7 @@ pub(crate) fn configure(root: u32, size: usize) -> bool {
             true
         }
         Err(reason) => {
-            log::error!("plan refused: {reason}");
+            reason.log();
             false
         }
     }
@@ -149,6 +149,20 @@ enum Refusal {
     Configuration,
     #[error("agent `{0}`: this filter does not call agents yet")]
     Agent(String),
+}
+
+impl Refusal {
+    /// One line in Envoy's log: what is wrong and, for programs, where.
+    fn log(&self) {
+        let (site, words): (_, &dyn fmt::Display) = match self {
+            Self::Load(error) => {
+                let (site, error) = error.locate();
+                (site, error)
+            }
+            other => (Site::Elsewhere, other),
+        };
+        log::error!("plan refused: {words}{site}");
+    }
 }
 
 /// Handles the headers of a request.

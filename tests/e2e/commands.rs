@@ -102,7 +102,7 @@ fn refusing_filter(directory: &std::path::Path, reason: &str) -> std::path::Path
 fn stops_a_policy_that_the_filter_refuses_at_the_gate_with_the_filters_reason() {
     let directory = tempfile::tempdir().unwrap();
     let site = site(&directory.path().join("site"));
-    let reason = "plan refused: chain 0: request: step `apiKeyAuth`: keys are out of fashion";
+    let reason = "plan refused: keys are out of fashion [at=1;chain=0;phase=request;step=apiKeyAuth]";
     let filter = refusing_filter(directory.path(), reason);
     let (config, filter) = (site.directory().to_str().unwrap(), filter.to_str().unwrap());
     let expect = "spec.request[0]: the filter refuses this: keys are out of fashion";

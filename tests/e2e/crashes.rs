@@ -11,8 +11,8 @@ use std::{
 };
 
 use postern::{
+    directory,
     model::File,
-    source,
     store::{Database, Store, split},
 };
 use postern_tests::{Client, ControlPlane, Request, crash::Numbers, wait};
@@ -126,7 +126,7 @@ fn check_revisions(http: SocketAddr, acknowledged: &[Acknowledged], under_way: &
 fn everything_acknowledged_survives_a_kill_at_any_moment_of_an_apply_and_envoys_converge() {
     let stage = Stage::new();
     let state = tempfile::tempdir().unwrap();
-    let resources = Resources(source::read(stage.site.directory()).unwrap());
+    let resources = Resources(directory::read(stage.site.directory()).unwrap());
     let mut control_plane =
         ControlPlane::start_with_state(stage.site.directory(), state.path(), &["--keep", "10000"]).unwrap();
     let envoys = envoys(control_plane.xds(), 2);

@@ -4,13 +4,13 @@ use std::{fs, net::SocketAddr, sync::Arc};
 
 use postern::{
     attach::{Scope, attach},
+    directory,
     gate::{AdmittedPlan, Gate},
     model,
     node::NodeIdentity,
     pipeline,
     serve::{Hub, Sockets, serve},
     snapshot::{FilterCode, Snapshot},
-    source,
     wasm::{Filter, Limits},
 };
 use postern_tests::{
@@ -46,12 +46,12 @@ impl InProcess {
     }
 
     fn publish(&self, site: &Site) {
-        self.hub.publish(pipeline::compile(&source::read(site.directory()).unwrap(), &self.code).unwrap());
+        self.hub.publish(pipeline::compile(&directory::read(site.directory()).unwrap(), &self.code).unwrap());
     }
 
     /// Publishes a site's resources with a plan that no gate has seen.
     fn force(&self, site: &Site, plan: &[u8], revision: &str) {
-        let bundle = model::read(&source::read(site.directory()).unwrap()).unwrap();
+        let bundle = model::read(&directory::read(site.directory()).unwrap()).unwrap();
         let plan = AdmittedPlan::forced_past_the_gate(plan);
         let revision = postern::digest::Digest::of(revision.as_bytes());
         let scope = Scope::of(&bundle, &NodeIdentity::default());

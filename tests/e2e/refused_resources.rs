@@ -1,7 +1,7 @@
 //! Nodes that refused something: they return to what they can run, a rollout goes back, and a refusal on one stream
 //! does not count for another.
 
-use postern::{pipeline::compile, rollout::Strategy, snapshot::ResourceType, source};
+use postern::{directory, pipeline::compile, rollout::Strategy, snapshot::ResourceType};
 use postern_tests::{Client, Envoy, Site, Upstream, control_plane::wait_for_status, site::free_port, wait};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn case_43_an_envoy_that_refused_one_of_its_first_clusters_serves_after_a_restar
         site.write("raw.yaml", &bad_cluster()).unwrap();
         let control_plane = refusals::InProcess::start();
         let publish = || {
-            let files = source::read(site.directory()).unwrap();
+            let files = directory::read(site.directory()).unwrap();
             control_plane.hub.publish(compile(&files, &control_plane.code).unwrap());
         };
         publish();
@@ -131,7 +131,7 @@ fn case_44_what_an_envoy_accepts_on_one_stream_does_not_undo_what_it_refused_on_
     let control_plane = refusals::InProcess::start();
     let publish = |right: &str, left: &str| {
         site.write("endpoints.yaml", &[right, left].concat()).unwrap();
-        let files = source::read(site.directory()).unwrap();
+        let files = directory::read(site.directory()).unwrap();
         control_plane.hub.publish(compile(&files, &control_plane.code).unwrap());
     };
     let right = |priority| endpoints("right", &[port], priority);

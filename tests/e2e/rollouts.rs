@@ -12,12 +12,12 @@ use std::{
 };
 
 use postern::{
+    directory,
     gate::Gate,
     releases::{KEPT, Proposal, Releases},
     rollout::{Pick, Step, Strategy},
     serve::{Hub, Sockets, serve},
     snapshot::FilterCode,
-    source,
     store::{Memory, Parent},
     wasm::{Filter, Limits},
 };
@@ -58,7 +58,7 @@ impl InProcess {
     }
 
     fn proposal(site: &Site) -> Proposal {
-        let files = source::read(site.directory()).unwrap();
+        let files = directory::read(site.directory()).unwrap();
         Proposal {
             files,
             author: "test".to_owned(),

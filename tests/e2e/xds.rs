@@ -8,9 +8,9 @@ use std::{
 use envoy_types::pb::{envoy::config::cluster::v3::Cluster, google::protobuf};
 use postern::{
     digest::Digest,
+    directory,
     pipeline::compile,
     snapshot::{Resource, ResourceType, Snapshot},
-    source,
 };
 use postern_tests::{Client, Envoy, Request, Site, Upstream, site::free_port, wait};
 use prost::Message;
@@ -52,7 +52,7 @@ fn case_22_a_changed_cluster_whose_endpoints_did_not_change_is_warm_at_once() {
         let upstream = Upstream::start(0).unwrap();
         let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
         let control_plane = InProcess::start();
-        let compiled = || compile(&source::read(site.directory()).unwrap(), &control_plane.code).unwrap();
+        let compiled = || compile(&directory::read(site.directory()).unwrap(), &control_plane.code).unwrap();
         control_plane.hub.publish(with_connect_timeout(&compiled(), 3));
         let envoy = envoy_of(variant, control_plane.xds);
         let mut client = Client::new(site.listener());

@@ -7,16 +7,19 @@ mod access_log;
 mod candidates;
 mod chain;
 mod inherit;
+mod kinship;
 mod merge;
 mod permission;
 mod scope;
 mod source;
 mod timeout;
 
+pub(crate) use self::kinship::{Kinship, MOST_IMAGINED, Signature, imagined_groups};
 pub use self::{
     access_log::{Logged, Which, access_logs},
     chain::{Attached, Attachment, EffectiveStep, Part, attach, attach_routes},
     inherit::Withheld,
+    kinship::imagined_nodes,
     merge::{Fields, Provided},
     permission::Rule,
     scope::Scope,

@@ -14,7 +14,7 @@ use crate::{terminal, yaml::to_yaml};
 
 /// Where the control plane is.
 #[derive(Debug, Args)]
-pub(crate) struct Server {
+pub(super) struct Server {
     /// Where the control plane serves HTTP
     #[arg(long, value_name = "ADDRESS", env = "POSTERN_SERVER", default_value = "127.0.0.1:18001")]
     server: String,
@@ -32,7 +32,7 @@ pub(super) struct Remote {
 
 /// How an answer looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(super) enum Output {
     /// For people
     #[value(alias = "text")]
     Table,
@@ -44,7 +44,7 @@ pub(crate) enum Output {
 
 impl Output {
     /// Writes an answer for programs; `false` if people are to read it.
-    pub(crate) fn write(self, value: &Value) -> anyhow::Result<bool> {
+    pub(super) fn write(self, value: &Value) -> anyhow::Result<bool> {
         match self {
             Self::Table => return Ok(false),
             Self::Json => terminal::write(&format!("{value:#}\n"))?,
@@ -55,12 +55,12 @@ impl Output {
 }
 
 impl Server {
-    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Value> {
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
         let answer = agent().get(self.url(path)).call();
         self.read(answer)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value, parent: Option<u64>) -> anyhow::Result<Value> {
+    pub(super) fn post(&self, path: &str, body: &Value, parent: Option<u64>) -> anyhow::Result<Value> {
         let mut request = agent().post(self.url(path)).header("content-type", "application/json");
         if let Some(parent) = parent {
             request = request.header("if-match", format!("\"{parent}\""));

@@ -18,7 +18,7 @@ use crate::{
 
 /// Which filter, and which cache.
 #[derive(Debug, Args)]
-pub(crate) struct FilterOptions {
+pub(super) struct FilterOptions {
     /// The filter's code; default: `postern_filter.wasm` beside this program or in `filter/` next to its folder
     #[arg(long, value_name = "FILE", env = "POSTERN_FILTER")]
     filter: Option<PathBuf>,
@@ -38,7 +38,7 @@ impl FilterOptions {
     }
 
     /// The same, or none if no filter is named and none is found.
-    pub(crate) fn read_if_there(&self) -> anyhow::Result<Option<FilterCode>> {
+    pub(super) fn read_if_there(&self) -> anyhow::Result<Option<FilterCode>> {
         self.find()?.map(|code| self.gated(None, FilterCode::new(code, None))).transpose()
     }
 

@@ -2,17 +2,19 @@
 
 mod bootstrap;
 mod canary;
-pub(crate) mod client;
+mod client;
 mod clients;
 mod conditions;
 mod diff;
 mod events;
-pub(crate) mod filter;
+mod explain;
+mod filter;
 mod remote;
 mod resources;
 mod status;
 mod table;
 mod test;
+mod validate;
 mod warnings;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
@@ -31,16 +33,17 @@ use self::{
     canary::{CanaryStep, tolerance},
     diff::Diff,
     events::Events,
+    explain::{Explain, Simulate},
     filter::FilterOptions,
     remote::{Apply, Rollback, RolloutCommand},
     resources::{Delete, Get},
     status::{Nodes, Revisions, Status},
     test::Test,
+    validate::Validate,
 };
 use crate::{
     discovery,
     eval::Eval,
-    explain::{Explain, Simulate},
     files::{self, Delivery},
     http, open_files,
     publication::Publication,
@@ -51,7 +54,6 @@ use crate::{
     serve::{Followed, Hub, ServeError, Sockets, follow, serve_with},
     store::{Database, Memory, Store},
     terminal,
-    validate::Validate,
     xds::Limits,
 };
 

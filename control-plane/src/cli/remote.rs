@@ -14,7 +14,7 @@ use super::{
     client::{Output, Remote, at, items},
     warnings,
 };
-use crate::source;
+use crate::directory;
 
 /// How often progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -134,7 +134,7 @@ pub(super) fn files(directory: &Path) -> anyhow::Result<Vec<Value>> {
         let text = String::from_utf8(file.bytes).with_context(|| format!("{} is not text", file.name))?;
         Ok(json!({ "name": file.name, "text": text }))
     };
-    source::read(directory)?.into_iter().map(file).collect()
+    directory::read(directory)?.into_iter().map(file).collect()
 }
 
 /// Who gives commands.

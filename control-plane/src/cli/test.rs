@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::filter::FilterOptions;
 use crate::{
-    source,
+    directory,
     user_test::{self, Mismatch, Suite},
 };
 
@@ -31,7 +31,7 @@ struct Verdict {
 
 impl Test {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let suites = source::read(&self.directory)?.iter().map(Suite::read).collect::<Result<Vec<_>, _>>()?;
+        let suites = directory::read(&self.directory)?.iter().map(Suite::read).collect::<Result<Vec<_>, _>>()?;
         let code = self.filter.read(None, None)?;
         let filter = code.gate().filter().context("the filter cannot be run")?;
         let mut verdicts = Vec::new();

@@ -14,13 +14,12 @@ use serde_json::Value;
 pub(crate) use self::resources::digests;
 use self::routes::View;
 use crate::{
-    attach::Scope,
+    attach::{Kinship, Scope, imagined_nodes},
     catalogue::{Catalogue, ResourceKey},
     digest::Digest,
     keys::KeySets,
     model::Bundle,
     node::NodeIdentity,
-    publication::{Kinship, imagined_nodes},
     revision::group_revision,
 };
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::PolicySet;
-use crate::digest::Digest;
+use crate::{digest::Digest, publication::PolicySet};
 
 /// A set of policies that was put in force for some clients at a time.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Explaining: for a node and a route, which steps run, where every field of them comes from and what it overrides; and
 //! with a request, what each step makes of it. The same attachment that is served, only looked at.
 
-mod command;
 mod show;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -12,7 +11,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-pub use self::command::{Explain, Simulate};
 use crate::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Withheld, attach},
     catalogue::hide_field,
@@ -230,8 +228,7 @@ pub fn explain_with(
         None => None,
         Some(request) => {
             let Lowered { plan, .. } = lower(&scope, keys, &attachment, Strictness::Strict)?;
-            let plan = Plan::load(&plan.encode_to_vec())
-                .map_err(|error| CompileError::Gate(Refusal::Declined(error.to_string())))?;
+            let plan = Plan::load(&plan.encode_to_vec()).map_err(|error| CompileError::Gate(Refusal::from(&error)))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
         }
     };

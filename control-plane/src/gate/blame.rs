@@ -1,7 +1,8 @@
-//! From the filter's words about a plan back to the resource that a user wrote. It owns the reading of those words, not
-//! the decision.
+//! From the place in a plan that the filter refuses back to the resource that a user wrote. It decides nothing.
 
-use postern_engine::Phase;
+use std::slice;
+
+use postern_engine::{Phase, Site};
 use postern_proto::plan::v1::Plan as WirePlan;
 
 use super::Refusal;
@@ -10,35 +11,25 @@ use crate::{
     model::{Diagnostic, Diagnostics, Resource},
 };
 
-/// What a refusal says about resources; `None` if its words name nothing that a user wrote.
+/// What a refusal says about resources; `None` if its site is nothing that a user wrote.
 pub(crate) fn blame(
     refusal: &Refusal,
     plan: &WirePlan,
     scope: &Scope<'_>,
     attachment: &Attachment<'_>,
 ) -> Option<Diagnostics> {
-    let Refusal::Declined(words) = refusal else { return None };
-    let found = if let Some((chain, rest)) = chain(words) {
-        steps(chain, rest, plan, attachment)
-    } else if let Some((name, reason)) = named(words, "consumer") {
-        whole(&scope.consumers, name, reason)
-    } else if let Some((name, reason)) = named(words, "issuer") {
-        whole(&scope.issuers, name, reason)
-    } else {
-        Vec::new()
+    let Refusal::Declined { site, words } = refusal else { return None };
+    let found = match site {
+        Site::Elsewhere => Vec::new(),
+        Site::Chain { index, phase, step } => {
+            let phases: &[Phase] = phase.as_ref().map_or(&[Phase::Request, Phase::Response], slice::from_ref);
+            let chains = attached(*index, plan, attachment);
+            chains.flat_map(|chain| at_fault(chain, phases, step.as_deref(), words)).collect()
+        }
+        Site::Consumer(name) => whole(&scope.consumers, name, words),
+        Site::Issuer(name) => whole(&scope.issuers, name, words),
     };
     Diagnostics::reject(found).err()
-}
-
-/// "chain 3: " and the rest.
-fn chain(words: &str) -> Option<(u32, &str)> {
-    let (index, rest) = words.strip_prefix("chain ")?.split_once(": ")?;
-    Some((index.parse().ok()?, rest))
-}
-
-/// "consumer `alice`: " and the rest.
-fn named<'a>(words: &'a str, what: &str) -> Option<(&'a str, &'a str)> {
-    words.strip_prefix(what)?.strip_prefix(" `")?.split_once("`: ")
 }
 
 fn whole<T>(resources: &[&Resource<T>], name: &str, reason: &str) -> Vec<Diagnostic> {
@@ -46,40 +37,32 @@ fn whole<T>(resources: &[&Resource<T>], name: &str, reason: &str) -> Vec<Diagnos
     found.map(|resource| resource.diagnose("", message(reason))).collect()
 }
 
-/// A chain stands for all routes that have it; in each, the step that is refused is at fault, or whoever had a say.
-fn steps(chain: u32, words: &str, plan: &WirePlan, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
-    let (phases, words) = phases(words);
-    let (step, reason) = named(words, "step").map_or((None, words), |(step, reason)| (Some(step), reason));
+/// The chains that became the one at a place of the plan: a chain stands for all routes that have it.
+fn attached<'a>(
+    index: usize,
+    plan: &'a WirePlan,
+    attachment: &'a Attachment<'a>,
+) -> impl Iterator<Item = &'a Attached<'a>> {
     let name = |index: u32| usize::try_from(index).ok().and_then(|index| plan.strings.get(index));
-    let routes = plan.routes.iter().filter(|route| route.chain == chain).filter_map(|route| name(route.name));
+    let is_it = move |chain: u32| usize::try_from(chain).is_ok_and(|chain| chain == index);
+    let routes = plan.routes.iter().filter(move |route| is_it(route.chain)).filter_map(move |route| name(route.name));
     let places = routes.filter_map(|route| attachment.routes.get(route.as_str()).copied());
-    let default = attachment.default.filter(|_| plan.default_chain == chain.saturating_add(1));
-    let chains = places.chain(default).filter_map(|place| attachment.chains.get(place));
-    let at_fault = |attached: &Attached<'_>| -> Vec<Diagnostic> {
-        let steps = || phases.iter().flat_map(|phase| attached.steps(*phase));
-        match step {
-            Some(name) => {
-                let named = steps().filter(|found| found.step.name == name);
-                named.filter_map(|step: &EffectiveStep<'_>| step.diagnose("", message(reason))).collect()
-            }
-            None => {
-                let policies = steps().flat_map(|step| &step.parts).map(|part| part.policy);
-                policies.map(|policy| policy.diagnose("spec", message(reason))).collect()
-            }
-        }
-    };
-    chains.flat_map(at_fault).collect()
+    let default = attachment.default.filter(|_| plan.default_chain.checked_sub(1).is_some_and(is_it));
+    places.chain(default).filter_map(|place| attachment.chains.get(place))
 }
 
-/// The phases that the words can be about.
-fn phases(words: &str) -> (&'static [Phase], &str) {
-    let of = |phase: &str| words.strip_prefix(phase).and_then(|words| words.strip_prefix(": "));
-    if let Some(words) = of("request") {
-        (&[Phase::Request], words)
-    } else if let Some(words) = of("response") {
-        (&[Phase::Response], words)
-    } else {
-        (&[Phase::Request, Phase::Response], words)
+/// What is said of a chain: at the step of this name, or at whoever had a say where the filter names none.
+fn at_fault(chain: &Attached<'_>, phases: &[Phase], step: Option<&str>, words: &str) -> Vec<Diagnostic> {
+    let steps = || phases.iter().flat_map(|phase| chain.steps(*phase));
+    match step {
+        Some(name) => {
+            let named = steps().filter(|found| found.step.name == name);
+            named.filter_map(|step: &EffectiveStep<'_>| step.diagnose("", message(words))).collect()
+        }
+        None => {
+            let policies = steps().flat_map(|step| &step.parts).map(|part| part.policy);
+            policies.map(|policy| policy.diagnose("spec", message(words))).collect()
+        }
     }
 }
 

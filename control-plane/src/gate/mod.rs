@@ -3,7 +3,8 @@
 //! A plan takes the path that it takes in Envoy: a VM starts, a root context is made, its configuration is offered. The
 //! VM is a fresh one each time, as Envoy makes one to try an update on, and it has no more fuel, memory and table
 //! entries than [`Limits`] says; fuel is time that is the same on every machine. What the filter logs when it refuses
-//! is the user's error ([`blame`] finds the resource).
+//! is the user's error: the line says where in the plan it is ([`Site`](postern_engine::Site)), and [`blame`] finds the
+//! resource there.
 //!
 //! The engine can be a gate of its own, where no filter's code is at hand: `postern validate` on a machine that has
 //! none, and tests of what comes before and after the gate. It runs the same code natively, but cannot know what the
@@ -11,6 +12,7 @@
 
 mod blame;
 mod modules;
+mod refusal;
 
 use std::{fmt, ops::Deref, sync::Arc, time::Instant};
 
@@ -22,15 +24,15 @@ use postern_proto::{
 use prost::Message;
 
 pub(crate) use self::blame::blame;
-pub use self::modules::{CacheError, ModuleCache, Origin};
+pub use self::{
+    modules::{CacheError, ModuleCache, Origin},
+    refusal::Refusal,
+};
 use crate::{
     digest::Digest,
     metrics::Histogram,
-    wasm::{CallError, Crash, Filter, HostError, Limits, LogLevel, LogLine, Refused, Setup},
+    wasm::{Filter, Limits, Setup},
 };
-
-/// What the filter writes in front of its reason.
-const REFUSED: &str = "plan refused: ";
 
 /// An encoded plan, under the label that its content gives it.
 #[derive(Debug, Clone)]
@@ -145,20 +147,15 @@ impl Gate {
         }
     }
 
-    /// Loads a plan as a filter would.
-    pub fn admit(&self, plan: &WirePlan) -> Result<AdmittedPlan, Refusal> {
-        self.admit_encoded(EncodedPlan::new(plan))
-    }
-
-    /// Like [`Self::admit`], for a plan that is encoded already.
-    pub fn admit_encoded(&self, plan: EncodedPlan) -> Result<AdmittedPlan, Refusal> {
+    /// Loads a plan as a filter would. Returns why the filter would not take it.
+    pub fn admit(&self, plan: EncodedPlan) -> Result<AdmittedPlan, Refusal> {
         self.load(&plan)?;
         Ok(AdmittedPlan { plan, gate: self.clone() })
     }
 
     fn load(&self, plan: &EncodedPlan) -> Result<(), Refusal> {
         match &*self.0 {
-            Loader::Engine => Plan::load(plan.bytes()).map(drop).map_err(|error| Refusal::Declined(error.to_string())),
+            Loader::Engine => Plan::load(plan.bytes()).map(drop).map_err(|error| Refusal::from(&error)),
             Loader::Filter { filter, limits, times } => {
                 let begin = Instant::now();
                 let mut vm = filter.start(Setup { limits: *limits, ..Setup::default() })?;
@@ -174,44 +171,6 @@ impl fmt::Debug for Gate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(if self.filter().is_some() { "Gate(filter)" } else { "Gate(engine)" })
     }
-}
-
-/// Why a plan did not pass.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The filter said no, in these words.
-    #[error("{0}")]
-    Declined(String),
-    /// It trapped over the plan, or ran into a limit.
-    #[error("{0}")]
-    Failed(String),
-    /// It does not even start.
-    #[error("the filter does not start: {0}")]
-    NotStarted(String),
-}
-
-impl From<HostError> for Refusal {
-    fn from(error: HostError) -> Self {
-        Self::NotStarted(error.to_string())
-    }
-}
-
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Declined { log } => Self::Declined(reason(&log)),
-            Refused::Failed(CallError::Crashed(Crash { .. }) | CallError::Ended(_) | CallError::Unknown { .. }) => {
-                Self::Failed(refused.to_string())
-            }
-        }
-    }
-}
-
-/// The last grave line is what the filter has to say about its refusal.
-fn reason(log: &[LogLine]) -> String {
-    let line = log.iter().rev().find(|line| line.level >= LogLevel::Warn);
-    let text = line.map_or("the filter did not say why", |line| &line.text);
-    text.strip_prefix(REFUSED).unwrap_or(text).to_owned()
 }
 
 /// Why a filter would refuse a plan: what a NACK leaves out. `None` if the gate that it went through still takes it.

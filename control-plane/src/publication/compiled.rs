@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::Signature;
+use crate::attach::Signature;
 use crate::{snapshot::Snapshot, support::Support};
 
 /// How many groups are kept, besides those that streams are served from.

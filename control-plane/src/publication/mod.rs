@@ -6,6 +6,7 @@
 
 mod compiled;
 mod policies;
+mod policy_set;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,27 +15,24 @@ use std::{
     thread,
 };
 
-pub use self::policies::Audience;
 use self::{
     compiled::{Compiled, MOST_GROUPS},
     policies::PolicySets,
 };
+pub use self::{policies::Audience, policy_set::PolicySet};
 use crate::{
-    attach::Scope,
+    attach::{Kinship, MOST_IMAGINED, Scope, imagined_nodes},
     digest::Digest,
     keys::KeySets,
     lower::Strictness,
-    model::{Bundle, Diagnostics, Resource, TargetRef},
-    node::{DEFAULT_MESH, NodeIdentity},
+    model::{Bundle, Diagnostics},
+    node::NodeIdentity,
     pipeline::{CompileError, compile_refusal, compile_scope},
     revision::{group_revision, revision},
     rollout::Rollout,
     snapshot::{FilterCode, Kept, Snapshot},
     support::{OLDEST, Support},
 };
-
-/// How many groups are compiled before a change is admitted. What is past it is compiled when its first node comes.
-const MOST_CHECKED: usize = 512;
 
 /// What a group is called that every node belongs to.
 const EVERY_NODE: &str = "every node";
@@ -77,48 +75,6 @@ struct Groups {
     kept: Arc<Kept>,
     /// What clients of policy discovery are told.
     policies: PolicySets,
-}
-
-/// What tells nodes apart: every target that selects nodes, with its mesh, once, and the meshes that have resources.
-#[derive(Debug)]
-pub(crate) struct Kinship {
-    targets: Vec<(String, TargetRef)>,
-    meshes: BTreeSet<String>,
-}
-
-/// The mesh of a node, and the places of the targets that select it: nodes of one signature are of one group. Meshes that
-/// have no resources are one, without a name: whoever makes up a mesh makes no group.
-pub(crate) type Signature = (String, Vec<usize>);
-
-impl Kinship {
-    /// By all targets of some bundles.
-    pub(crate) fn of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Self {
-        let (mut all, mut meshes) = (BTreeSet::new(), BTreeSet::new());
-        for bundle in bundles {
-            all.extend(targets(bundle));
-            meshes.extend(every_mesh(bundle));
-        }
-        Self { targets: all.into_iter().collect(), meshes }
-    }
-
-    pub(crate) fn signature(&self, node: &NodeIdentity) -> Signature {
-        let selects = |(mesh, target): &(String, TargetRef)| *mesh == node.mesh && target.selects(node);
-        let selecting = self.targets.iter().enumerate().filter(|(_, target)| selects(target));
-        let mesh = self.meshes.get(&node.mesh).cloned().unwrap_or_default();
-        (mesh, selecting.map(|(index, _)| index).collect())
-    }
-
-    /// A group of nodes by what selects them.
-    fn describe(&self, (mesh, targets): &Signature) -> String {
-        let targets = targets.iter().filter_map(|index| self.targets.get(*index));
-        let mut parts: Vec<_> = targets.map(|(_, target)| target.to_string()).collect();
-        match mesh.as_str() {
-            "" => parts.insert(0, "meshes without resources".to_owned()),
-            DEFAULT_MESH if !parts.is_empty() => {}
-            mesh => parts.insert(0, format!("mesh `{mesh}`")),
-        }
-        parts.join(", ")
-    }
 }
 
 impl Publication {
@@ -267,7 +223,7 @@ impl Groups {
             // What an old node lacks is no fault of the change: its own is compiled when it asks.
             let node = NodeIdentity { envoy: None, ..node };
             let signature = self.kinship.signature(&node);
-            if checked.len() >= MOST_CHECKED || !checked.insert(signature.clone()) {
+            if checked.len() >= MOST_IMAGINED || !checked.insert(signature.clone()) {
                 continue;
             }
             match self.compile(&node, Strictness::Strict) {
@@ -339,62 +295,6 @@ impl Groups {
         }
         known.insert(revision, Arc::clone(&snapshot));
         Ok(snapshot)
-    }
-}
-
-/// The meshes of all resources.
-fn every_mesh(bundle: &Bundle) -> impl Iterator<Item = String> {
-    bundle.iter().map(|resource| resource.mesh.to_owned())
-}
-
-/// Every target that selects nodes, with its mesh.
-fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
-    let all = bundle.iter().filter_map(|resource| Some((resource.mesh, resource.reach.target()?)));
-    let selective = all.filter(|(_, target)| target.route().is_none() && **target != TargetRef::Mesh);
-    selective.map(|(mesh, target)| (mesh.to_owned(), target.clone())).collect()
-}
-
-/// Nodes that differ in what selects them: one of each mesh that says nothing of itself, and one for every target.
-pub fn imagined_nodes(bundle: &Bundle) -> impl Iterator<Item = NodeIdentity> {
-    let anonymous = meshes(bundle).into_iter().map(|mesh| NodeIdentity { mesh, ..NodeIdentity::default() });
-    anonymous.chain(targets(bundle).into_iter().map(|(mesh, target)| imagine(&mesh, &target)))
-}
-
-/// One imagined node for each group that these resources tell apart, up to a limit.
-pub(crate) fn imagined_groups(bundle: &Bundle) -> Vec<NodeIdentity> {
-    let kinship = Kinship::of([bundle]);
-    let mut seen = BTreeSet::new();
-    imagined_nodes(bundle).filter(|node| seen.insert(kinship.signature(node))).take(MOST_CHECKED).collect()
-}
-
-fn meshes(bundle: &Bundle) -> BTreeSet<String> {
-    let gateways = bundle.gateways.iter().map(Resource::mesh);
-    let policies = bundle.route_policies.iter().map(Resource::mesh);
-    let services = bundle.services.iter().map(Resource::mesh);
-    let raw = bundle.envoy_resources.iter().map(Resource::mesh);
-    let permissions = bundle.traffic_permissions.iter().map(Resource::mesh);
-    gateways
-        .chain(policies)
-        .chain(services)
-        .chain(raw)
-        .chain(permissions)
-        .chain([DEFAULT_MESH])
-        .map(str::to_owned)
-        .collect()
-}
-
-/// A node that a target selects, and that is nothing else.
-fn imagine(mesh: &str, target: &TargetRef) -> NodeIdentity {
-    let id = match target {
-        TargetRef::Proxy { name, .. } => name.clone(),
-        _ => String::new(),
-    };
-    NodeIdentity {
-        id,
-        service: target.service().unwrap_or_default().to_owned(),
-        mesh: mesh.to_owned(),
-        tags: target.tags().cloned().unwrap_or_default(),
-        envoy: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::Releases;
 use crate::{
-    attach::Scope,
+    attach::{Kinship, Scope},
     catalogue::ResourceKey,
     condition::{Condition, ConditionType, Conditions, Truth},
     difference::digests,
@@ -16,7 +16,6 @@ use crate::{
     lint::Finding,
     model::Bundle,
     node::NodeIdentity,
-    publication::Kinship,
     rollout::{Observed, Rollout, Standing},
 };
 

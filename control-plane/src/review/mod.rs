@@ -11,10 +11,9 @@ mod waiting;
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    attach::{Scope, attach},
+    attach::{Scope, attach, imagined_groups},
     lint::{Finding, Lint},
     model::{Bundle, Diagnostics},
-    publication::imagined_groups,
 };
 
 /// Everything that is worth a warning, by file and line; or the errors, if there are any.

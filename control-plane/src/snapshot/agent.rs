@@ -4,7 +4,8 @@ use envoy_types::pb::envoy::config::cluster::v3::{Cluster, cluster::DiscoveryTyp
 
 use super::{
     Resource,
-    cluster::{duration, protocol_options, with_endpoints},
+    cluster::{protocol_options, with_endpoints},
+    duration::duration,
     endpoint::{pipe, single, socket_address},
 };
 use crate::model::{self, Address, Agent, AgentAddress, Protocol};

@@ -1,6 +1,6 @@
 //! `Service` → Envoy's cluster.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use envoy_types::pb::{
     envoy::{
@@ -22,12 +22,13 @@ use envoy_types::pb::{
         },
         r#type::v3::CodecClientType,
     },
-    google::protobuf::{Any, Duration as WireDuration, UInt32Value},
+    google::protobuf::{Any, Duration, UInt32Value},
 };
 use prost::{Message, Name};
 
 use super::{
     Author, Resource, any,
+    duration::duration,
     endpoint::{ClusterLoadAssignment, is_static, load_assignment},
     filter::from_the_control_plane,
     timeout, tls,
@@ -37,7 +38,7 @@ use crate::{
     model::{self, Probe, Protocol, Service, Timeouts},
 };
 
-const CONNECT_TIMEOUT: WireDuration = WireDuration { seconds: 5, nanos: 0 };
+const CONNECT_TIMEOUT: Duration = Duration { seconds: 5, nanos: 0 };
 const PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
 /// The cluster of a service. Addresses come by EDS; names are resolved by Envoy itself.
@@ -93,7 +94,7 @@ pub(super) fn with_endpoints(cluster: Cluster, discovery: DiscoveryType, endpoin
 }
 
 /// One entry at most: a map of several would be encoded in no order.
-pub(super) fn protocol_options(protocol: Protocol, idle: Option<WireDuration>) -> HashMap<String, Any> {
+pub(super) fn protocol_options(protocol: Protocol, idle: Option<Duration>) -> HashMap<String, Any> {
     let config = match (protocol, idle) {
         (Protocol::Http1, None) => return HashMap::new(),
         (Protocol::Http1, Some(_)) => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
@@ -133,13 +134,5 @@ fn health_check(check: &model::HealthCheck, protocol: Protocol) -> HealthCheck {
         healthy_threshold: Some(UInt32Value { value: check.healthy_threshold }),
         health_checker: Some(checker),
         ..Default::default()
-    }
-}
-
-/// A length of time, as Envoy writes it. The model has none that would not fit.
-pub(super) fn duration(duration: Duration) -> WireDuration {
-    WireDuration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
     }
 }

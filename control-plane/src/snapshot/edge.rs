@@ -23,8 +23,8 @@ use envoy_types::pb::{
 };
 
 use super::{
-    cluster::duration,
-    route::{header_matcher, regex_of},
+    duration::duration,
+    matcher::{header_matcher, regex_of},
 };
 use crate::model::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores};
 

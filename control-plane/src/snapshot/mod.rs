@@ -5,11 +5,13 @@
 mod access_log;
 mod agent;
 mod cluster;
+mod duration;
 mod edge;
 mod endpoint;
 mod filter;
 mod kept;
 mod listener;
+mod matcher;
 mod path;
 mod raw;
 mod request_match;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
 
-use super::route::{regex, regex_of};
+use super::matcher::{regex, regex_of};
 use crate::model::{PathMatch, PathText, Spelling};
 
 /// A prefix ends where a segment ends: `/users` is `/users` and `/users/7`, never `/userspace`.

@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
 };
 
-use super::route::{header_matcher, regex};
+use super::matcher::{header_matcher, regex};
 use crate::model::{CookieCondition, CookieMatch, HeaderCondition, QueryMatch};
 
 const COOKIE: &str = "cookie";

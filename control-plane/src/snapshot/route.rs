@@ -3,36 +3,32 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use envoy_types::pb::{
-    envoy::{
-        config::route::v3::{
-            HeaderMatcher, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
-            WeightedCluster,
-            header_matcher::HeaderMatchSpecifier,
-            route::Action,
-            route_action::{ClusterSpecifier, HostRewriteSpecifier},
-            weighted_cluster::ClusterWeight,
-        },
-        r#type::matcher::v3::{
-            RegexMatcher, StringMatcher,
-            regex_matcher::{EngineType, GoogleRe2},
-            string_matcher::MatchPattern,
-        },
+    envoy::config::route::v3::{
+        RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost, WeightedCluster,
+        route::Action,
+        route_action::{ClusterSpecifier, HostRewriteSpecifier},
+        weighted_cluster::ClusterWeight,
     },
     google::protobuf::{UInt32Value, UInt64Value},
 };
 
-use super::{Kept, Resource, cluster::duration, edge, path::path_specifier, request_match, timeout};
+use super::{
+    Kept, Resource,
+    duration::duration,
+    edge,
+    matcher::{exact, header_match, header_matcher},
+    path::path_specifier,
+    request_match, timeout,
+};
 use crate::{
     attach::{self, Attachment, Scope},
     digest::Digest,
-    model::{self, Backend, Cause, EdgeHttp, Gateway, HeaderCondition, HeaderMatch, Retries, Timeouts},
+    model::{self, Backend, Cause, EdgeHttp, Gateway, Retries, Timeouts},
     route_match,
     support::Feature,
 };
 
 const ANY_HOST: &str = "*";
-/// More than any expression that the model admits can become.
-const MOST_INSTRUCTIONS: u32 = 1_000_000;
 /// What the filter leaves for the router; a path that it did not leave stays as it is.
 const NEW_PATH: &str = "%FILTER_STATE(wasm.postern_path:PLAIN)%";
 /// For the host, Envoy writes `-` for what is not there: then it is the host that came.
@@ -238,50 +234,6 @@ const fn retry_on(cause: Cause) -> &'static str {
     }
 }
 
-/// Envoy wants the whole text to fit, always, and refuses an expression that becomes more than 100 instructions unless a
-/// field says otherwise. It is deprecated, and Envoy warns of it, so that only expressions have it that may need it.
-pub(super) fn regex(pattern: &str) -> RegexMatcher {
-    regex_of(pattern, may_be_large(pattern))
-}
-
-/// Like [`regex`], for an expression of which it is known whether it can become so many.
-#[expect(deprecated, reason = "there is no other way to say it but the runtime of each Envoy")]
-pub(super) fn regex_of(pattern: &str, large: bool) -> RegexMatcher {
-    let raised = GoogleRe2 { max_program_size: Some(UInt32Value { value: MOST_INSTRUCTIONS }) };
-    let engine_type = large.then_some(EngineType::GoogleRe2(raised));
-    RegexMatcher { regex: pattern.to_owned(), engine_type }
-}
-
-/// Whether an expression can become more than 100 instructions: a character is two at most, what stands for most of
-/// Unicode a dozen, and a counted repetition as many as it counts.
-fn may_be_large(pattern: &str) -> bool {
-    let wide = pattern.matches('.').count() + pattern.matches("[^").count() + pattern.matches('\\').count();
-    let other = pattern.chars().any(|character| matches!(character, '{') || !character.is_ascii());
-    other || 2 * pattern.len() + 12 * wide > 90
-}
-
-fn header_match(header: &HeaderMatch) -> HeaderMatcher {
-    let condition = match &header.condition {
-        HeaderCondition::Exact(value) => exact(value),
-        HeaderCondition::Present(present) => HeaderMatchSpecifier::PresentMatch(*present),
-        HeaderCondition::Regex(pattern) => {
-            let matcher =
-                StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex(pattern))), ..Default::default() };
-            HeaderMatchSpecifier::StringMatch(matcher)
-        }
-    };
-    header_matcher(&header.name.to_ascii_lowercase(), condition)
-}
-
-fn exact(value: &str) -> HeaderMatchSpecifier {
-    let matcher = StringMatcher { match_pattern: Some(MatchPattern::Exact(value.to_owned())), ..Default::default() };
-    HeaderMatchSpecifier::StringMatch(matcher)
-}
-
-pub(super) fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
-    HeaderMatcher { name: name.to_owned(), header_match_specifier: Some(condition), ..Default::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,16 +249,5 @@ mod tests {
         check("*.example.com", "example.com", false);
         check("*", "a.example.com", true);
         check("a.example.com", "*", false);
-    }
-
-    #[test]
-    fn raises_the_limit_of_large_expressions_only() {
-        let check = |pattern: &str, expect| assert_eq!(may_be_large(pattern), expect, "{pattern}");
-        check("/items/[0-9]+(/parts)?", false);
-        check("v[0-9]+", false);
-        check("/a/.*/b/.*", false);
-        check("/[^/]+/[^/]+/.*/[^/]+/[^/]+/.*", true);
-        check("[a-z]{50}", true);
-        check(&"a".repeat(50), true);
     }
 }

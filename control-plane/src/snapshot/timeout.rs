@@ -2,7 +2,7 @@
 
 use envoy_types::pb::{envoy::config::route::v3::RouteAction, google::protobuf::Duration};
 
-use super::cluster::duration;
+use super::duration::duration;
 use crate::model::{Timeouts, unit};
 
 /// Until a connection stands.

@@ -17,9 +17,9 @@ use serde_json::Value;
 
 pub use self::{observation::Mismatch, run::run};
 use crate::{
+    directory::SourceError,
     model::{self, Diagnostics, File},
     pipeline::CompileError,
-    source::SourceError,
     wasm::{CallError, HostError, Refused},
 };
 

@@ -8,12 +8,11 @@ use std::{
 use super::{Mismatch, Suite, Test, TestError, observation::Observation};
 use crate::{
     attach::Scope,
-    model,
+    directory, model,
     node::NodeIdentity,
     pipeline::compile,
     route_match::{guarded_services, marked_names},
     snapshot::FilterCode,
-    source,
     wasm::{Filter, Flow, HeaderMap, HeadersPause, Properties, RootId, Setup, Vm},
 };
 
@@ -26,7 +25,7 @@ pub fn run<'a>(
     code: &FilterCode,
     filter: &Filter,
 ) -> Result<Vec<(&'a Test, Vec<Mismatch>)>, TestError> {
-    let files = source::read(&suite.resources)?;
+    let files = directory::read(&suite.resources)?;
     let snapshot = compile(&files, code)?;
     let bundle = model::read(&files).unwrap_or_default();
     let scope = Scope::of(&bundle, &NodeIdentity::default());

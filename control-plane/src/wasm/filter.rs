@@ -3,12 +3,9 @@
 use std::hash::{Hash as _, Hasher};
 
 use sha2::{Digest as _, Sha256};
-use wasmtime::{Config, Engine, InstancePre, Linker, Module};
+use wasmtime::{Config, Engine, InstancePre, Module};
 
-use super::{
-    HostError, Setup, Vm, buffers, callouts, clock, contexts, foreign, grpc, headers, host::Host, logging, metrics,
-    properties, queues, sealed::Genuine, shared_data, streams, wasi,
-};
+use super::{HostError, Setup, Vm, calls, host::Host, sealed::Genuine};
 use crate::digest::Digest;
 
 /// The mark of the one ABI that we speak.
@@ -62,7 +59,7 @@ impl Filter {
             return Err(HostError::Missing(ABI));
         }
         let link_error = |error: wasmtime::Error| HostError::Link(format!("{error:#}"));
-        let imports = imports(module.engine()).map_err(link_error)?;
+        let imports = calls::imports(module.engine()).map_err(link_error)?;
         let linked = imports.instantiate_pre(&module).map_err(link_error)?;
         Ok(Self { module, linked })
     }
@@ -99,24 +96,4 @@ fn engine() -> Result<Engine, HostError> {
     // An error names the callback; frames of a stripped module would say nothing more.
     config.wasm_backtrace_max_frames(None);
     Engine::new(&config).map_err(compile_error)
-}
-
-/// Every import that a module of ABI 0.2.1 may have.
-fn imports(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
-    let mut imports = Linker::new(engine);
-    logging::link(&mut imports)?;
-    clock::link(&mut imports)?;
-    buffers::link(&mut imports)?;
-    headers::link(&mut imports)?;
-    streams::link(&mut imports)?;
-    contexts::link(&mut imports)?;
-    properties::link(&mut imports)?;
-    shared_data::link(&mut imports)?;
-    queues::link(&mut imports)?;
-    callouts::link(&mut imports)?;
-    grpc::link(&mut imports)?;
-    metrics::link(&mut imports)?;
-    foreign::link(&mut imports)?;
-    wasi::link(&mut imports)?;
-    Ok(imports)
 }

@@ -8,7 +8,7 @@ use std::{
 use wasmtime::{Memory, TypedFunc};
 
 use super::{
-    HeaderMap, LocalResponse, LogLine, Stream,
+    HeaderMap, LocalResponse, LogLevel, LogLine, RootId, Stream, StreamId,
     abi::{Direction, Map},
     callouts::Callouts,
     limits::Limiter,
@@ -16,14 +16,6 @@ use super::{
     setup::Setup,
     stream::{Access, Part},
 };
-
-/// A root context: the filter under one configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RootId(pub(super) u32);
-
-/// A stream's context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StreamId(pub(super) u32);
 
 /// What wasmtime hands to every host call.
 pub(super) struct Host {
@@ -152,6 +144,23 @@ impl Host {
     pub(super) fn root_mut(&mut self) -> Option<&mut Root> {
         let root = self.root_id();
         self.roots.get_mut(&root)
+    }
+
+    pub(super) fn add_line(&mut self, level: LogLevel, text: &[u8]) {
+        self.log.push(LogLine { level, text: String::from_utf8_lossy(text).into_owned() });
+    }
+
+    /// The clock, in nanoseconds since 1970.
+    pub(super) fn nanoseconds(&self) -> u64 {
+        u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// What the stream came with, then what the filter set itself, then what every context has.
+    pub(super) fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
+        // Some SDKs end the last part of a path like the others, and Envoy does not mind.
+        let path = path.strip_suffix(b"\0").unwrap_or(path);
+        let of_stream = self.stream().and_then(|stream| stream.given.get(path).or_else(|| stream.set.get(path)));
+        of_stream.or_else(|| self.setup.properties.get(path)).cloned()
     }
 
     /// A list of headers, if it can be read now.

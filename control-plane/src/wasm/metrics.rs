@@ -2,13 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wasmtime::Caller;
-
-use super::{
-    abi::Status,
-    host::Host,
-    memory::{ENV, Fault, Guest, Imports, Span, answer},
-};
+use super::abi::Status;
 
 /// What a metric counts (`proxy_metric_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +41,7 @@ impl Metrics {
         self.metrics.values()
     }
 
-    fn define(&mut self, kind: MetricKind, name: String) -> Result<u32, Status> {
+    pub(super) fn define(&mut self, kind: MetricKind, name: String) -> Result<u32, Status> {
         let count = u32::try_from(self.keys.len()).map_err(|_| Status::InternalFailure)?;
         let number = count.checked_mul(4).ok_or(Status::InternalFailure)? | kind as u32;
         let metric = Metric { name: name.clone(), kind, value: 0, samples: Vec::new() };
@@ -61,7 +55,7 @@ impl Metrics {
         self.metrics.get_mut(key).ok_or(Status::NotFound)
     }
 
-    fn increment(&mut self, number: u32, by: i64) -> Result<(), Status> {
+    pub(super) fn increment(&mut self, number: u32, by: i64) -> Result<(), Status> {
         let metric = self.find(number)?;
         match metric.kind {
             MetricKind::Counter if by > 0 => metric.value = metric.value.wrapping_add(by.unsigned_abs()),
@@ -71,7 +65,7 @@ impl Metrics {
         Ok(())
     }
 
-    fn record(&mut self, number: u32, value: u64) -> Result<(), Status> {
+    pub(super) fn record(&mut self, number: u32, value: u64) -> Result<(), Status> {
         let metric = self.find(number)?;
         match metric.kind {
             // Envoy adds here instead of setting, since its counters know nothing else.
@@ -82,46 +76,8 @@ impl Metrics {
         Ok(())
     }
 
-    fn value(&mut self, number: u32) -> Result<u64, Status> {
+    pub(super) fn value(&mut self, number: u32) -> Result<u64, Status> {
         let metric = self.find(number)?;
         if metric.kind == MetricKind::Histogram { Err(Status::BadArgument) } else { Ok(metric.value) }
     }
-}
-
-pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
-    imports.func_wrap(
-        ENV,
-        "proxy_define_metric",
-        |caller: Caller<'_, Host>, kind: u32, name: u32, name_size: u32, number: u32| {
-            answer(define(Guest::new(caller), kind, Span(name, name_size), number))
-        },
-    )?;
-    imports.func_wrap(ENV, "proxy_increment_metric", |mut caller: Caller<'_, Host>, number: u32, by: i64| {
-        answer(caller.data_mut().metrics.increment(number, by).map_err(Fault::from))
-    })?;
-    imports.func_wrap(ENV, "proxy_record_metric", |caller: Caller<'_, Host>, number: u32, value: u64| {
-        answer(record(Guest::new(caller), number, value))
-    })?;
-    imports.func_wrap(ENV, "proxy_get_metric", |caller: Caller<'_, Host>, number: u32, value: u32| {
-        answer(value_of(Guest::new(caller), number, value))
-    })?;
-    Ok(())
-}
-
-fn define(mut guest: Guest<'_>, kind: u32, name: Span, place: u32) -> Result<(), Fault> {
-    let kinds = [MetricKind::Counter, MetricKind::Gauge, MetricKind::Histogram];
-    let name = String::from_utf8_lossy(&guest.read(name)?).into_owned();
-    let kind = kinds.into_iter().find(|known| *known as u32 == kind).ok_or(Status::BadArgument)?;
-    let number = guest.host().metrics.define(kind, name)?;
-    guest.write_number(place, number)
-}
-
-fn record(mut guest: Guest<'_>, number: u32, value: u64) -> Result<(), Fault> {
-    guest.charge(0)?;
-    Ok(guest.host().metrics.record(number, value)?)
-}
-
-fn value_of(mut guest: Guest<'_>, number: u32, place: u32) -> Result<(), Fault> {
-    let value = guest.host().metrics.value(number)?;
-    guest.write(place, &value.to_le_bytes())
 }

@@ -12,41 +12,33 @@
 //! traps, or that a limit stops, ends its VM, and every later call says so.
 
 mod abi;
-mod buffers;
 mod callouts;
-mod clock;
-mod contexts;
+mod calls;
 mod error;
 mod events;
 mod exports;
 mod filter;
-mod foreign;
-mod grpc;
 mod header_map;
-mod headers;
 mod host;
+mod ids;
 mod limits;
 mod logging;
-mod memory;
 mod metrics;
 mod pairs;
 mod properties;
-mod queues;
 mod replies;
 mod sealed;
 mod setup;
 mod shared_data;
 mod stream;
-mod streams;
 mod vm;
-mod wasi;
 
 pub use abi::LogLevel;
 pub use callouts::{CallId, Callout, GrpcCall, GrpcMessage, GrpcStream, HttpCall};
 pub use error::{CallError, Cause, Crash, HostError, Refused};
 pub use filter::Filter;
 pub use header_map::HeaderMap;
-pub use host::{RootId, StreamId};
+pub use ids::{RootId, StreamId};
 pub use limits::Limits;
 pub use logging::LogLine;
 pub use metrics::{Metric, MetricKind};

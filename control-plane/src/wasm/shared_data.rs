@@ -5,14 +5,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use wasmtime::Caller;
-
-use super::{
-    abi::Status,
-    host::Host,
-    memory::{ENV, Fault, Guest, Imports, Place, Span, answer},
-};
-
 /// A handle on shared data. Its clones are the same data.
 #[derive(Debug, Clone, Default)]
 pub struct SharedData(Arc<Mutex<Entries>>);
@@ -57,35 +49,4 @@ impl SharedData {
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
-    imports.func_wrap(
-        ENV,
-        "proxy_get_shared_data",
-        |caller: Caller<'_, Host>, key: u32, key_size: u32, data: u32, size: u32, version: u32| {
-            answer(get(Guest::new(caller), Span(key, key_size), Place(data, size), version))
-        },
-    )?;
-    imports.func_wrap(
-        ENV,
-        "proxy_set_shared_data",
-        |caller: Caller<'_, Host>, key: u32, key_size: u32, value: u32, value_size: u32, version: u32| {
-            answer(set(Guest::new(caller), Span(key, key_size), Span(value, value_size), version))
-        },
-    )?;
-    Ok(())
-}
-
-fn get(mut guest: Guest<'_>, key: Span, place: Place, version_place: u32) -> Result<(), Fault> {
-    let key = guest.read(key)?;
-    let (value, version) = guest.host().setup.shared_data.get(key).ok_or(Status::NotFound)?;
-    guest.give(&value, place)?;
-    guest.write_number(version_place, version)
-}
-
-fn set(mut guest: Guest<'_>, key: Span, value: Span, version: u32) -> Result<(), Fault> {
-    let (key, value) = (guest.read(key)?, guest.read(value)?);
-    let done = guest.host().setup.shared_data.set(key, value, version);
-    if done { Ok(()) } else { Err(Status::CasMismatch.into()) }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use postern_proto::plan::v1 as wire;
 
 use super::{algorithm::Algorithm, fingerprint::Fingerprint, key::Key};
-use crate::{load_error::LoadError, strings::Strings};
+use crate::{
+    load_error::{LoadError, Place},
+    strings::Strings,
+};
 
 /// How many keys are tried for a token that does not name one. More would make a bad token too expensive.
 const MOST_CANDIDATES: usize = 8;
@@ -27,7 +30,7 @@ pub(crate) struct Issuer {
 impl Issuer {
     pub(crate) fn load(wire: &wire::Issuer, strings: &Strings) -> Result<Self, LoadError> {
         let name = strings.name(wire.name)?;
-        Self::load_named(wire, strings).map_err(|error| error.within(format!("issuer `{name}`")))
+        Self::load_named(wire, strings).map_err(|error| error.within(Place::Issuer(name)))
     }
 
     fn load_named(wire: &wire::Issuer, strings: &Strings) -> Result<Self, LoadError> {

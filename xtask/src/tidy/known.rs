@@ -21,7 +21,6 @@ pub(crate) const KNOWN: &[Known] = &[
         level: "crate",
         modules: &[
             "admin",
-            "cli",
             "difference",
             "discovery",
             "explain",
@@ -44,19 +43,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "rollout",
             "serve",
             "snapshot",
-            "user_test",
-            "validate",
             "xds",
         ],
-    },
-    Known {
-        root: CONTROL_PLANE,
-        level: "snapshot",
-        modules: &["cluster", "edge", "path", "request_match", "route", "timeout"],
-    },
-    Known {
-        root: CONTROL_PLANE,
-        level: "wasm",
-        modules: &["callouts", "host", "logging", "memory", "metrics", "properties", "setup", "shared_data", "stream"],
     },
 ];

@@ -2,11 +2,11 @@
 
 use wasmtime::Caller;
 
-use super::{
+use super::memory::{ENV, Fault, Guest, Imports, Place, Span, answer};
+use crate::wasm::{
     abi::{Map, Status},
     header_map::HeaderMap,
     host::Host,
-    memory::{ENV, Fault, Guest, Imports, Place, Span, answer},
     pairs,
 };
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use wasmtime::Caller;
 
-use super::{
+use super::memory::{ENV, Fault, Guest, Imports, Span, answer};
+use crate::wasm::{
     HeaderMap, RootId,
     abi::Status,
     callouts::{CallId, Callout, GrpcCall, GrpcMessage, GrpcStream},
     host::Host,
-    memory::{ENV, Fault, Guest, Imports, Span, answer},
     pairs,
 };
 

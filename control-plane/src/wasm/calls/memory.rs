@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use wasmtime::{Caller, Linker, Trap};
 
-use super::{
+use crate::wasm::{
     abi::{OK, Status},
     host::Host,
 };

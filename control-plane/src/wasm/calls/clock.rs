@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use wasmtime::Caller;
 
-use super::{
-    host::Host,
-    memory::{ENV, Fault, Guest, Imports, answer},
-};
+use super::memory::{ENV, Fault, Guest, Imports, answer};
+use crate::wasm::host::Host;
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     imports.func_wrap(ENV, "proxy_get_current_time_nanoseconds", |caller: Caller<'_, Host>, time: u32| {
@@ -25,10 +23,4 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
 fn current_time(mut guest: Guest<'_>, place: u32) -> Result<(), Fault> {
     let now = guest.host().nanoseconds();
     guest.write(place, &now.to_le_bytes())
-}
-
-impl Host {
-    pub(super) fn nanoseconds(&self) -> u64 {
-        u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX)
-    }
 }

@@ -2,11 +2,8 @@
 
 use wasmtime::Caller;
 
-use super::{
-    abi::LogLevel,
-    host::Host,
-    memory::{Fault, Guest, Imports, Span},
-};
+use super::memory::{Fault, Guest, Imports, Span};
+use crate::wasm::{abi::LogLevel, host::Host};
 
 const SUCCESS: u32 = 0;
 const BAD_FILE: u32 = 8;

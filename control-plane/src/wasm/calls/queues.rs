@@ -2,11 +2,8 @@
 
 use wasmtime::Caller;
 
-use super::{
-    abi::Status,
-    host::Host,
-    memory::{ENV, Imports, answer},
-};
+use super::memory::{ENV, Imports, answer};
+use crate::wasm::{abi::Status, host::Host};
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     let refused = || answer(Err(Status::Unimplemented.into()));

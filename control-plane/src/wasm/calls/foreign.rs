@@ -2,11 +2,8 @@
 
 use wasmtime::Caller;
 
-use super::{
-    abi::Status,
-    host::Host,
-    memory::{ENV, Fault, Guest, Imports, Span, answer},
-};
+use super::memory::{ENV, Fault, Guest, Imports, Span, answer};
+use crate::wasm::{abi::Status, host::Host};
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     imports.func_wrap(

@@ -7,13 +7,14 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{DecisionLine, Explanation, explain};
+use super::client::{Output, Server};
 use crate::{
-    cli::client::{Output, Server},
+    directory,
+    explain::{DecisionLine, Explanation, explain},
     model::{self, File, read_document},
     node::{DEFAULT_MESH, NodeIdentity},
     simulate::Request,
-    source, terminal,
+    terminal,
 };
 
 /// Where to look: the resources, the node and the route.
@@ -43,7 +44,7 @@ struct Subject {
 
 /// Show which steps guard a route at a node, where each field comes from, and what they make of a request
 #[derive(Debug, Args)]
-pub struct Explain {
+pub(super) struct Explain {
     #[command(flatten)]
     subject: Subject,
     /// A YAML or JSON file with a request, such as `{method: GET, path: /users, headers: {x-api-key: k}}`
@@ -58,7 +59,7 @@ pub struct Explain {
 ///
 /// Exit code 0 if the request goes upstream, 1 if it is answered or denied, 2 if that cannot be told.
 #[derive(Debug, Args)]
-pub struct Simulate {
+pub(super) struct Simulate {
     #[command(flatten)]
     subject: Subject,
     /// A YAML or JSON file with the request; what options say counts before it
@@ -99,7 +100,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 impl Explain {
     /// Writes the explanation to the standard output.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let request = self.request.as_deref().map(read_request).transpose()?;
         let explanation = self.subject.explain(request.as_ref())?;
         if !self.output.write(&serde_json::to_value(&explanation)?)? {
@@ -114,7 +115,7 @@ impl Explain {
 
 impl Simulate {
     /// Writes what becomes of the request, and says whether it goes upstream.
-    pub fn run(self) -> anyhow::Result<bool> {
+    pub(super) fn run(self) -> anyhow::Result<bool> {
         let mut request = self.request.as_deref().map(read_request).transpose()?.unwrap_or_default();
         request.method = self.method.unwrap_or(request.method);
         request.path = self.path.unwrap_or(request.path);
@@ -142,7 +143,7 @@ impl Subject {
     fn explain(&self, request: Option<&Request>) -> anyhow::Result<Explanation> {
         match &self.config {
             Some(directory) => {
-                let bundle = model::read(&source::read(directory)?)?;
+                let bundle = model::read(&directory::read(directory)?)?;
                 Ok(explain(&bundle, &self.node(), &self.route, request)?)
             }
             None => {

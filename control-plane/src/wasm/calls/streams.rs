@@ -2,11 +2,11 @@
 
 use wasmtime::Caller;
 
-use super::{
-    LocalResponse,
+use super::memory::{ENV, Fault, Guest, Imports, Span, answer};
+use crate::wasm::{
+    LocalResponse, StreamId,
     abi::{Direction, Status},
-    host::{After, Host, StreamId},
-    memory::{ENV, Fault, Guest, Imports, Span, answer},
+    host::{After, Host},
     pairs,
 };
 

@@ -2,10 +2,10 @@
 
 use wasmtime::Caller;
 
-use super::{
+use super::memory::{ENV, Fault, Guest, Imports, Place, answer};
+use crate::wasm::{
     abi::Status,
     host::{After, Host},
-    memory::{ENV, Fault, Guest, Imports, Place, answer},
 };
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {

@@ -2,10 +2,10 @@
 
 use wasmtime::Caller;
 
-use super::{
+use super::memory::{ENV, Fault, Guest, Imports, Place, Span, answer};
+use crate::wasm::{
     abi::{Buffer, Status},
     host::Host,
-    memory::{ENV, Fault, Guest, Imports, Place, Span, answer},
     stream::Access,
 };
 

@@ -1,0 +1,145 @@
+//! Why a plan did not pass, and where in the plan the reason is.
+
+use std::fmt;
+
+use postern_engine::{LoadError, Site};
+
+use crate::wasm::{CallError, Crash, HostError, LogLevel, LogLine, Refused};
+
+/// What the filter writes in front of its reason.
+const REFUSED: &str = "plan refused: ";
+
+/// Why a plan did not pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The filter said no.
+    #[error("{}{words}", Shown(site))]
+    Declined {
+        /// Where in the plan it found what it does not take.
+        site: Site,
+        /// What is wrong there, in its words.
+        words: String,
+    },
+    /// It trapped over the plan, or ran into a limit.
+    #[error("{0}")]
+    Failed(String),
+    /// It does not even start.
+    #[error("the filter does not start: {0}")]
+    NotStarted(String),
+}
+
+impl From<&LoadError> for Refusal {
+    fn from(error: &LoadError) -> Self {
+        let (site, error) = error.locate();
+        Self::Declined { site, words: error.to_string() }
+    }
+}
+
+impl From<HostError> for Refusal {
+    fn from(error: HostError) -> Self {
+        Self::NotStarted(error.to_string())
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Declined { log } => Self::declined(&log),
+            Refused::Failed(CallError::Crashed(Crash { .. }) | CallError::Ended(_) | CallError::Unknown { .. }) => {
+                Self::Failed(refused.to_string())
+            }
+        }
+    }
+}
+
+impl Refusal {
+    /// The last grave line is what the filter has to say about its refusal. One without a site names no resource.
+    fn declined(log: &[LogLine]) -> Self {
+        let line = log.iter().rev().find(|line| line.level >= LogLevel::Warn);
+        let text = line.map_or("the filter did not say why", |line| &line.text);
+        let (words, site) = Site::split(text.strip_prefix(REFUSED).unwrap_or(text));
+        Self::Declined { site: site.unwrap_or_default(), words: words.to_owned() }
+    }
+}
+
+/// A site in front of words.
+struct Shown<'a>(&'a Site);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Site::Elsewhere => Ok(()),
+            Site::Chain { index, phase, step } => {
+                write!(formatter, "chain {index}: ")?;
+                phase.iter().try_for_each(|phase| write!(formatter, "{}: ", phase.name()))?;
+                step.iter().try_for_each(|step| write!(formatter, "step `{step}`: "))
+            }
+            Site::Consumer(name) => write!(formatter, "consumer `{name}`: "),
+            Site::Issuer(name) => write!(formatter, "issuer `{name}`: "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use postern_engine::Phase;
+    use postern_proto::plan::v1::{Chain, Consumer, FORMAT, Issuer, Plan, Step, Steps};
+    use prost::Message as _;
+
+    use super::*;
+
+    /// What the engine says of a plan with one fault, which is read from the filter's line as well.
+    #[track_caller]
+    fn check(plan: Plan, site: Site, shown: &str) {
+        let error = postern_engine::Plan::load(&plan.encode_to_vec()).unwrap_err();
+        assert_eq!(error.to_string(), shown);
+        let refusal = Refusal::from(&error);
+        assert!(matches!(&refusal, Refusal::Declined { site: found, .. } if *found == site), "{refusal:?}");
+        assert_eq!(refusal.to_string(), shown);
+        let (site, words) = error.locate();
+        let line = LogLine { level: LogLevel::Error, text: format!("{REFUSED}{words}{site}") };
+        assert_eq!(Refusal::declined(&[line]), refusal);
+    }
+
+    #[test]
+    fn has_the_place_of_every_fault_whatever_it_is_called() {
+        let name = "a`:[at;chain%5D]";
+        let of = |plan: Plan| Plan { format: FORMAT, strings: vec![name.to_owned(), String::new()], ..plan };
+        let steps = Some(Steps { steps: vec![Step { name: 0, ..Step::default() }], ..Steps::default() });
+        let named: Arc<str> = name.into();
+        let site = |phase| Site::Chain { index: 1, phase: Some(phase), step: Some(Arc::clone(&named)) };
+        let chain = Chain { request: steps.clone(), ..Chain::default() };
+        let unknown = "a policy that this engine does not know";
+        check(
+            of(Plan { chains: vec![Chain::default(), chain], ..Plan::default() }),
+            site(Phase::Request),
+            &format!("chain 1: request: step `{name}`: {unknown}"),
+        );
+        let chain = Chain { response: steps, ..Chain::default() };
+        check(
+            of(Plan { chains: vec![Chain::default(), chain], ..Plan::default() }),
+            site(Phase::Response),
+            &format!("chain 1: response: step `{name}`: {unknown}"),
+        );
+        let consumer = Consumer { name: 0, api_key_sha256: vec![vec![1].into()], ..Consumer::default() };
+        check(
+            of(Plan { consumers: vec![consumer], ..Plan::default() }),
+            Site::Consumer(Arc::clone(&named)),
+            &format!("consumer `{name}`: an API key's digest has 1 bytes instead of 32"),
+        );
+        let issuer = Issuer { name: 0, issuer: 1, ..Issuer::default() };
+        check(
+            of(Plan { issuers: vec![issuer], ..Plan::default() }),
+            Site::Issuer(Arc::clone(&named)),
+            &format!("issuer `{name}`: `issuer` is missing"),
+        );
+        let site = Site::Elsewhere;
+        check(
+            Plan { format: 0, ..Plan::default() },
+            site,
+            "plan format 0 is not supported, this engine loads format 3",
+        );
+    }
+}
