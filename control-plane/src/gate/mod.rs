@@ -24,8 +24,8 @@ use prost::Message;
 pub(crate) use self::blame::blame;
 pub use self::modules::{CacheError, ModuleCache, Origin};
 use crate::{
+    counter::Histogram,
     digest::Digest,
-    metrics::Histogram,
     wasm::{CallError, Crash, Filter, HostError, Limits, LogLevel, LogLine, Refused, Setup},
 };
 

@@ -51,8 +51,8 @@ fn files(text: &str) -> Value {
 fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let changed = RESOURCES.replace("x-api-key", "x-key");
     let wrong = "kind: Gatewya";
-    let digest = server.hub.code().digest();
-    let publication = server.hub.publications().borrow().clone().unwrap();
+    let digest = server.plane.code().digest();
+    let publication = server.plane.publications().latest().unwrap();
     let label = publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned();
     let unguarded = RESOURCES.replace("apiKeyAuth", "apiKeyAuht");
     let open = RESOURCES.replace("policy: apiKeyAuth\n      params: { header: x-api-key }", "policy: headers");
