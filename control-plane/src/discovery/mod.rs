@@ -1,6 +1,6 @@
 //! Policy discovery: policies for enforcement points that are not Envoys.
 //!
-//! What is discovered is a [`PolicySet`]: policies as their users wrote them and, for clients that ask, the same compiled,
+//! What is discovered is a [`PolicySet`](crate::publication::PolicySet): policies as their users wrote them and, for clients that ask, the same compiled,
 //! as a plan that our engine loads. Those who enforce with the engine take the plan, which has all that the policies refer
 //! to; those who enforce otherwise read the policies. A client that says who it is gets the policies that concern it, as a
 //! node would; one that says nothing of itself but its address gets all of the default mesh, and no plan.
@@ -11,14 +11,13 @@
 
 pub mod clients;
 mod identity;
-pub mod policy_set;
 pub mod registry;
 pub mod report;
 pub mod service;
 pub mod session;
 
+pub use crate::publication::PolicySet;
 pub use clients::Clients;
-pub use policy_set::PolicySet;
 pub use registry::{Answer, Assignment, Registry, Ticket};
 pub use report::{ClientReport, ClientState, GroupReport};
 pub use service::{Discovery, Options};

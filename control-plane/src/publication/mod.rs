@@ -6,6 +6,7 @@
 
 mod compiled;
 mod policies;
+mod policy_set;
 mod published;
 
 use std::{
@@ -20,7 +21,7 @@ use self::{
     policies::PolicySets,
     published::Turns,
 };
-pub use self::{policies::Audience, published::Publications};
+pub use self::{policies::Audience, policy_set::PolicySet, published::Publications};
 use crate::{
     attach::{Scope, Targeted},
     digest::Digest,

@@ -6,10 +6,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{Content, Groups, Publication, Signature, compiled::MOST_GROUPS, lock};
+use super::{Content, Groups, PolicySet, Publication, Signature, compiled::MOST_GROUPS, lock};
 use crate::{
     attach::Scope,
-    discovery::PolicySet,
     model::Resource,
     node::{DEFAULT_MESH, NodeIdentity},
 };

@@ -67,3 +67,58 @@ impl Publication {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        keys::KeySets,
+        model::{File, read},
+        node::NodeIdentity,
+        snapshot::FilterCode,
+    };
+
+    #[tokio::test]
+    async fn a_group_that_nobody_foresaw_is_compiled_on_another_thread_once_for_all_that_ask() {
+        let text = "apiVersion: postern/v1\nkind: Service\nmetadata: { name: users }\n\
+            spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }\n";
+        let file = File { name: "f.yaml".to_owned(), bytes: text.into() };
+        let code = FilterCode::new(Vec::new(), None);
+        let publication = Publication::admit(read(&[file]).unwrap(), KeySets::default(), &code, &[], None).unwrap();
+        let publication = Arc::new(publication);
+        assert!(publication.compiled_for(&NodeIdentity::default()).is_some(), "it was foreseen");
+
+        let old = NodeIdentity { envoy: Some("1.0.0".to_owned()), ..NodeIdentity::default() };
+        assert!(publication.compiled_for(&old).is_none(), "nobody foresees old nodes");
+        let ask = || {
+            let (node, asker) = (old.clone(), std::thread::current().id());
+            publication.prepare(move |publication| {
+                assert_ne!(std::thread::current().id(), asker);
+                publication.snapshot_for(&node)
+            })
+        };
+        let asked: Vec<_> = (0..20).map(|_| tokio::spawn(ask())).collect();
+        // Who goes away costs the others nothing.
+        drop(ask());
+        for answer in asked {
+            let made = answer.await.unwrap().unwrap();
+            assert!(Arc::ptr_eq(&made, &publication.compiled_for(&old).unwrap()));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_what_panics_is_told() {
+        let snapshot = crate::pipeline::compile(
+            &[File {
+                name: "f.yaml".to_owned(),
+                bytes: b"apiVersion: postern/v1\nkind: Settings\nmetadata: { name: s }\nspec: {}\n".to_vec(),
+            }],
+            &FilterCode::new(Vec::new(), None),
+        );
+        let publication = Arc::new(Publication::uniform(snapshot.unwrap()));
+        for _ in 0..3 {
+            assert!(publication.prepare(|_| -> () { panic!("as a test") }).await.is_none());
+        }
+        assert!(publication.prepare(|_| ()).await.is_some(), "a turn that panicked is given back");
+    }
+}

@@ -179,14 +179,14 @@ fn control_plane_restarts_during_update_and_clients_get_the_latest_version() {
     let state = tempfile::tempdir().unwrap();
     let clients = Runtime::new().unwrap();
     let before = Process::start(state.path(), SocketAddr::from(([127, 0, 0, 1], 0)));
-    apply(&before.plane, &guarded("first"));
+    clients.block_on(apply(&before.plane, &guarded("first")));
     let mut one = clients.block_on(Client::connect(before.address, "one"));
     let mut two = clients.block_on(Client::connect(before.address, "two"));
     let first = clients.block_on(one.accept());
     clients.block_on(two.accept());
 
     // One has the second version and has not answered it; the other has not read it when all connections break.
-    apply(&before.plane, &guarded("second"));
+    clients.block_on(apply(&before.plane, &guarded("second")));
     let second = clients.block_on(one.next_policies());
     assert_ne!(second.version_info, first.version_info);
     let address = before.stop();
