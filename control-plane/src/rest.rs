@@ -21,8 +21,8 @@ use crate::{
     bounded::{self, NAME, RESOURCE_NAME},
     node::{IdentityError, NodeIdentity},
     protobuf_json::{self, Faults, Unknown, WriteError},
+    publication::Publications,
     redirect::{Source, response},
-    serve::Hub,
     snapshot::{Resource, ResourceType, Selection, Snapshot},
     xds::limits::MOST_NAMES,
 };
@@ -41,8 +41,8 @@ const PATHS: [(&str, ResourceType); 6] = [
 const MOST_CLUSTERS: usize = 8;
 
 /// The services, to be merged into a router.
-pub fn router(hub: Arc<Hub>) -> Router {
-    let polls = Arc::new(Polls { hub, encoded: Mutex::default() });
+pub fn router(publications: Publications) -> Router {
+    let polls = Arc::new(Polls { publications, encoded: Mutex::default() });
     PATHS.into_iter().fold(Router::new(), |router, (path, kind)| {
         let polls = Arc::clone(&polls);
         let answer = move |State(polls): State<Arc<Polls>>, headers: HeaderMap, body: Result<Bytes, BytesRejection>| {
@@ -75,8 +75,8 @@ enum PollError {
     NothingYet,
     #[error("the resources cannot be written as JSON: {0}")]
     Write(#[from] WriteError),
-    #[error("the answer could not be made: {0}")]
-    Ended(tokio::task::JoinError),
+    #[error("the answer could not be made: the log says why")]
+    Ended,
 }
 
 impl PollError {
@@ -91,7 +91,7 @@ impl PollError {
             | Self::Type(_) => StatusCode::BAD_REQUEST,
             Self::Body(rejection) => rejection.status(),
             Self::NothingYet => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Write(_) | Self::Ended(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Write(_) | Self::Ended => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -121,11 +121,54 @@ async fn poll(
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let source = Source::Poll { cluster: host.to_owned() };
     // Some Envoys send a hundred kilobytes of what they can do along; no stream shall wait for the reading of it.
-    let answer = tokio::task::spawn_blocking(move || polls.answer(kind, &source, &body)).await;
-    Ok(match answer.map_err(PollError::Ended)?? {
+    let question = on_a_thread(move || Question::read(kind, source, &body)).await?;
+    let publication = polls.publications.latest().ok_or(PollError::NothingYet)?;
+    let release = publication.shared_release_for(&question.node);
+    let snapshot = match release.compiled_for(&question.node) {
+        Some(snapshot) => snapshot,
+        None => {
+            let node = question.node.clone();
+            release.prepare(move |release| release.snapshot_for(&node)).await.ok_or(PollError::Ended)?
+        }
+    };
+    Ok(match on_a_thread(move || polls.answer(&snapshot, question)).await? {
         Polled::Unchanged => StatusCode::NOT_MODIFIED.into_response(),
         Polled::Resources(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
     })
+}
+
+/// Runs what takes longer than a stream shall wait.
+async fn on_a_thread<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, PollError> + Send + 'static,
+) -> Result<T, PollError> {
+    let done = tokio::task::spawn_blocking(act).await;
+    done.inspect_err(|error| tracing::error!("a poll was not answered: {error}")).unwrap_or(Err(PollError::Ended))
+}
+
+/// What a poll that is right asks.
+#[derive(Debug)]
+struct Question {
+    kind: ResourceType,
+    source: Source,
+    node: NodeIdentity,
+    /// The version that its sender has.
+    version: String,
+    selection: Selection,
+}
+
+impl Question {
+    fn read(kind: ResourceType, source: Source, body: &[u8]) -> Result<Self, PollError> {
+        let json = serde_json::from_slice(body).map_err(PollError::Json)?;
+        let request: DiscoveryRequest = protobuf_json::read(&json, Unknown::Ignored).map_err(PollError::Request)?;
+        let node = request.node.filter(|node| !node.id.is_empty()).ok_or(PollError::Node)?;
+        if !request.type_url.is_empty() && request.type_url != kind.type_url() {
+            return Err(PollError::Type(kind));
+        }
+        let node = NodeIdentity::read(&node)?;
+        check_names(&request.version_info, &request.resource_names)?;
+        let selection = select(kind, request.resource_names);
+        Ok(Self { kind, source, node, version: request.version_info, selection })
+    }
 }
 
 /// The response to a valid poll.
@@ -141,29 +184,20 @@ enum Polled {
 type Encoded = BTreeMap<(Source, ResourceType, String), Arc<str>>;
 
 struct Polls {
-    hub: Arc<Hub>,
+    publications: Publications,
     /// For every snapshot that is still in use, what was encoded of it.
     encoded: Mutex<Vec<(Weak<Snapshot>, Encoded)>>,
 }
 
 impl Polls {
-    fn answer(&self, kind: ResourceType, source: &Source, body: &[u8]) -> Result<Polled, PollError> {
-        let json = serde_json::from_slice(body).map_err(PollError::Json)?;
-        let request: DiscoveryRequest = protobuf_json::read(&json, Unknown::Ignored).map_err(PollError::Request)?;
-        let node = request.node.filter(|node| !node.id.is_empty()).ok_or(PollError::Node)?;
-        if !request.type_url.is_empty() && request.type_url != kind.type_url() {
-            return Err(PollError::Type(kind));
-        }
-        let publication = self.hub.publications().borrow().clone().ok_or(PollError::NothingYet)?;
-        let identity = NodeIdentity::read(&node)?;
-        check_names(&request.version_info, &request.resource_names)?;
-        let snapshot = publication.snapshot_for(&identity);
-        let set = snapshot.select(kind, &select(kind, request.resource_names));
-        tracing::debug!(node = node.id, %kind, version = set.version.short(), has = request.version_info, "polled");
-        if request.version_info == set.version.as_str() {
+    fn answer(&self, snapshot: &Arc<Snapshot>, question: Question) -> Result<Polled, PollError> {
+        let Question { kind, source, node, version, selection } = question;
+        let set = snapshot.select(kind, &selection);
+        tracing::debug!(node = node.id, %kind, version = set.version.short(), has = version, "polled");
+        if version == set.version.as_str() {
             return Ok(Polled::Unchanged);
         }
-        let resources = set.resources.iter().map(|resource| self.encode(&snapshot, kind, source, resource));
+        let resources = set.resources.iter().map(|resource| self.encode(snapshot, kind, &source, resource));
         let resources: Vec<_> = resources.collect::<Result<_, _>>()?;
         Ok(Polled::Resources(response(kind, &set.version, &resources)))
     }
@@ -226,6 +260,8 @@ fn select(kind: ResourceType, names: Vec<String>) -> Selection {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
     use crate::{model::File, pipeline::compile, snapshot::FilterCode};
 
@@ -233,17 +269,18 @@ mod tests {
         spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }\n";
 
     fn polls() -> Polls {
-        Polls { hub: Arc::new(Hub::new(FilterCode::new(Vec::new(), None))), encoded: Mutex::default() }
+        Polls { publications: watch::channel(None).1.into(), encoded: Mutex::default() }
     }
 
-    fn publish(polls: &Polls, text: &str) {
+    fn snapshot(text: &str) -> Arc<Snapshot> {
         let file = File { name: "f".to_owned(), bytes: text.into() };
-        polls.hub.publish(compile(&[file], polls.hub.code()).unwrap());
+        Arc::new(compile(&[file], &FilterCode::new(Vec::new(), None)).unwrap())
     }
 
-    fn poll(polls: &Polls, cluster: &str) -> String {
+    fn poll(polls: &Polls, snapshot: &Arc<Snapshot>, cluster: &str) -> String {
         let source = Source::Poll { cluster: cluster.to_owned() };
-        match polls.answer(ResourceType::Cluster, &source, br#"{"node": {"id": "a"}}"#).unwrap() {
+        let question = Question::read(ResourceType::Cluster, source, br#"{"node": {"id": "a"}}"#).unwrap();
+        match polls.answer(snapshot, question).unwrap() {
             Polled::Resources(text) => text,
             Polled::Unchanged => panic!("the poll has no version"),
         }
@@ -256,25 +293,23 @@ mod tests {
 
     #[test]
     fn encodes_a_resource_once_and_forgets_it_with_its_snapshot() {
-        let polls = polls();
-        publish(&polls, SERVICE);
-        let first = poll(&polls, "postern");
+        let (polls, users) = (polls(), snapshot(SERVICE));
+        let first = poll(&polls, &users, "postern");
         let texts = || polls.encoded.lock().unwrap()[0].1.values().map(Arc::as_ptr).collect::<Vec<_>>();
         let before = texts();
-        assert_eq!(poll(&polls, "postern"), first);
+        assert_eq!(poll(&polls, &users, "postern"), first);
         assert_eq!((kept(&polls), texts()), (vec![1], before));
-        publish(&polls, &SERVICE.replace("users", "orders"));
-        assert_ne!(poll(&polls, "postern"), first);
+        drop(users);
+        assert_ne!(poll(&polls, &snapshot(&SERVICE.replace("users", "orders")), "postern"), first);
         assert_eq!(kept(&polls), [1]);
     }
 
     #[test]
     fn keeps_no_more_encodings_than_a_fleet_can_need() {
-        let polls = polls();
-        publish(&polls, SERVICE);
+        let (polls, users) = (polls(), snapshot(SERVICE));
         for number in 0..3 * MOST_CLUSTERS {
             let cluster = format!("cluster-{number}");
-            assert!(poll(&polls, &cluster).contains(&format!("[\"{cluster}\"]")));
+            assert!(poll(&polls, &users, &cluster).contains(&format!("[\"{cluster}\"]")));
         }
         assert_eq!(kept(&polls), [MOST_CLUSTERS]);
     }

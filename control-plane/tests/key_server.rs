@@ -24,10 +24,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use postern::{
+    control_plane::ControlPlane,
     keys::{Content, Fetch, Fetched, client::Client},
     model::KeyUri,
     node::NodeIdentity,
-    serve::{Followed, Hub, follow},
+    serve::{Followed, follow},
     snapshot::{FilterCode, Snapshot},
 };
 use postern_proto::plan::v1::{Issuer, Plan};
@@ -144,7 +145,7 @@ async fn refuses_answers_that_are_too_large_too_slow_or_no_success() {
 
 /// A control plane whose one issuer publishes at this address.
 struct World {
-    hub: Arc<Hub>,
+    plane: Arc<ControlPlane>,
     directory: tempfile::TempDir,
 }
 
@@ -152,16 +153,16 @@ impl World {
     fn start(address: SocketAddr) -> Self {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), address, "");
-        let hub = Arc::new(Hub::new(FilterCode::new(b"code".to_vec(), None)));
-        let (shared, path) = (Arc::clone(&hub), directory.path().to_owned());
+        let plane = Arc::new(ControlPlane::new(FilterCode::new(b"code".to_vec(), None)));
+        let (shared, path) = (Arc::clone(&plane), directory.path().to_owned());
         tokio::spawn(
             async move { follow(shared, Some(Followed { path: &path, allow_unguarded: false })).await.unwrap() },
         );
-        Self { hub, directory }
+        Self { plane, directory }
     }
 
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        let publication = self.hub.publications().borrow().clone()?;
+        let publication = self.plane.publications().latest()?;
         Some(publication.snapshot_for(&NodeIdentity::default()))
     }
 
@@ -171,11 +172,11 @@ impl World {
     }
 
     fn revision(&self) -> String {
-        self.hub.publications().borrow().as_ref().unwrap().revision().to_string()
+        self.plane.publications().latest().unwrap().revision().to_string()
     }
 
     fn status(&self) -> Value {
-        serde_json::to_value(self.hub.key_set_reports()).unwrap()[0].clone()
+        serde_json::to_value(self.plane.keys().report()).unwrap()[0].clone()
     }
 
     /// The `kid`s in force.
@@ -265,8 +266,8 @@ async fn follows_the_resource_to_another_place() {
     assert!(server.asked() <= asked + 1, "nobody wants the first place any more");
     // A change that is refused changes neither keys nor what is fetched, and a rotation does not hide the refusal.
     fs::write(world.directory.path().join("broken.yaml"), "kind: Nonsense\n").unwrap();
-    until("the refusal", || !world.hub.refused_change().is_empty()).await;
+    until("the refusal", || !world.plane.in_force().refused_change().is_empty()).await;
     other.serve(&[jwk("rsa2048", "y")]);
     until("the rotation", || world.ids() == ["y"]).await;
-    assert!(!world.hub.refused_change().is_empty());
+    assert!(!world.plane.in_force().refused_change().is_empty());
 }

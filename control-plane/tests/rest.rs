@@ -6,10 +6,11 @@ use std::{net::SocketAddr, sync::Arc};
 
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
 use postern::{
+    control_plane::ControlPlane,
     model::File,
     pipeline::compile,
     protobuf_json::{self, Unknown, read_any},
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::{FilterCode, ResourceType, Selection, Snapshot},
 };
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ fn snapshot(resources: &str) -> Snapshot {
 
 /// A control plane's servers, on a free port.
 struct Server {
-    hub: Arc<Hub>,
+    plane: Arc<ControlPlane>,
     http: SocketAddr,
     _runtime: Runtime,
 }
@@ -61,14 +62,14 @@ impl Server {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();
         let http = sockets.http_address().unwrap();
-        let hub = Arc::new(Hub::new(FilterCode::new(Vec::new(), None)));
-        runtime.spawn(serve(Arc::clone(&hub), sockets));
-        Self { hub, http, _runtime: runtime }
+        let plane = Arc::new(ControlPlane::new(FilterCode::new(Vec::new(), None)));
+        runtime.spawn(serve(Arc::clone(&plane), sockets));
+        Self { plane, http, _runtime: runtime }
     }
 
     fn serving(resources: &str) -> Self {
         let server = Self::start();
-        server.hub.publish(snapshot(resources));
+        server.plane.commands().publish(snapshot(resources)).wait().unwrap();
         server
     }
 
@@ -107,9 +108,9 @@ fn case_37_a_poll_at_the_current_version_gets_304() {
     assert_eq!(version, set.version.as_str());
     assert_eq!(server.poll("clusters", version, &["a"]).0, 200);
     // A change is seen by the next poll; a change of something else is not one.
-    server.hub.publish(snapshot(&RESOURCES.replace("port: 8080", "port: 8081")));
+    server.plane.commands().publish(snapshot(&RESOURCES.replace("port: 8080", "port: 8081"))).wait().unwrap();
     assert_eq!(server.poll("clusters", version, &[]).0, 304);
-    server.hub.publish(snapshot(&RESOURCES.replace("name: c\n", "name: d\n")));
+    server.plane.commands().publish(snapshot(&RESOURCES.replace("name: c\n", "name: d\n"))).wait().unwrap();
     let (status, answer) = server.poll("clusters", version, &[]);
     assert_eq!((status, names(&answer)), (200, vec!["a", "b", "d"]));
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use postern::{
+    control_plane::ControlPlane,
     digest::Digest,
     fleet::Learnt,
     model::File,
@@ -15,7 +16,6 @@ use postern::{
     publication::Publication,
     releases::{Proposal, Releases},
     rollout::{Pick, State, Step, Strategy},
-    serve::Hub,
     snapshot::FilterCode,
     store::{Memory, Parent},
     xds::session::Event,
@@ -23,20 +23,23 @@ use postern::{
 
 /// A control plane without sockets, whose nodes answer as they are told.
 struct World {
-    hub: Hub,
+    plane: ControlPlane,
     nodes: Vec<(NodeIdentity, u64)>,
 }
 
 impl World {
     fn new(strategy: Strategy) -> Self {
         let releases = Releases::new(Arc::new(Memory::default()), strategy, 20);
-        Self { hub: Hub::with_releases(FilterCode::new(b"code".to_vec(), None), releases), nodes: Vec::new() }
+        Self {
+            plane: ControlPlane::with_releases(FilterCode::new(b"code".to_vec(), None), releases),
+            nodes: Vec::new(),
+        }
     }
 
     fn join(&mut self, id: &str, service: &str) {
         let (id, service) = (id.to_owned(), service.to_owned());
         let node = NodeIdentity { id, service, ..NodeIdentity::default() };
-        let stream = self.hub.fleet().connect(&node, SystemTime::now()).stream;
+        let stream = self.plane.fleet().connect(&node, SystemTime::now()).stream;
         self.nodes.push((node, stream));
     }
 
@@ -52,13 +55,15 @@ impl World {
         let text = ["web", "orders"].map(policy).join("---\n");
         let files = vec![File { name: "p.yaml".to_owned(), bytes: text.into_bytes() }];
         let (author, message) = ("alice".to_owned(), String::new());
-        self.hub
+        self.plane
+            .commands()
             .apply(Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false })
+            .wait()
             .unwrap();
     }
 
     fn publication(&self) -> Arc<Publication> {
-        self.hub.publications().borrow().clone().unwrap()
+        self.plane.publications().latest().unwrap()
     }
 
     /// A node accepts all that it is served now.
@@ -66,17 +71,17 @@ impl World {
         let (node, stream) = self.nodes.iter().find(|(node, _)| node.id == id).unwrap();
         let revision = self.publication().release_for(node).revision().clone();
         let learnt = Learnt { events: vec![Event::Settled { revision }], reason: None };
-        self.hub.fleet().record(id, *stream, learnt, SystemTime::now());
+        self.plane.fleet().record(id, *stream, learnt, SystemTime::now());
     }
 
     fn look(&self) -> State {
-        self.hub.look();
-        self.hub.rollout_report().unwrap().state
+        self.plane.commands().look().wait().unwrap();
+        self.plane.in_force().rollout_report().unwrap().state
     }
 
     /// The revision that a node runs, as everybody is told.
     fn runs(&self, id: &str) -> Option<Digest> {
-        self.hub.fleet().report().into_iter().find(|node| node.id == id).unwrap().revision
+        self.plane.fleet().report().into_iter().find(|node| node.id == id).unwrap().revision
     }
 }
 
@@ -128,7 +133,7 @@ fn a_node_that_a_canary_leaves_out_is_not_said_to_run_it() {
 fn streams_are_not_told_of_a_rollout_that_ends_where_they_are() {
     let mut world = World::new(Strategy::AllAtOnce);
     world.join("edge-1", "web");
-    let mut publications = world.hub.publications();
+    let mut publications = world.plane.publications().follow();
     let mut told = || {
         let told = publications.has_changed().unwrap();
         publications.mark_unchanged();

@@ -4,12 +4,13 @@ use std::{fs, net::SocketAddr, sync::Arc};
 
 use postern::{
     attach::{Scope, attach},
+    control_plane::ControlPlane,
     directory,
     gate::{AdmittedPlan, Gate},
     model,
     node::NodeIdentity,
     pipeline,
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::{FilterCode, Snapshot},
     wasm::{Filter, Limits},
 };
@@ -24,7 +25,7 @@ use crate::world::{KEY, assert_no_vm_failure, node, users, users_with};
 
 /// The control plane in this process, so that a test can bypass the gate.
 pub struct InProcess {
-    pub hub: Arc<Hub>,
+    pub plane: Arc<ControlPlane>,
     pub code: FilterCode,
     pub xds: SocketAddr,
     pub http: SocketAddr,
@@ -37,16 +38,20 @@ impl InProcess {
         let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
         let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());
         let code = code.gated(gate);
-        let hub = Arc::new(Hub::new(code.clone()));
+        let plane = Arc::new(ControlPlane::new(code.clone()));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();
         let (xds, http) = (sockets.xds_address().unwrap(), sockets.http_address().unwrap());
-        runtime.spawn(serve(Arc::clone(&hub), sockets));
-        Self { hub, code, xds, http, _runtime: runtime }
+        runtime.spawn(serve(Arc::clone(&plane), sockets));
+        Self { plane, code, xds, http, _runtime: runtime }
     }
 
     fn publish(&self, site: &Site) {
-        self.hub.publish(pipeline::compile(&directory::read(site.directory()).unwrap(), &self.code).unwrap());
+        self.plane
+            .commands()
+            .publish(pipeline::compile(&directory::read(site.directory()).unwrap(), &self.code).unwrap())
+            .wait()
+            .unwrap();
     }
 
     /// Publishes a site's resources with a plan that no gate has seen.
@@ -55,7 +60,11 @@ impl InProcess {
         let plan = AdmittedPlan::forced_past_the_gate(plan);
         let revision = postern::digest::Digest::of(revision.as_bytes());
         let scope = Scope::of(&bundle, &NodeIdentity::default());
-        self.hub.publish(Snapshot::build(&scope, &attach(&scope), plan, &self.code, revision));
+        self.plane
+            .commands()
+            .publish(Snapshot::build(&scope, &attach(&scope), plan, &self.code, revision))
+            .wait()
+            .unwrap();
     }
 }
 

@@ -28,7 +28,7 @@ fn case_43_an_envoy_that_refused_one_of_its_first_clusters_serves_after_a_restar
         let control_plane = refusals::InProcess::start();
         let publish = || {
             let files = directory::read(site.directory()).unwrap();
-            control_plane.hub.publish(compile(&files, &control_plane.code).unwrap());
+            control_plane.plane.commands().publish(compile(&files, &control_plane.code).unwrap()).wait().unwrap();
         };
         publish();
         let mut envoy = envoy_of(variant, control_plane.xds);
@@ -132,7 +132,7 @@ fn case_44_what_an_envoy_accepts_on_one_stream_does_not_undo_what_it_refused_on_
     let publish = |right: &str, left: &str| {
         site.write("endpoints.yaml", &[right, left].concat()).unwrap();
         let files = directory::read(site.directory()).unwrap();
-        control_plane.hub.publish(compile(&files, &control_plane.code).unwrap());
+        control_plane.plane.commands().publish(compile(&files, &control_plane.code).unwrap()).wait().unwrap();
     };
     let right = |priority| endpoints("right", &[port], priority);
     publish(&right(0), &endpoints("left", &[port], 0));
@@ -140,14 +140,14 @@ fn case_44_what_an_envoy_accepts_on_one_stream_does_not_undo_what_it_refused_on_
     let settled = |status: &Value| status["nodes"][0]["revision"].is_string();
     wait_for_status(control_plane.http, "all streams to be settled", settled).unwrap();
     // The aggregated stream, and one for each of the two.
-    assert_eq!(control_plane.hub.fleet().open_streams(), 3);
+    assert_eq!(control_plane.plane.fleet().open_streams(), 3);
 
     publish(&right(200), &endpoints("left", &[port], 0));
     let refusal = |status: &Value| status["nodes"][0]["types"]["endpoints"]["refused"]["resources"].clone();
     let words = |status: &Value| status["nodes"][0]["types"]["endpoints"]["refused"]["message"].clone();
     let status = wait_for_status(control_plane.http, "the refusal", |status| words(status).is_string()).unwrap();
     let (refused, message) = (refusal(&status), words(&status));
-    let running = || control_plane.hub.fleet().report()[0].types[&ResourceType::Endpoints].running.clone();
+    let running = || control_plane.plane.fleet().report()[0].types[&ResourceType::Endpoints].running.clone();
     let before = running();
     publish(&right(200), &endpoints("left", &[port, port + 1], 0));
     wait::until_true("the other endpoints", || Ok(envoy.stat("cluster.left.membership_total")? == Some(2))).unwrap();

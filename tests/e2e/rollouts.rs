@@ -12,11 +12,12 @@ use std::{
 };
 
 use postern::{
+    control_plane::ControlPlane as InThisProcess,
     directory,
     gate::Gate,
     releases::{KEPT, Proposal, Releases},
     rollout::{Pick, Step, Strategy},
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::FilterCode,
     store::{Memory, Parent},
     wasm::{Filter, Limits},
@@ -35,7 +36,7 @@ use crate::{
 
 /// The control plane in this process, so that a test can bypass the gate.
 pub struct InProcess {
-    pub hub: Arc<Hub>,
+    pub plane: Arc<InThisProcess>,
     pub xds: SocketAddr,
     pub http: SocketAddr,
     _runtime: Runtime,
@@ -47,14 +48,14 @@ impl InProcess {
         let code = FilterCode::new(fs::read(from_environment("POSTERN_FILTER").unwrap()).unwrap(), None);
         let gate = Gate::of_filter(Filter::compile(code.bytes()).unwrap(), Limits::default());
         let releases = Releases::new(Arc::new(Memory::default()), strategy, KEPT);
-        let hub = Arc::new(Hub::with_releases(code.gated(gate), releases));
+        let plane = Arc::new(InThisProcess::with_releases(code.gated(gate), releases));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();
         let (xds, http) = (sockets.xds_address().unwrap(), sockets.http_address().unwrap());
-        runtime.spawn(serve(Arc::clone(&hub), sockets));
-        let looked_after = Arc::clone(&hub);
+        runtime.spawn(serve(Arc::clone(&plane), sockets));
+        let looked_after = Arc::clone(&plane);
         runtime.spawn(async move { looked_after.follow_rollouts().await });
-        Self { hub, xds, http, _runtime: runtime }
+        Self { plane, xds, http, _runtime: runtime }
     }
 
     fn proposal(site: &Site) -> Proposal {
@@ -70,12 +71,13 @@ impl InProcess {
     }
 
     pub fn apply(&self, site: &Site) {
-        self.hub.apply(Self::proposal(site)).unwrap();
+        self.plane.commands().apply(Self::proposal(site)).wait().unwrap();
     }
 
     /// A plan of a format that no filter knows.
     pub fn force_a_bad_plan(&self, site: &Site) {
-        self.hub.apply_past_the_gate(Self::proposal(site), b"\x08\x63".to_vec()).unwrap();
+        let plan = b"\x08\x63".to_vec();
+        self.plane.commands().apply_past_the_gate(Self::proposal(site), plan).wait().unwrap();
     }
 }
 

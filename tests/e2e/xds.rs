@@ -53,13 +53,13 @@ fn case_22_a_changed_cluster_whose_endpoints_did_not_change_is_warm_at_once() {
         let site = Site::quickstart(directory.path(), upstream.address(), 0).unwrap();
         let control_plane = InProcess::start();
         let compiled = || compile(&directory::read(site.directory()).unwrap(), &control_plane.code).unwrap();
-        control_plane.hub.publish(with_connect_timeout(&compiled(), 3));
+        control_plane.plane.commands().publish(with_connect_timeout(&compiled(), 3)).wait().unwrap();
         let envoy = envoy_of(variant, control_plane.xds);
         let mut client = Client::new(site.listener());
         wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200)).unwrap();
         let warm_after = |seconds| {
             let start = Instant::now();
-            control_plane.hub.publish(with_connect_timeout(&compiled(), seconds));
+            control_plane.plane.commands().publish(with_connect_timeout(&compiled(), seconds)).wait().unwrap();
             let timeout = format!("\"connect_timeout\": \"{seconds}s\"");
             wait::until_true("the changed cluster to be active", || {
                 let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_active_clusters")?.body;

@@ -1,6 +1,6 @@
 //! Changes: bundles are applied, earlier revisions come back, and rollouts are commanded.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use axum::{Json, extract::State, http::StatusCode};
 use schemars::JsonSchema;
@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{
     bounded,
+    control_plane::ControlPlane,
     model::File,
+    owner::{Steering, warnings},
     releases::{Applied, ApplyError, Proposal, RolloutReport},
-    rollout::Rollout,
-    serve::Hub,
+    review::Waiting,
     store::Revision,
 };
 
@@ -133,29 +134,48 @@ enum Outcomes {
 
 impl Outcome {
     /// Carries a proposal out, or only says whether it would be taken.
-    pub(super) fn of(hub: &Hub, proposal: Proposal, dry_run: bool) -> Result<Self, ApplyError> {
+    pub(super) async fn of(plane: &Arc<ControlPlane>, proposal: Proposal, dry_run: bool) -> Result<Self, ApplyError> {
+        let shared = Arc::clone(plane);
         if dry_run {
-            let warnings = Warnings::from(hub.prove(&proposal)?);
-            return Ok(Self { result: Outcomes::Valid, revision: None, warnings });
+            return blocking(move || Self::of_dry_run(&shared, &proposal)).await;
         }
-        let (result, revision) = match hub.apply(proposal)? {
+        let (result, revision) = match plane.commands().apply(proposal).await? {
             Applied::Revision(revision) => (Outcomes::Created, revision),
             Applied::Unchanged(revision) => (Outcomes::Unchanged, revision),
         };
-        Ok(Self { result, revision: Some(revision), warnings: hub.warnings().into() })
+        let warnings = blocking(move || Ok(shared.in_force().warnings(&shared.identities()).into())).await?;
+        Ok(Self { result, revision: Some(revision), warnings })
+    }
+
+    /// Whether a proposal would be taken, up to the store, and what is worth a warning about it.
+    fn of_dry_run(plane: &ControlPlane, proposal: &Proposal) -> Result<Self, ApplyError> {
+        let (bundle, examined) = plane.examiner().examine(&proposal.files)?;
+        let nodes = plane.identities();
+        if !proposal.allow_unguarded {
+            plane.in_force().releases().stays_guarded(&bundle, &nodes)?;
+        }
+        let warnings = warnings(&examined.findings, &Waiting::of(&bundle), &nodes).into();
+        Ok(Self { result: Outcomes::Valid, revision: None, warnings })
     }
 }
 
 async fn apply(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
     Sent(bundle): Sent<Bundle>,
 ) -> Result<Json<Outcome>, Problem> {
     let files = bundle.files.into_iter().map(File::from).collect();
     let Bundle { dry_run, allow_unguarded, message, .. } = bundle;
     let proposal = Proposal { files, author: named(bundle.author), message, parent, again: true, allow_unguarded };
-    // Compiling and the gate take their time, and nobody else should wait for them.
-    read(move || Ok(Json(Outcome::of(&hub, proposal, dry_run)?))).await
+    Ok(Json(Outcome::of(&plane, proposal, dry_run).await?))
+}
+
+/// Runs what compiles where that holds up nobody.
+async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, ApplyError> + Send + 'static,
+) -> Result<T, ApplyError> {
+    let done = tokio::task::spawn_blocking(act).await;
+    done.inspect_err(|error| tracing::error!("a change was not examined: {error}")).unwrap_or(Err(ApplyError::Ended))
 }
 
 /// Where to go back to.
@@ -173,19 +193,17 @@ struct RollbackTo {
 }
 
 async fn rollback(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
     Sent(RollbackTo { revision, allow_unguarded, author }): Sent<RollbackTo>,
 ) -> Result<Json<Outcome>, Problem> {
-    read(move || {
-        let proposal = hub.releases().rollback(revision, named(author), parent)?;
-        Ok(Json(Outcome::of(&hub, Proposal { allow_unguarded, ..proposal }, false)?))
-    })
-    .await
+    let store = Arc::clone(plane.store());
+    let proposal = read(move || Proposal::to_go_back(&*store, revision, named(author), parent)).await?;
+    Ok(Json(Outcome::of(&plane, Proposal { allow_unguarded, ..proposal }, false).await?))
 }
 
-async fn rollout(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<RolloutReport>, Problem> {
-    let report = hub.rollout_report();
+async fn rollout(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<RolloutReport>, Problem> {
+    let report = plane.in_force().rollout_report();
     let none = || Problem::not_found("no rollout", "no rollout has been started".to_owned());
     report.map(|report| Shown(form, report)).ok_or_else(none)
 }
@@ -198,24 +216,20 @@ struct Command {
 }
 
 async fn command(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Named(Command { command }): Named<Command>,
 ) -> Result<StatusCode, Problem> {
-    let command = match command.as_str() {
-        "pause" => Rollout::pause,
-        "resume" => Rollout::resume,
-        "abort" => |rollout: &mut Rollout| rollout.abort().map(drop),
+    let steering = match command.as_str() {
+        "pause" => Steering::Pause,
+        "resume" => Steering::Resume,
+        "abort" => Steering::Abort,
         _ => {
             let detail = format!("`{command}` is none of pause, resume and abort");
             return Err(Problem::not_found("no such command", detail));
         }
     };
-    read(move || {
-        hub.releases().command(command, SystemTime::now())?;
-        hub.rollout_changed();
-        Ok(StatusCode::NO_CONTENT)
-    })
-    .await
+    plane.commands().steer(steering).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Who did something, if nobody says.

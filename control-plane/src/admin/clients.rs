@@ -10,10 +10,7 @@ use super::{
     extract::{Form, Shown},
     operation::Operation,
 };
-use crate::{
-    discovery::{clients, report::GroupView},
-    serve::Hub,
-};
+use crate::{control_plane::ControlPlane, discovery::report::GroupView};
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -36,8 +33,8 @@ struct ClientsView {
     groups: Vec<GroupView>,
 }
 
-async fn list(State(hub): State<Arc<Hub>>, form: Form) -> Shown<ClientsView> {
-    let groups = clients::views(&hub).await;
+async fn list(State(plane): State<Arc<ControlPlane>>, form: Form) -> Shown<ClientsView> {
+    let groups = plane.clients().views().await;
     let all_acked = groups.iter().all(GroupView::is_acked);
     Shown(form, ClientsView { all_acked, groups })
 }

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     bounded,
     catalogue::{ResourceKey, without},
+    control_plane::ControlPlane,
     releases::{ApplyError, Proposal},
-    serve::Hub,
     store::{Parent, StoreError, assemble},
 };
 
@@ -65,45 +65,43 @@ struct Deletion {
 /// Takes it out of what is in force; everything else stays. If somebody else changes something meanwhile, it is taken
 /// out of that.
 async fn delete(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
     Named(of): Named<OfName>,
     Asked(Deletion { mesh, dry_run, allow_unguarded, message, author }): Asked<Deletion>,
 ) -> Result<Json<Outcome>, Problem> {
     let key = of.key(mesh)?;
-    on_a_thread(move || {
-        let mut attempts = 1..=ATTEMPTS;
-        loop {
-            let proposal = deletion(&hub, &key, parent, (&author, &message))?;
-            match Outcome::of(&hub, Proposal { allow_unguarded, ..proposal }, dry_run) {
-                Err(ApplyError::Store(StoreError::Conflict { .. }))
-                    if parent == Parent::Latest && attempts.next().is_some() => {}
-                Err(error @ ApplyError::Compile(_)) => return Err(needed(&key, error)),
-                outcome => return outcome.map(Json).map_err(Problem::from),
-            }
+    let mut attempts = 1..=ATTEMPTS;
+    loop {
+        let (from, of, by) = (Arc::clone(&plane), key.clone(), (author.clone(), message.clone()));
+        let proposal = on_a_thread(move || deletion(&from, &of, parent, by)).await?;
+        match Outcome::of(&plane, Proposal { allow_unguarded, ..proposal }, dry_run).await {
+            Err(ApplyError::Store(StoreError::Conflict { .. }))
+                if parent == Parent::Latest && attempts.next().is_some() => {}
+            Err(error @ ApplyError::Compile(_)) => return Err(needed(&key, error)),
+            outcome => return outcome.map(Json).map_err(Problem::from),
         }
-    })
-    .await
+    }
 }
 
 fn deletion(
-    hub: &Hub,
+    plane: &ControlPlane,
     key: &ResourceKey,
     parent: Parent,
-    (author, message): (&str, &str),
+    (author, message): (String, String),
 ) -> Result<Proposal, Problem> {
-    let (latest, in_force) = (hub.store().latest()?, hub.releases().in_force());
-    let latest = latest.map(|revision| revision.number);
+    // Of one moment: what is in force, and the revision that must still be the latest when this one is stored.
+    let reading = plane.in_force();
+    let (latest, in_force) = (reading.releases().latest(), reading.releases().in_force());
     if let Parent::Exactly(expected) = parent
         && expected != latest
     {
         return Err(StoreError::Conflict { expected, latest }.into());
     }
-    let documents = in_force.map(|number| hub.store().documents(number)).transpose()?.flatten().unwrap_or_default();
-    let left = without(documents, key).ok_or_else(|| unknown(hub, key))?;
-    let message = if message.is_empty() { format!("delete {key}") } else { message.to_owned() };
-    let author = named(author.to_owned());
-    let (files, parent) = (assemble(&left), Parent::Exactly(latest));
+    let documents = in_force.map(|number| plane.store().documents(number)).transpose()?.flatten().unwrap_or_default();
+    let left = without(documents, key).ok_or_else(|| unknown(plane, key))?;
+    let message = if message.is_empty() { format!("delete {key}") } else { message };
+    let (files, author, parent) = (assemble(&left), named(author), Parent::Exactly(latest));
     Ok(Proposal { files, author, message, parent, again: true, allow_unguarded: false })
 }
 

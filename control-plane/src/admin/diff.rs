@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     catalogue::Catalogue,
+    control_plane::ControlPlane,
     difference::{Difference, Side, compare},
     model::{self, Bundle, File},
     node::NodeIdentity,
     releases::ApplyError,
-    serve::Hub,
     store::{assemble, split},
 };
 
@@ -49,37 +49,37 @@ struct Proposed {
 }
 
 async fn diff(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Sent(Proposed { files }): Sent<Proposed>,
 ) -> Result<Shown<Difference>, Problem> {
     on_a_thread(move || {
         let files: Vec<File> = files.into_iter().map(File::from).collect();
-        let bundle = hub.admissible(&files)?;
+        let (bundle, _) = plane.examiner().examine(&files)?;
         let catalogue = Catalogue::of(&split(&files));
         let after = Side { revision: None, bundle: &bundle, catalogue: &catalogue };
-        let in_force = hub.releases().in_force();
-        let found = in_force.map(|number| content(&hub, number)).transpose()?;
+        let in_force = plane.in_force().releases().in_force();
+        let found = in_force.map(|number| content(&plane, number)).transpose()?;
         let (bundle, catalogue) = found.unwrap_or_default();
         let before = Side { revision: in_force, bundle: &bundle, catalogue: &catalogue };
-        Ok::<_, ApplyError>(Shown(form, compare(before, after, &live_nodes(&hub))))
+        Ok::<_, ApplyError>(Shown(form, compare(before, after, &live_nodes(&plane))))
     })
     .await
 }
 
 /// The resources of a revision that is kept, as they are served and as they were written.
-pub(super) fn content(hub: &Hub, number: u64) -> Result<(Bundle, Arc<Catalogue>), ApplyError> {
-    let catalogue = hub.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
-    if let Some(bundle) = hub.releases().bundle(number) {
-        return Ok((bundle.clone(), catalogue));
+pub(super) fn content(plane: &ControlPlane, number: u64) -> Result<(Arc<Bundle>, Arc<Catalogue>), ApplyError> {
+    let catalogue = plane.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
+    if let Some(bundle) = plane.in_force().releases().bundle(number) {
+        return Ok((Arc::clone(bundle), catalogue));
     }
-    let documents = hub.store().documents(number)?.ok_or(ApplyError::NoRevision(number))?;
-    Ok((model::read(&assemble(&documents))?, catalogue))
+    let documents = plane.store().documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+    Ok((Arc::new(model::read(&assemble(&documents))?), catalogue))
 }
 
 /// The nodes that are connected, by who they say they are.
-pub(super) fn live_nodes(hub: &Hub) -> Vec<NodeIdentity> {
-    let fleet = hub.fleet();
-    let nodes = fleet.identities().into_iter().zip(fleet.report());
+pub(super) fn live_nodes(plane: &ControlPlane) -> Vec<NodeIdentity> {
+    let (identities, reports) = plane.fleet().ask(|fleet| (fleet.identities(), fleet.report()));
+    let nodes = identities.into_iter().zip(reports);
     nodes.filter(|(_, report)| report.connected).map(|(node, _)| node).collect()
 }

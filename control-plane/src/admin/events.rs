@@ -21,8 +21,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{extract::Asked, operation::Operation, problem::Problem};
 use crate::{
+    control_plane::ControlPlane,
     journal::{Event, Happening, Journal, Noted},
-    serve::Hub,
 };
 
 /// How many may follow at a time, in all and from one address.
@@ -69,14 +69,15 @@ fn yes() -> bool {
 type Events = Sse<axum::response::sse::KeepAliveStream<ReceiverStream<Result<Sent, Infallible>>>>;
 
 async fn follow(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
+    Extension(places): Extension<Arc<Places>>,
     client: Option<Extension<Client>>,
     headers: HeaderMap,
     Asked(Following { last, follow }): Asked<Following>,
 ) -> Result<Events, Problem> {
     let client = client.map_or(Client(Ipv4Addr::UNSPECIFIED.into()), |Extension(client)| client);
-    let place = Places::take(hub.followers(), client)?;
-    let journal = Arc::clone(hub.journal());
+    let place = Places::take(&places, client)?;
+    let journal = Arc::clone(plane.journal());
     let (sender, receiver) = mpsc::channel(64);
     let seen = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| journal.place(id)));
     tokio::spawn(async move {
@@ -147,7 +148,7 @@ pub(crate) struct Client(pub(crate) IpAddr);
 
 /// A place for each that may follow.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(super) struct Places {
     taken: Mutex<BTreeMap<Client, usize>>,
 }
 

@@ -10,10 +10,8 @@ use axum::{
 
 use super::{extract::on_a_thread, nodes::NodeState, operation::Operation, problem::Problem};
 use crate::{
-    discovery::ClientState,
-    metrics::{Histogram, PerType},
-    rollout::State as RolloutState,
-    serve::Hub,
+    control_plane::ControlPlane, counter::Histogram, discovery::ClientState, rollout::State as RolloutState,
+    xds::service::PerType,
 };
 
 /// The version of the text format.
@@ -26,8 +24,8 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-async fn metrics(State(hub): State<Arc<Hub>>) -> Result<Response, Problem> {
-    let text = on_a_thread(move || Ok::<_, Problem>(expose(&hub))).await?;
+async fn metrics(State(plane): State<Arc<ControlPlane>>) -> Result<Response, Problem> {
+    let text = on_a_thread(move || Ok::<_, Problem>(expose(&plane))).await?;
     Ok(([(header::CONTENT_TYPE, TYPE)], text).into_response())
 }
 
@@ -90,23 +88,20 @@ fn alone(number: u64) -> [(&'static str, String, u64); 1] {
     [("", String::new(), number)]
 }
 
-fn expose(hub: &Hub) -> String {
+fn expose(plane: &ControlPlane) -> String {
     let mut text = Exposition::default();
     text.head("build_info", "gauge", "The program that answers.");
     text.line(format_args!("postern_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
-    text.gauge("uptime_seconds", "How long it runs.", alone(hub.uptime().as_secs()));
-    fleet(hub, &mut text);
-    clients(hub, &mut text);
-    revisions(hub, &mut text);
-    requests(hub, &mut text);
+    text.gauge("uptime_seconds", "How long it runs.", alone(plane.uptime().as_secs()));
+    fleet(plane, &mut text);
+    clients(plane, &mut text);
+    revisions(plane, &mut text);
+    requests(plane, &mut text);
     text.0
 }
 
-fn fleet(hub: &Hub, text: &mut Exposition) {
-    let (reports, streams) = {
-        let fleet = hub.fleet();
-        (fleet.report(), fleet.open_streams())
-    };
+fn fleet(plane: &ControlPlane, text: &mut Exposition) {
+    let (reports, streams) = plane.fleet().ask(|fleet| (fleet.report(), fleet.open_streams()));
     let count = |state: NodeState| reports.iter().filter(|report| NodeState::of(report) == state).count();
     let states = NodeState::ALL.map(|state| {
         let name = format!("{state:?}").to_ascii_lowercase();
@@ -114,18 +109,18 @@ fn fleet(hub: &Hub, text: &mut Exposition) {
     });
     text.gauge("nodes", "The nodes, by where they are.", states);
     text.gauge("xds_streams", "The xDS streams that are open.", alone(u64::try_from(streams).unwrap_or(u64::MAX)));
-    let groups = hub.publications().borrow().as_ref().map_or(0, |publication| publication.groups());
+    let groups = plane.publications().latest().map_or(0, |publication| publication.groups());
     let groups = u64::try_from(groups).unwrap_or(u64::MAX);
     text.gauge("node_groups", "The groups of nodes that are kept compiled.", alone(groups));
-    let metrics = hub.metrics();
-    text.per_type("xds_pushes_total", "What was sent to nodes.", &metrics.pushes);
-    text.per_type("xds_acks_total", "What nodes accepted.", &metrics.acks);
-    text.per_type("xds_nacks_total", "What nodes refused.", &metrics.nacks);
+    let traffic = plane.traffic();
+    text.per_type("xds_pushes_total", "What was sent to nodes.", &traffic.pushes);
+    text.per_type("xds_acks_total", "What nodes accepted.", &traffic.acks);
+    text.per_type("xds_nacks_total", "What nodes refused.", &traffic.nacks);
 }
 
-fn clients(hub: &Hub, text: &mut Exposition) {
-    let clients = hub.clients();
-    let reports = clients.report();
+fn clients(plane: &ControlPlane, text: &mut Exposition) {
+    let clients = plane.clients();
+    let reports = clients.latest_report();
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let states = ClientState::ALL.map(|state| {
         let in_it = reports.iter().flat_map(|group| &group.clients).filter(|client| client.state() == state).count();
@@ -143,12 +138,12 @@ fn clients(hub: &Hub, text: &mut Exposition) {
     text.counter("discovery_nacks_total", "Policies that clients refused.", alone(clients.nacks.get()));
 }
 
-fn revisions(hub: &Hub, text: &mut Exposition) {
-    let report = hub.rollout_report();
+fn revisions(plane: &ControlPlane, text: &mut Exposition) {
+    let report = plane.in_force().rollout_report();
     let (candidate, last_good) = report.as_ref().map_or((0, None), |report| (report.candidate, report.last_good));
     text.gauge("revision", "The revision that spreads, or spread last.", alone(candidate));
     text.gauge("revision_last_good", "The last good revision; 0 if there is none.", alone(last_good.unwrap_or(0)));
-    if let Ok(kept) = hub.store().revisions() {
+    if let Ok(kept) = plane.store().revisions() {
         let kept = u64::try_from(kept.len()).unwrap_or(u64::MAX);
         text.gauge("revisions_kept", "The revisions that can be gone back to.", alone(kept));
     }
@@ -162,7 +157,7 @@ fn revisions(hub: &Hub, text: &mut Exposition) {
     ];
     let states = states.map(|(name, is)| ("state", name.to_owned(), u64::from(is)));
     text.gauge("rollout_state", "1 for the state that the rollout is in.", states);
-    let rollouts = &hub.metrics().rollouts;
+    let rollouts = &plane.counts().rollouts;
     let outcomes = [
         ("started", &rollouts.started),
         ("completed", &rollouts.completed),
@@ -171,7 +166,7 @@ fn revisions(hub: &Hub, text: &mut Exposition) {
     ];
     let outcomes = outcomes.map(|(name, counter)| ("outcome", name.to_owned(), counter.get()));
     text.counter("rollouts_total", "Rollouts, by what came of them.", outcomes);
-    let proposals = &hub.metrics().proposals;
+    let proposals = &plane.counts().proposals;
     let results = [
         ("created", &proposals.created),
         ("unchanged", &proposals.unchanged),
@@ -184,19 +179,19 @@ fn revisions(hub: &Hub, text: &mut Exposition) {
     text.histogram(
         "apply_seconds",
         "How long a change took to be taken in: compiled, gated and stored.",
-        &hub.metrics().applies,
+        &plane.counts().applies,
     );
-    if let Some(times) = hub.code().gate().times() {
+    if let Some(times) = plane.code().gate().times() {
         text.histogram("gate_seconds", "How long a plan took to load at the gate.", times);
     }
-    let refused = u64::from(!hub.refused_change().is_empty());
+    let refused = u64::from(!plane.in_force().refused_change().is_empty());
     text.gauge("change_refused", "1 while the latest change of the directory is refused.", alone(refused));
 }
 
-fn requests(hub: &Hub, text: &mut Exposition) {
+fn requests(plane: &ControlPlane, text: &mut Exposition) {
     text.head("http_requests_total", "counter", "Requests to this API, by operation and status.");
-    for ((operation, status), count) in hub.metrics().requests() {
+    for ((operation, status), count) in plane.requests().all() {
         text.line(format_args!("postern_http_requests_total{{operation=\"{operation}\",code=\"{status}\"}} {count}"));
     }
-    text.counter("events_total", "Happenings that were noted.", alone(hub.journal().count()));
+    text.counter("events_total", "Happenings that were noted.", alone(plane.journal().count()));
 }

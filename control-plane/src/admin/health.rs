@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{extract::on_a_thread, operation::Operation, problem::Problem};
-use crate::{digest::Digest, serve::Hub};
+use crate::{control_plane::ControlPlane, digest::Digest};
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -30,16 +30,16 @@ struct Ready {
     revision: Digest,
 }
 
-async fn ready(State(hub): State<Arc<Hub>>) -> Result<Json<Ready>, Problem> {
+async fn ready(State(plane): State<Arc<ControlPlane>>) -> Result<Json<Ready>, Problem> {
     let not_ready = |why: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready", why);
-    let store = Arc::clone(hub.store());
+    let store = Arc::clone(plane.store());
     on_a_thread(move || store.latest().map_err(|error| not_ready(format!("the store does not answer: {error}"))))
         .await?;
-    let published = hub.publications().borrow().as_ref().map(|publication| publication.revision().clone());
+    let published = plane.publications().latest().map(|publication| publication.revision().clone());
     match published {
         Some(revision) => Ok(Json(Ready { revision })),
         None => {
-            let refused = hub.refused_change().join("\n");
+            let refused = plane.in_force().refused_change().join("\n");
             let why = if refused.is_empty() { String::new() } else { format!(", and this was refused:\n{refused}") };
             Err(not_ready(format!("nothing is in force yet{why}")))
         }

@@ -25,7 +25,7 @@ mod warnings;
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{DefaultBodyLimit, Request, State},
     http::{Method, StatusCode, Uri},
     middleware::{self, Next},
@@ -33,12 +33,9 @@ use axum::{
 };
 
 pub use self::openapi::description;
-use self::operation::Operation;
-pub(crate) use self::{
-    events::{Client, Places},
-    problem::Problem,
-};
-use crate::serve::Hub;
+pub(crate) use self::{events::Client, problem::Problem};
+use self::{events::Places, operation::Operation};
+use crate::control_plane::ControlPlane;
 
 /// How large a bundle may be: a hundred thousand routes with their policies.
 const LARGEST_BUNDLE: usize = 64 << 20;
@@ -66,10 +63,10 @@ fn operations() -> Vec<Operation> {
 }
 
 /// The API's part of what is served over HTTP.
-pub(crate) fn router(hub: Arc<Hub>) -> Router {
+pub(crate) fn router(plane: Arc<ControlPlane>) -> Router {
     let mut router = Router::new();
     for operation in operations() {
-        let counted = Counted { hub: Arc::clone(&hub), operation: operation.id };
+        let counted = Counted { plane: Arc::clone(&plane), operation: operation.id };
         let handler = operation.handler.layer(middleware::from_fn_with_state(counted, count));
         router = router.route(operation.path, handler);
     }
@@ -77,18 +74,19 @@ pub(crate) fn router(hub: Arc<Hub>) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .with_state(hub)
+        .layer(Extension(Arc::<Places>::default()))
+        .with_state(plane)
 }
 
 #[derive(Clone)]
 struct Counted {
-    hub: Arc<Hub>,
+    plane: Arc<ControlPlane>,
     operation: &'static str,
 }
 
-async fn count(State(Counted { hub, operation }): State<Counted>, request: Request, next: Next) -> Response {
+async fn count(State(Counted { plane, operation }): State<Counted>, request: Request, next: Next) -> Response {
     let answer = next.run(request).await;
-    hub.metrics().answered(operation, answer.status().as_u16());
+    plane.requests().answered(operation, answer.status().as_u16());
     answer
 }
 

@@ -12,11 +12,11 @@ use super::{
     problem::Problem,
 };
 use crate::{
+    control_plane::ControlPlane,
     diagnostic::{quote, suggestion},
     fleet::{NodeReport, TypeStatus},
     node::NodeIdentity,
     releases::NodeStanding,
-    serve::Hub,
     snapshot::ResourceType,
     store::NodeRecord,
 };
@@ -101,21 +101,24 @@ pub(super) struct NodeView {
     types: BTreeMap<ResourceType, TypeStatus>,
 }
 
-async fn list(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<Vec<NodeView>>, Problem> {
-    on_a_thread(move || Ok::<_, Problem>(Shown(form, views(&hub)))).await
+async fn list(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Vec<NodeView>>, Problem> {
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, views(&plane)))).await
 }
 
-async fn absent(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<BTreeMap<String, NodeRecord>>, Problem> {
-    on_a_thread(move || Ok::<_, Problem>(Shown(form, hub.absent_nodes()))).await
+async fn absent(
+    State(plane): State<Arc<ControlPlane>>,
+    form: Form,
+) -> Result<Shown<BTreeMap<String, NodeRecord>>, Problem> {
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, absent_nodes(&plane)))).await
 }
 
 async fn get(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Identified { id }): Named<Identified>,
 ) -> Result<Shown<NodeView>, Problem> {
     on_a_thread(move || {
-        let views = views(&hub);
+        let views = views(&plane);
         let known: Vec<_> = views.iter().map(|view| view.identity.id.clone()).collect();
         let found = views.into_iter().find(|view| view.identity.id == id);
         found.map(|view| Shown(form, view)).ok_or_else(|| no_such_node(&id, &known))
@@ -128,12 +131,18 @@ pub(super) fn no_such_node(id: &str, known: &[String]) -> Problem {
     Problem::not_found("no such node", format!("no node {} is known{near}", quote(id)))
 }
 
-fn views(hub: &Hub) -> Vec<NodeView> {
-    let (identities, reports, sightings) = {
-        let fleet = hub.fleet();
-        (fleet.identities(), fleet.report(), fleet.sightings())
-    };
-    let mut standings = hub.releases().standings(&sightings);
+/// The nodes that were there when a rollout last ended, and are not now.
+fn absent_nodes(plane: &ControlPlane) -> BTreeMap<String, NodeRecord> {
+    let mut absent = plane.in_force().releases().known_nodes().clone();
+    let present = plane.population().sightings();
+    present.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.node.id)));
+    absent
+}
+
+fn views(plane: &ControlPlane) -> Vec<NodeView> {
+    let all = plane.fleet().ask(|fleet| (fleet.identities(), fleet.report(), fleet.sightings()));
+    let (identities, reports, sightings) = all;
+    let mut standings = plane.in_force().releases().standings(&sightings);
     let view = |(identity, report): (NodeIdentity, NodeReport)| {
         let NodeStanding { target, running, refused } = standings.remove(&identity.id).unwrap_or_default();
         let state = match NodeState::of(&report) {

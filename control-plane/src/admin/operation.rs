@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{handler::Handler, routing};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::serve::Hub;
+use crate::control_plane::ControlPlane;
 
 /// How a type is described.
 pub(super) type Describe = fn(&mut SchemaGenerator) -> Schema;
@@ -24,7 +24,7 @@ pub(super) struct Operation {
     pub(super) headers: Vec<(&'static str, &'static str)>,
     pub(super) body: Option<Describe>,
     pub(super) answers: Vec<Answer>,
-    pub(super) handler: routing::MethodRouter<Arc<Hub>>,
+    pub(super) handler: routing::MethodRouter<Arc<ControlPlane>>,
 }
 
 /// Where a parameter stands.
@@ -47,7 +47,7 @@ impl Operation {
         method: &'static str,
         path: &'static str,
         (id, summary): (&'static str, &'static str),
-        handler: routing::MethodRouter<Arc<Hub>>,
+        handler: routing::MethodRouter<Arc<ControlPlane>>,
     ) -> Self {
         let (parameters, headers, answers) = Default::default();
         Self { method, path, id, summary, parameters, headers, body: None, answers, handler }
@@ -55,7 +55,7 @@ impl Operation {
 
     pub(super) fn get<H, T>(path: &'static str, name: (&'static str, &'static str), handler: H) -> Self
     where
-        H: Handler<T, Arc<Hub>>,
+        H: Handler<T, Arc<ControlPlane>>,
         T: 'static,
     {
         Self::new("get", path, name, routing::get(handler))
@@ -63,7 +63,7 @@ impl Operation {
 
     pub(super) fn post<H, T>(path: &'static str, name: (&'static str, &'static str), handler: H) -> Self
     where
-        H: Handler<T, Arc<Hub>>,
+        H: Handler<T, Arc<ControlPlane>>,
         T: 'static,
     {
         Self::new("post", path, name, routing::post(handler))
@@ -71,7 +71,7 @@ impl Operation {
 
     pub(super) fn delete<H, T>(path: &'static str, name: (&'static str, &'static str), handler: H) -> Self
     where
-        H: Handler<T, Arc<Hub>>,
+        H: Handler<T, Arc<ControlPlane>>,
         T: 'static,
     {
         Self::new("delete", path, name, routing::delete(handler))

@@ -13,9 +13,9 @@ use super::{
     problem::Problem,
 };
 use crate::{
+    control_plane::ControlPlane,
     explain::{DecisionLine, Explanation, explain_with},
     node::{DEFAULT_MESH, NodeIdentity},
-    serve::Hub,
     simulate::Request,
 };
 
@@ -105,47 +105,50 @@ struct Simulated {
 }
 
 async fn explain(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Sent(Question { node, route, request }): Sent<Question>,
 ) -> Result<Json<Explanation>, Problem> {
     on_a_thread(move || {
-        let node = who(&hub, node)?;
-        Ok::<_, Problem>(Json(look(&hub, &node, &route, request.as_ref())?.1))
+        let node = who(&plane, node)?;
+        Ok::<_, Problem>(Json(look(&plane, &node, &route, request.as_ref())?.1))
     })
     .await
 }
 
 async fn simulate(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Sent(Simulation { node, route, request }): Sent<Simulation>,
 ) -> Result<Json<Simulated>, Problem> {
     on_a_thread(move || {
-        let node = who(&hub, node)?;
-        let (revision, Explanation { decision, hint, .. }) = look(&hub, &node, &route, Some(&request))?;
+        let node = who(&plane, node)?;
+        let (revision, Explanation { decision, hint, .. }) = look(&plane, &node, &route, Some(&request))?;
         Ok::<_, Problem>(Json(Simulated { node, route, revision, decision, hint }))
     })
     .await
 }
 
 /// What is in force for a node, looked at with the keys that are known.
-fn look(hub: &Hub, node: &NodeIdentity, route: &str, request: Option<&Request>) -> Result<(u64, Explanation), Problem> {
-    // A copy, so that nobody who applies something has to wait.
-    let found = {
-        let releases = hub.releases();
-        releases.revision_for(node).and_then(|number| Some((number, releases.bundle(number)?.clone())))
-    };
+fn look(
+    plane: &ControlPlane,
+    node: &NodeIdentity,
+    route: &str,
+    request: Option<&Request>,
+) -> Result<(u64, Explanation), Problem> {
+    let reading = plane.in_force();
+    let releases = reading.releases();
+    let found = releases.revision_for(node).and_then(|number| Some((number, releases.bundle(number)?)));
     let Some((revision, bundle)) = found else {
         let detail = "nothing is in force yet".to_owned();
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing is in force", detail));
     };
-    let keys = hub.key_sources().sets();
-    let mut explanation = explain_with(&bundle, &keys, node, route, request)?;
+    let keys = plane.keys().sets();
+    let mut explanation = explain_with(bundle, &keys, node, route, request)?;
     explanation.hide_credentials();
     Ok((revision, explanation))
 }
 
-fn who(hub: &Hub, Whom { id, service, mesh, tags }: Whom) -> Result<NodeIdentity, Problem> {
-    let identities = hub.identities();
+fn who(plane: &ControlPlane, Whom { id, service, mesh, tags }: Whom) -> Result<NodeIdentity, Problem> {
+    let identities = plane.identities();
     if let Some(known) = identities.iter().find(|node| node.id == id) {
         let NodeIdentity { service: its, mesh: of, tags: its_tags, envoy, .. } = known.clone();
         let (service, mesh) = (service.unwrap_or(its), mesh.unwrap_or(of));

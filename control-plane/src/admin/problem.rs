@@ -75,7 +75,7 @@ impl From<ApplyError> for Problem {
             ApplyError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the store failed"),
             ApplyError::NoRevision(_) => (StatusCode::NOT_FOUND, "no such revision"),
             ApplyError::Unguarded(_) => (StatusCode::CONFLICT, "routes would lose their authentication"),
-            ApplyError::Ended(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the change was not taken in"),
+            ApplyError::Ended => (StatusCode::INTERNAL_SERVER_ERROR, "the change was not taken in"),
             ApplyError::NotNow(_) | ApplyError::NoRollout => (StatusCode::CONFLICT, "not now"),
         };
         let errors = match error {

@@ -1,6 +1,6 @@
 //! Resources: what is in force, as it was written, and where each is on its way to the nodes.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use axum::extract::State;
 use schemars::JsonSchema;
@@ -15,11 +15,12 @@ use super::{
 use crate::{
     catalogue::{Entry, ResourceKey},
     condition::{Conditions, Truth},
+    control_plane::ControlPlane,
     diagnostic::{quote, suggestion},
     model::SCHEMAS,
     node::DEFAULT_MESH,
-    releases::{Concerns, Releases},
-    serve::Hub,
+    owner::InForce,
+    releases::Concerns,
 };
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -134,41 +135,45 @@ struct RevisionConditions {
 }
 
 async fn list(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Asked(Listing { mesh }): Asked<Listing>,
 ) -> Result<Shown<Vec<ResourceReport>>, Problem> {
-    on_a_thread(move || Ok::<_, Problem>(Shown(form, reports(&hub, None, mesh.as_deref())?))).await
+    let reading = plane.looked().await;
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, reports(&plane, reading, None, mesh.as_deref())?))).await
 }
 
 async fn list_kind(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(OfKind { kind }): Named<OfKind>,
     Asked(Listing { mesh }): Asked<Listing>,
 ) -> Result<Shown<Vec<ResourceReport>>, Problem> {
     let kind = known_kind(&kind)?;
-    on_a_thread(move || Ok::<_, Problem>(Shown(form, reports(&hub, Some(kind), mesh.as_deref())?))).await
+    let reading = plane.looked().await;
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, reports(&plane, reading, Some(kind), mesh.as_deref())?))).await
 }
 
 async fn get(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(of): Named<OfName>,
     Asked(InMesh { mesh }): Asked<InMesh>,
 ) -> Result<Shown<ResourceReport>, Problem> {
     let key = of.key(mesh)?;
-    on_a_thread(move || Ok::<_, Problem>(Shown(form, find(&hub, &key)?))).await
+    let reading = plane.looked().await;
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, find(&plane, reading, &key)?))).await
 }
 
 async fn conditions(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(of): Named<OfName>,
     Asked(InMesh { mesh }): Asked<InMesh>,
 ) -> Result<Shown<Vec<RevisionConditions>>, Problem> {
     let key = of.key(mesh)?;
-    on_a_thread(move || Ok::<_, Problem>(Shown(form, find(&hub, &key)?.status.revisions))).await
+    let reading = plane.looked().await;
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, find(&plane, reading, &key)?.status.revisions))).await
 }
 
 impl OfName {
@@ -189,19 +194,23 @@ fn known_kind(kind: &str) -> Result<&'static str, Problem> {
     })
 }
 
-pub(super) fn unknown(hub: &Hub, key: &ResourceKey) -> Problem {
-    let in_force = hub.releases().in_force();
-    let catalogue = in_force.and_then(|number| hub.catalogue(number).ok().flatten()).unwrap_or_default();
+pub(super) fn unknown(plane: &ControlPlane, key: &ResourceKey) -> Problem {
+    let in_force = plane.in_force().releases().in_force();
+    let catalogue = in_force.and_then(|number| plane.catalogue(number).ok().flatten()).unwrap_or_default();
     let names = catalogue.iter().filter(|(other, _)| other.kind == key.kind && other.mesh == key.mesh);
     let near = suggestion(&key.name, names.map(|(other, _)| other.name.as_str()));
     Problem::not_found("no such resource", format!("{key} is not in force{near}"))
 }
 
-fn reports(hub: &Hub, kind: Option<&str>, mesh: Option<&str>) -> Result<Vec<ResourceReport>, Problem> {
-    hub.look();
-    let Some(in_force) = hub.releases().in_force() else { return Ok(Vec::new()) };
-    let catalogue = hub.catalogue(in_force)?.unwrap_or_default();
-    let looker = Looker::new(hub);
+fn reports(
+    plane: &ControlPlane,
+    reading: Arc<InForce>,
+    kind: Option<&str>,
+    mesh: Option<&str>,
+) -> Result<Vec<ResourceReport>, Problem> {
+    let Some(in_force) = reading.releases().in_force() else { return Ok(Vec::new()) };
+    let catalogue = plane.catalogue(in_force)?.unwrap_or_default();
+    let looker = Looker::new(plane, reading);
     let wanted =
         |key: &ResourceKey| kind.is_none_or(|kind| key.kind == kind) && mesh.is_none_or(|mesh| key.mesh == mesh);
     let found = catalogue.iter().filter(|(key, _)| wanted(key));
@@ -214,41 +223,37 @@ fn reports(hub: &Hub, kind: Option<&str>, mesh: Option<&str>) -> Result<Vec<Reso
 }
 
 /// In what is in force, or else in a revision that went back: whoever made that one wants to know why.
-fn find(hub: &Hub, key: &ResourceKey) -> Result<ResourceReport, Problem> {
-    hub.look();
-    let live: Vec<_> = {
-        let releases = hub.releases();
-        let in_force = releases.in_force();
-        in_force.into_iter().chain(releases.live().filter(|number| Some(*number) > in_force)).collect()
-    };
+fn find(plane: &ControlPlane, reading: Arc<InForce>, key: &ResourceKey) -> Result<ResourceReport, Problem> {
+    let in_force = reading.releases().in_force();
+    let others = reading.releases().live().filter(|number| Some(*number) > in_force);
+    let live: Vec<_> = in_force.into_iter().chain(others).collect();
     for number in live {
-        let catalogue = hub.catalogue(number)?.unwrap_or_default();
+        let catalogue = plane.catalogue(number)?.unwrap_or_default();
         if let Some(entry) = catalogue.get(key) {
-            return Ok(Looker::new(hub).report(key, entry));
+            return Ok(Looker::new(plane, reading).report(key, entry));
         }
     }
-    Err(unknown(hub, key))
+    Err(unknown(plane, key))
 }
 
 /// Looks at resources in all live revisions.
-struct Looker<'a> {
-    releases: MutexGuard<'a, Releases>,
+struct Looker {
+    reading: Arc<InForce>,
     concerns: Vec<(u64, Concerns)>,
 }
 
-impl<'a> Looker<'a> {
-    fn new(hub: &'a Hub) -> Self {
-        let nodes = hub.identities();
-        let releases = hub.releases();
-        let concerns = |number: u64| Some((number, releases.concerns(number, &nodes)?));
-        let concerns = releases.live().filter_map(concerns).collect();
-        Self { releases, concerns }
+impl Looker {
+    fn new(plane: &ControlPlane, reading: Arc<InForce>) -> Self {
+        let nodes = plane.identities();
+        let concerns = |number: u64| Some((number, reading.releases().concerns(number, &nodes)?));
+        let concerns = reading.releases().live().filter_map(concerns).collect();
+        Self { reading, concerns }
     }
 
     fn report(&self, key: &ResourceKey, entry: &Entry) -> ResourceReport {
-        let in_force = self.releases.in_force();
+        let in_force = self.reading.releases().in_force();
         let conditions = |(revision, concerns): &(u64, Concerns)| {
-            let conditions = self.releases.resource_conditions(*revision, key, concerns)?;
+            let conditions = self.reading.releases().resource_conditions(*revision, key, concerns)?;
             let of_nodes = || conditions.iter().filter(|condition| condition.node.is_some());
             let ready = of_nodes().filter(|condition| condition.status == Truth::True).count();
             let (nodes, in_force) = (of_nodes().count(), Some(*revision) == in_force);

@@ -9,16 +9,17 @@ use serde_json::Value;
 
 use super::{
     diff::{content, live_nodes},
-    extract::{Asked, Form, Named, Shown, on_a_thread, read},
+    extract::{Asked, Form, Named, Shown, read},
     operation::Operation,
     problem::Problem,
 };
 use crate::{
     condition::Conditions,
+    control_plane::ControlPlane,
     diagnostic::quote,
     difference::{Difference, Side, compare},
+    owner::InForce,
     releases::{ApplyError, PlanUse},
-    serve::Hub,
     store::Revision,
 };
 
@@ -98,40 +99,41 @@ struct RevisionReport {
     conditions: Option<Conditions>,
 }
 
-async fn list(State(hub): State<Arc<Hub>>, form: Form) -> Result<Shown<Vec<Revision>>, Problem> {
-    read(move || Ok(Shown(form, hub.store().revisions()?))).await
+async fn list(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Vec<Revision>>, Problem> {
+    read(move || Ok(Shown(form, plane.store().revisions()?))).await
 }
 
 async fn get(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Numbered { number }): Named<Numbered>,
 ) -> Result<Shown<RevisionReport>, Problem> {
-    read(move || Ok(Shown(form, report(&hub, number)?))).await
+    let reading = plane.looked().await;
+    read(move || Ok(Shown(form, report(&plane, &reading, number)?))).await
 }
 
 async fn conditions(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Numbered { number }): Named<Numbered>,
 ) -> Result<Shown<Conditions>, Problem> {
-    read(move || Ok(Shown(form, report(&hub, number)?.conditions.unwrap_or_default()))).await
+    let reading = plane.looked().await;
+    read(move || Ok(Shown(form, report(&plane, &reading, number)?.conditions.unwrap_or_default()))).await
 }
 
-fn report(hub: &Hub, number: u64) -> Result<RevisionReport, ApplyError> {
-    hub.look();
-    let revision = hub.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
-    let conditions = hub.releases().lifecycles().get(&number).map(|lifecycle| lifecycle.conditions().clone());
+fn report(plane: &ControlPlane, reading: &InForce, number: u64) -> Result<RevisionReport, ApplyError> {
+    let revision = plane.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
+    let conditions = reading.releases().lifecycle(number).map(|lifecycle| lifecycle.conditions().clone());
     Ok(RevisionReport { revision, conditions })
 }
 
 async fn resources(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Numbered { number }): Named<Numbered>,
 ) -> Result<Shown<Vec<Value>>, Problem> {
     read(move || {
-        let catalogue = hub.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let catalogue = plane.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
         Ok(Shown(form, catalogue.iter().map(|(_, entry)| entry.shown()).collect()))
     })
     .await
@@ -144,37 +146,33 @@ struct Labelled {
 }
 
 async fn plan(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Labelled { label }): Named<Labelled>,
 ) -> Result<Shown<Vec<PlanUse>>, Problem> {
-    on_a_thread(move || {
-        hub.look();
-        let uses = hub.releases().plan_uses(&label);
-        if uses.is_empty() {
-            let detail = format!("no revision that is remembered had a plan {}", quote(&label));
-            return Err(Problem::not_found("no such plan", detail));
-        }
-        Ok(Shown(form, uses))
-    })
-    .await
+    let uses = plane.looked().await.releases().plan_uses(&label);
+    if uses.is_empty() {
+        let detail = format!("no revision that is remembered had a plan {}", quote(&label));
+        return Err(Problem::not_found("no such plan", detail));
+    }
+    Ok(Shown(form, uses))
 }
 
 async fn diff(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Numbered { number }): Named<Numbered>,
     Asked(Against { against }): Asked<Against>,
 ) -> Result<Shown<Difference>, Problem> {
     read(move || {
-        let revision = hub.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let revision = plane.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
         // The first of all is compared with nothing.
         let other = against.or(revision.parent);
-        let (bundle, catalogue) = other.map(|other| content(&hub, other)).transpose()?.unwrap_or_default();
+        let (bundle, catalogue) = other.map(|other| content(&plane, other)).transpose()?.unwrap_or_default();
         let before = Side { revision: other, bundle: &bundle, catalogue: &catalogue };
-        let (bundle, catalogue) = content(&hub, number)?;
+        let (bundle, catalogue) = content(&plane, number)?;
         let after = Side { revision: Some(number), bundle: &bundle, catalogue: &catalogue };
-        Ok(Shown(form, compare(before, after, &live_nodes(&hub))))
+        Ok(Shown(form, compare(before, after, &live_nodes(&plane))))
     })
     .await
 }

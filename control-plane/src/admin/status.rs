@@ -11,12 +11,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    extract::{Form, Named, Shown},
+    extract::{Form, Named, Shown, on_a_thread},
     operation::Operation,
     problem::Problem,
     warnings::Warnings,
 };
-use crate::{digest::Digest, fleet::NodeReport, keys::KeySetReport, releases::RolloutReport, serve::Hub};
+use crate::{
+    control_plane::ControlPlane, digest::Digest, fleet::NodeReport, keys::KeySetReport, releases::RolloutReport,
+};
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -61,18 +63,23 @@ struct Status {
     nodes: Vec<NodeReport>,
 }
 
-async fn status(State(hub): State<Arc<Hub>>, form: Form) -> Shown<Status> {
-    let revision = hub.publications().borrow().as_ref().map(|publication| publication.revision().clone());
-    let status = Status {
-        revision,
-        rollout: hub.rollout_report(),
-        filter: hub.code().digest().clone(),
-        refused_change: hub.refused_change(),
-        warnings: hub.warnings().into(),
-        key_sets: hub.key_set_reports(),
-        nodes: hub.fleet().report(),
-    };
-    Shown(form, status)
+async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Status>, Problem> {
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, Status::of(&plane)))).await
+}
+
+impl Status {
+    fn of(plane: &ControlPlane) -> Self {
+        let reading = plane.in_force();
+        Self {
+            revision: plane.publications().latest().map(|publication| publication.revision().clone()),
+            rollout: reading.rollout_report(),
+            filter: plane.code().digest().clone(),
+            refused_change: reading.refused_change().to_vec(),
+            warnings: reading.warnings(&plane.identities()).into(),
+            key_sets: plane.keys().report(),
+            nodes: plane.fleet().report(),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -82,14 +89,14 @@ struct FilterFile {
 }
 
 async fn filter(
-    State(hub): State<Arc<Hub>>,
+    State(plane): State<Arc<ControlPlane>>,
     Named(FilterFile { file }): Named<FilterFile>,
 ) -> Result<Response, Problem> {
-    let digest = hub.code().digest();
+    let digest = plane.code().digest();
     if file.strip_suffix(".wasm").unwrap_or(&file) != digest.as_str() {
         let detail = format!("no filter of this digest: the one in force is {digest}");
         return Err(Problem::not_found("no such filter", detail));
     }
     let headers = [(header::CONTENT_TYPE, "application/wasm"), (header::CACHE_CONTROL, "public, immutable")];
-    Ok((headers, hub.code().bytes().to_vec()).into_response())
+    Ok((headers, plane.code().bytes().to_vec()).into_response())
 }

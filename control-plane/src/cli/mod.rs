@@ -42,6 +42,7 @@ use self::{
     validate::Validate,
 };
 use crate::{
+    control_plane::ControlPlane,
     discovery,
     eval::Eval,
     files::{self, Delivery},
@@ -51,7 +52,7 @@ use crate::{
     releases::{KEPT, Releases, Terms},
     rollout::{Strategy, Tolerance},
     schema,
-    serve::{Followed, Hub, ServeError, Sockets, follow, serve_with},
+    serve::{Followed, ServeError, Sockets, follow, serve_with},
     store::{Database, Memory, Store},
     terminal,
     xds::Limits,
@@ -253,7 +254,7 @@ impl Serve {
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
         let terms = Terms { strategy, tolerance: self.max_refused };
-        let hub = Arc::new(Hub::with_releases(code, Releases::new(store, terms, self.keep)));
+        let plane = Arc::new(ControlPlane::with_releases(code, Releases::new(store, terms, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
@@ -262,10 +263,10 @@ impl Serve {
         let mut terminated = signal(SignalKind::terminate())?;
         // A task of its own: connections are accepted while a change is compiled.
         let (limits, web, discovery) = (self.limits.clone(), self.web.clone(), self.discovery.clone());
-        let served = tokio::spawn(serve_with(Arc::clone(&hub), sockets, limits, web, discovery));
+        let served = tokio::spawn(serve_with(Arc::clone(&plane), sockets, limits, web, discovery));
         tokio::select! {
-            ended = follow(Arc::clone(&hub), directory) => ended?,
-            () = deliver(delivery, hub.publications()) => {}
+            ended = follow(Arc::clone(&plane), directory) => ended?,
+            () = deliver(delivery, plane.publications().follow()) => {}
             ended = served => ended.map_err(ServeError::Ended)??,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),

@@ -17,6 +17,7 @@ pub mod service;
 pub mod session;
 pub mod update;
 
+pub use crate::publication::PolicySet;
 pub use clients::Clients;
 pub use registry::{Assignment, Registry, Ticket};
 pub use report::{ClientReport, ClientState, GroupReport};

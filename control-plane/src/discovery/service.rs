@@ -20,13 +20,13 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 
 use super::{
-    Session, Ticket, clients,
+    Clients, Session, Ticket, clients,
     identity::{self, IdentityError, check_address, check_length},
     report::GroupReport,
     session::{Reaction, Request},
     update::Update,
 };
-use crate::{bounded, digest::Digest, publication::Audience, serve::Hub, xds::service::Line};
+use crate::{bounded, digest::Digest, publication::Audience, xds::service::Line};
 
 /// Who asks, two digests, an error and 64 tags: a request is small.
 const LARGEST_REQUEST: usize = 64 * 1024;
@@ -66,14 +66,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// The policy discovery service.
 #[derive(Debug, Clone)]
 pub struct Discovery {
-    hub: Arc<Hub>,
+    clients: Arc<Clients>,
     options: Options,
 }
 
 impl Discovery {
-    /// Serves what the hub publishes.
-    pub fn new(hub: Arc<Hub>, options: Options) -> Self {
-        Self { hub, options }
+    /// Serves these clients.
+    pub fn new(clients: Arc<Clients>, options: Options) -> Self {
+        Self { clients, options }
     }
 
     /// As a gRPC service.
@@ -84,17 +84,17 @@ impl Discovery {
     /// Waits until every client has answered the version that it is to have, by applying or by refusing it; silent ones are
     /// not waited for. A version that is put in force meanwhile is waited for instead.
     pub async fn all_acked(&self) -> Vec<GroupReport> {
-        clients::all_acked(&self.hub).await
+        self.clients.all_acked().await
     }
 
     /// The same for the clients of one version. `None` if no connected client is to have it, or none any longer.
     pub async fn group_all_acked(&self, version: &Digest) -> Option<GroupReport> {
-        clients::group_all_acked(&self.hub, version).await
+        self.clients.group_all_acked(version).await
     }
 
     /// The clients that are connected, by the version that they are to have.
     pub async fn report(&self) -> Vec<GroupReport> {
-        clients::report(&self.hub).await
+        self.clients.report().await
     }
 
     /// Stops waiting for silent clients, for ever.
@@ -103,12 +103,12 @@ impl Discovery {
         let mut ticks = time::interval((longest / 4).max(Duration::from_millis(10)));
         loop {
             ticks.tick().await;
-            let flushed = self.hub.clients().registry().flush(Instant::now(), longest);
+            let flushed = self.clients.registry().flush(Instant::now(), longest);
             for client in &flushed {
                 tracing::warn!(client, silence = ?longest, "not waited for, since nothing was heard of it");
             }
             if !flushed.is_empty() {
-                clients::changed(&self.hub);
+                self.clients.changed();
             }
         }
     }
@@ -130,12 +130,12 @@ impl PolicyDiscovery for Discovery {
     ) -> Result<tonic::Response<Self::StreamPoliciesStream>, Status> {
         // One waits at most: a newer update takes the place of all that a slow client has not got yet.
         let (sender, receiver) = mpsc::channel(1);
-        let hub = Arc::clone(&self.hub);
+        let clients = Arc::clone(&self.clients);
         // A connection that has only such streams is in use too.
         let used = request.extensions().get::<Arc<Line>>().map(Line::used);
         tokio::spawn(async move {
             let _used = used;
-            if let Err(status) = converse(&hub, request.into_inner(), &sender).await {
+            if let Err(status) = converse(&clients, request.into_inner(), &sender).await {
                 tracing::warn!(code = ?status.code(), message = status.message(), "policy discovery stream ended");
                 // The client may be gone, or not read: then nobody can be told.
                 let _ = time::timeout(LONGEST_FAREWELL, sender.send(Err(status))).await;
@@ -152,8 +152,8 @@ impl PolicyDiscovery for Discovery {
         let _used = request.extensions().get::<Arc<Line>>().map(Line::used);
         let address = request.into_inner().client_address;
         check_address(&address)?;
-        clients::catch_up(&self.hub).await;
-        let (connected, version) = self.hub.clients().registry().health_check(&address, Instant::now());
+        self.clients.catch_up().await;
+        let (connected, version) = self.clients.registry().health_check(&address, Instant::now());
         let version_info = version.map(|version| version.to_string()).unwrap_or_default();
         Ok(tonic::Response::new(HealthCheckResponse { connected, version_info }))
     }
@@ -163,7 +163,7 @@ type Sender = mpsc::Sender<Result<PolicyDiscoveryResponse, Status>>;
 
 /// Serves one stream to its end.
 async fn converse(
-    hub: &Arc<Hub>,
+    clients: &Arc<Clients>,
     mut requests: Streaming<PolicyDiscoveryRequest>,
     sender: &Sender,
 ) -> Result<(), Status> {
@@ -174,7 +174,7 @@ async fn converse(
     };
     let audience = Arc::new(identity::read(&first)?);
     let (cut, ended) = oneshot::channel();
-    let mut stream = ClientStream::open(hub, sender, &first, audience, cut)?;
+    let mut stream = ClientStream::open(clients, sender, &first, audience, cut)?;
     let result = tokio::select! {
         result = stream.run(first, requests) => result,
         Ok(status) = ended => Err(status),
@@ -182,13 +182,13 @@ async fn converse(
         () = sender.closed() => Ok(()),
     };
     tracing::info!(client = stream.ticket.address(), "disconnected from policies");
-    hub.clients().registry().disconnect(&stream.ticket);
-    clients::changed(hub);
+    clients.registry().disconnect(&stream.ticket);
+    clients.changed();
     result
 }
 
 struct ClientStream<'a> {
-    hub: &'a Arc<Hub>,
+    clients: &'a Arc<Clients>,
     sender: &'a Sender,
     audience: Arc<Audience>,
     ticket: Ticket,
@@ -197,14 +197,14 @@ struct ClientStream<'a> {
 
 impl<'a> ClientStream<'a> {
     fn open(
-        hub: &'a Arc<Hub>,
+        clients: &'a Arc<Clients>,
         sender: &'a Sender,
         first: &PolicyDiscoveryRequest,
         audience: Arc<Audience>,
         cut: clients::Cut,
     ) -> Result<Self, Status> {
         let address = &first.client_address;
-        let mut registry = hub.clients().registry();
+        let mut registry = clients.registry();
         if !registry.has_room_for(address, MOST_CLIENTS) {
             let message = format!("{MOST_CLIENTS} clients are connected for policies, and no more are served");
             return Err(Status::resource_exhausted(message));
@@ -218,7 +218,7 @@ impl<'a> ClientStream<'a> {
         }
         let service = audience.node().map(|node| node.service.as_str());
         tracing::info!(client = address, service, plan = audience.wants_plan(), "connected for policies");
-        Ok(Self { hub, sender, audience, ticket, session: Session::default() })
+        Ok(Self { clients, sender, audience, ticket, session: Session::default() })
     }
 
     async fn run(
@@ -226,9 +226,9 @@ impl<'a> ClientStream<'a> {
         first: PolicyDiscoveryRequest,
         mut requests: Streaming<PolicyDiscoveryRequest>,
     ) -> Result<(), Status> {
-        let mut publications = self.hub.publications();
-        clients::welcome(self.hub, &self.ticket, &self.audience).await;
-        clients::changed(self.hub);
+        let mut publications = self.clients.publications();
+        self.clients.welcome(&self.ticket, &self.audience).await;
+        self.clients.changed();
         self.on_request(first).await?;
         loop {
             tokio::select! {
@@ -248,7 +248,7 @@ impl<'a> ClientStream<'a> {
 
     async fn on_request(&mut self, request: PolicyDiscoveryRequest) -> Result<(), Status> {
         identity::check(&request, self.ticket.address(), &self.audience)?;
-        self.hub.clients().registry().active(&self.ticket, Instant::now());
+        self.clients.registry().active(&self.ticket, Instant::now());
         check_length("version_info", &request.version_info)?;
         check_length("response_nonce", &request.response_nonce)?;
         let request = Request {
@@ -269,17 +269,17 @@ impl<'a> ClientStream<'a> {
 
     /// What the client is to have by what is in force now.
     async fn due(&self) -> Option<Arc<Update>> {
-        clients::catch_up(self.hub).await;
-        self.hub.clients().registry().due(&self.ticket).cloned()
+        self.clients.catch_up().await;
+        self.clients.registry().due(&self.ticket).cloned()
     }
 
     async fn carry_out(&self, reaction: Reaction, due: Option<Arc<Update>>) -> Result<(), Status> {
         if let Some((answer, due)) = reaction.answer.zip(due) {
-            clients::record(self.hub, &self.ticket, &due, answer);
+            self.clients.record(&self.ticket, &due, answer);
         }
         let Some(update) = reaction.response else { return Ok(()) };
         tracing::debug!(client = self.ticket.address(), version = update.version().short(), "sent policies");
-        self.hub.clients().pushes.increment();
+        self.clients.pushes.increment();
         match time::timeout(LONGEST_STALL, self.sender.send(Ok(encode(&update)))).await {
             Ok(sent) => sent.map_err(|_| Status::cancelled("the client went away")),
             Err(_) => Err(Status::unavailable(format!("nothing was read for {LONGEST_STALL:?}"))),

@@ -160,7 +160,12 @@ impl Delivery {
         let mut departing = Departing::default();
         let mut delivered: Option<Arc<Snapshot>> = None;
         loop {
-            let snapshot = publications.borrow_and_update().as_ref().map(|latest| latest.snapshot_for(&self.node));
+            let latest = publications.borrow_and_update().clone();
+            let node = self.node.clone();
+            let snapshot = match latest {
+                Some(latest) => latest.prepare(move |latest| latest.snapshot_for(&node)).await,
+                None => None,
+            };
             let mut again = None;
             let mut complete = false;
             if let Some(snapshot) = snapshot {

@@ -3,6 +3,7 @@
 //! Streams tell it what their clients do ([`Fleet::connect`], [`Fleet::record`], [`Fleet::disconnect`]); all others ask
 //! ([`Fleet::report`], [`Fleet::sightings`], [`Fleet::progress`]) and learn by [`Fleet::changes`] when to ask again.
 
+mod live;
 mod report;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 
 use tokio::sync::watch;
 
+pub use live::LiveFleet;
 use report::seconds;
 pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
 

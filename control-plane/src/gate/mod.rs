@@ -29,8 +29,8 @@ pub use self::{
     refusal::Refusal,
 };
 use crate::{
+    counter::Histogram,
     digest::Digest,
-    metrics::Histogram,
     wasm::{Filter, Limits, Setup},
 };
 

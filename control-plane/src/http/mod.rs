@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 pub use self::names::{Authority, Names};
 use self::{connections::Connections, server::Server};
-use crate::{admin, open_files, rest, serve::Hub};
+use crate::{admin, control_plane::ControlPlane, open_files, rest};
 
 /// What `postern serve` is told about its HTTP face.
 #[derive(Debug, Clone, Args)]
@@ -54,21 +54,22 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// What is served over HTTP to who calls it by these names.
-pub fn router(hub: Arc<Hub>, names: Names) -> Router {
+pub fn router(plane: Arc<ControlPlane>, names: Names) -> Router {
     let names = Arc::new(names);
-    let admin = admin::router(Arc::clone(&hub)).layer(middleware::from_fn_with_state(Arc::clone(&names), guard::admin));
-    let polling = rest::router(hub).layer(middleware::from_fn_with_state(names, guard::polling));
+    let polling = rest::router(plane.publications().clone());
+    let admin = admin::router(plane).layer(middleware::from_fn_with_state(Arc::clone(&names), guard::admin));
+    let polling = polling.layer(middleware::from_fn_with_state(names, guard::polling));
     admin.merge(polling)
 }
 
 /// Serves the HTTP face on a socket, for ever.
-pub(crate) async fn serve(listener: TcpListener, hub: Arc<Hub>, options: Options) -> Infallible {
+pub(crate) async fn serve(listener: TcpListener, plane: Arc<ControlPlane>, options: Options) -> Infallible {
     // A socket that is bound has an address; without one, only calls without a port would be for us.
     let port = listener.local_addr().map_or(80, |address| address.port());
     let names = Names::new(port, options.hosts, options.clusters);
     // Whatever comes here, files must be left for xDS and for the store.
     let connections = Connections::new(open_files::share(options.connections));
-    Server { router: router(hub, names), connections: Arc::new(connections), timeout: options.timeout }
+    Server { router: router(plane, names), connections: Arc::new(connections), timeout: options.timeout }
         .run(listener)
         .await
 }

@@ -10,15 +10,14 @@ use std::{
 
 use tokio::{task::JoinSet, time};
 
-use super::{Fetch, client::Client, source::Fetched};
-use crate::serve::Hub;
+use super::{Fetch, LiveSources, client::Client, source::Fetched};
 
-/// Fetches what is due, for ever; a set that changes is put in force at once.
-pub async fn follow(hub: Arc<Hub>, client: Client) {
+/// Fetches what is due, for ever, and calls `changed` for each set that is another one than before.
+pub async fn follow(sources: Arc<LiveSources>, client: Client, changed: impl Fn()) {
     let mut under_way: JoinSet<(Fetch, Fetched)> = JoinSet::new();
     loop {
-        let now = hub.uptime();
-        for fetch in hub.key_sources().start_due(now) {
+        let (due, next) = sources.start_due();
+        for fetch in due {
             let client = client.clone();
             under_way.spawn_blocking(move || {
                 // Whatever happens there, the set must not be under way for ever.
@@ -26,11 +25,14 @@ pub async fn follow(hub: Arc<Hub>, client: Client) {
                 (fetch, answer.unwrap_or_else(|_| Fetched::Failed("the fetch panicked".to_owned())))
             });
         }
-        let next = hub.key_sources().next_due(now).map(|due| due.saturating_sub(now));
         tokio::select! {
             () = wait(next) => {}
-            () = hub.wanted_keys_changed() => {}
-            Some(Ok((fetch, answer))) = under_way.join_next() => finish(&hub, &fetch, answer),
+            () = sources.wanted() => {}
+            Some(Ok((fetch, answer))) = under_way.join_next() => {
+                if finish(&sources, &fetch, answer) {
+                    changed();
+                }
+            }
         }
     }
 }
@@ -42,14 +44,16 @@ async fn wait(time: Option<Duration>) {
     }
 }
 
-fn finish(hub: &Hub, fetch: &Fetch, answer: Fetched) {
+/// Says whether the keys have changed.
+fn finish(sources: &LiveSources, fetch: &Fetch, answer: Fetched) -> bool {
     if let Fetched::Failed(message) = &answer {
         tracing::warn!(uri = %fetch.uri, "keys could not be fetched: {message}");
     }
-    if hub.key_sources().finish(&fetch.uri, answer, hub.uptime(), chance()) {
+    let changed = sources.finish(&fetch.uri, answer, chance());
+    if changed {
         tracing::info!(uri = %fetch.uri, "keys have changed");
-        hub.keys_changed();
     }
+    changed
 }
 
 /// A number from 0 to 1. The standard library seeds its hash maps by chance.

@@ -2,11 +2,12 @@
 //! one more input of a plan.
 //!
 //! [`Source`] is one published set and says when to fetch it and what becomes of the answer; [`Sources`] are all that
-//! the resources in force name. Both are values that know no clock, no randomness and no network. [`client`] fetches,
-//! and [`follow`] ties them together.
+//! the resources in force name. Both are values that know no clock, no randomness and no network. [`LiveSources`] are those
+//! of a running control plane, [`client`] fetches, and [`follow`] ties them together.
 
 pub mod client;
 mod follow;
+mod live;
 mod source;
 mod sources;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 pub use self::{
     follow::follow,
+    live::LiveSources,
     source::{Content, Fetch, Fetched, Source},
     sources::{KeySetReport, Sources},
 };

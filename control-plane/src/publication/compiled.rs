@@ -54,6 +54,14 @@ impl Compiled {
         Arc::clone(&group.place)
     }
 
+    /// The snapshot of a group, if it is compiled.
+    pub(super) fn compiled(&mut self, key: &Key) -> Option<Arc<Snapshot>> {
+        let asked = self.tick();
+        let group = self.groups.get_mut(key)?;
+        group.asked = asked;
+        group.place.get().cloned()
+    }
+
     /// What selects the nodes of each group that is compiled, and the label of its plan.
     pub(super) fn plans(&self) -> Vec<(Signature, String)> {
         let compiled = |((signature, _), group): (&Key, &Group)| {

@@ -7,6 +7,7 @@
 mod compiled;
 mod policies;
 mod policy_set;
+mod published;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,8 +19,9 @@ use std::{
 use self::{
     compiled::{Compiled, MOST_GROUPS},
     policies::PolicySets,
+    published::Turns,
 };
-pub use self::{policies::Audience, policy_set::PolicySet};
+pub use self::{policies::Audience, policy_set::PolicySet, published::Publications};
 use crate::{
     attach::{Kinship, MOST_IMAGINED, Scope, imagined_nodes},
     digest::Digest,
@@ -42,6 +44,7 @@ const EVERY_NODE: &str = "every node";
 pub struct Publication {
     revision: Digest,
     content: Content,
+    turns: Turns,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,8 @@ struct Groups {
 impl Publication {
     /// The same for every node.
     pub fn uniform(snapshot: Snapshot) -> Self {
-        Self { revision: snapshot.revision().clone(), content: Content::Uniform(Arc::new(snapshot)) }
+        let (revision, content) = (snapshot.revision().clone(), Content::Uniform(Arc::new(snapshot)));
+        Self { revision, content, turns: Turns::default() }
     }
 
     /// Puts resources together for all nodes, or refuses them whole. Checked are the groups of these nodes, and one for
@@ -98,13 +102,14 @@ impl Publication {
             groups.check(nodes)?;
             Ok::<_, CompileError>(named.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })?;
-        Ok(Self { revision, content: Content::Grouped(Box::new(groups)) })
+        Ok(Self { revision, content: Content::Grouped(Box::new(groups)), turns: Turns::default() })
     }
 
     /// The candidate of a rollout for the nodes that it says, and the last good revision for all others.
     pub fn split(rollout: Rollout, last_good: Arc<Self>, candidate: Arc<Self>) -> Self {
         let revision = if rollout.is_back() { last_good.revision() } else { candidate.revision() }.clone();
-        Self { revision, content: Content::Split(Box::new(Split { rollout, last_good, candidate })) }
+        let content = Content::Split(Box::new(Split { rollout, last_good, candidate }));
+        Self { revision, content, turns: Turns::default() }
     }
 
     /// The revision that is in force, or spreads.
@@ -118,6 +123,17 @@ impl Publication {
             Content::Uniform(_) | Content::Grouped(_) => self,
             Content::Split(split) if split.rollout.revision_for(node) == split.rollout.candidate() => &split.candidate,
             Content::Split(split) => &split.last_good,
+        }
+    }
+
+    /// Like [`Self::release_for`], to be kept.
+    pub fn shared_release_for(self: &Arc<Self>, node: &NodeIdentity) -> Arc<Self> {
+        match &self.content {
+            Content::Uniform(_) | Content::Grouped(_) => Arc::clone(self),
+            Content::Split(split) if split.rollout.revision_for(node) == split.rollout.candidate() => {
+                Arc::clone(&split.candidate)
+            }
+            Content::Split(split) => Arc::clone(&split.last_good),
         }
     }
 
@@ -147,7 +163,17 @@ impl Publication {
         everywhere && Arc::ptr_eq(&own.candidate, &others.candidate)
     }
 
-    /// What this node is served. Nodes of one group get the same `Arc`, so that what is made of it can be shared too.
+    /// What this node is served, if it is compiled already.
+    pub fn compiled_for(&self, node: &NodeIdentity) -> Option<Arc<Snapshot>> {
+        match &self.content {
+            Content::Uniform(snapshot) => Some(Arc::clone(snapshot)),
+            Content::Grouped(groups) => groups.compiled_for(node),
+            Content::Split(_) => self.release_for(node).compiled_for(node),
+        }
+    }
+
+    /// What this node is served. Nodes of one group get the same `Arc`, so that what is made of it can be shared too. This
+    /// compiles a group that nobody has asked for, and must not run where others wait: see [`Self::prepare`].
     pub fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
         match &self.content {
             Content::Uniform(snapshot) => Arc::clone(snapshot),
@@ -238,6 +264,11 @@ impl Groups {
         Diagnostics::reject(errors)?;
         *lock(&self.known) = used;
         Ok(())
+    }
+
+    fn compiled_for(&self, node: &NodeIdentity) -> Option<Arc<Snapshot>> {
+        let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
+        lock(&self.compiled).compiled(&group)
     }
 
     fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {

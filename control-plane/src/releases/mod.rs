@@ -1,7 +1,8 @@
 //! Releases: the revisions that nodes run or are to run, from a proposal to the store and on through a rollout.
 //!
 //! It owns the order of things: admission and gate first, then the store, and only what is stored is published. It
-//! does no I/O but the store's; the fleet and the time are arguments, and publishing is up to whoever holds it.
+//! does no I/O but the store's; the fleet and the time are arguments, and publishing is up to whoever holds it. Readers
+//! get a [`View`], which is a value: they hold up nobody, and nobody holds them up.
 
 mod examine;
 mod permissive;
@@ -18,17 +19,16 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use self::{
-    examine::examine_beside,
-    plans::Plans,
-    terms::{Runners, runners_of},
-};
 pub use self::{
-    examine::{Examined, examine},
+    examine::{Examined, Ground, Proved, examine, prove},
     plans::PlanUse,
     proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
     terms::Terms,
-    view::{Concerns, NodeStanding},
+    view::{Concerns, NodeStanding, View},
+};
+use self::{
+    plans::{Plans, uses_of},
+    terms::{Runners, runners_of},
 };
 use crate::{
     digest::Digest,
@@ -36,10 +36,8 @@ use crate::{
     lifecycle::Lifecycle,
     lint::Finding,
     model::{Bundle, File},
-    node::NodeIdentity,
-    pipeline::CompileError,
     publication::Publication,
-    review::{lost_guards, review},
+    review::review,
     rollout::{Change, NotNow, Observed, Rollout, Standing},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
@@ -55,9 +53,9 @@ const DIRECTORY: &str = "directory";
 pub const KEPT: usize = 20;
 
 /// A revision that nodes run or are to run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Release {
-    bundle: Bundle,
+    bundle: Arc<Bundle>,
     publication: Arc<Publication>,
     /// What is worth a warning about it.
     findings: Arc<[Finding]>,
@@ -73,14 +71,35 @@ pub struct Releases {
     /// The nodes that run the last good revision.
     runners: Runners,
     live: BTreeMap<u64, Release>,
-    lifecycles: BTreeMap<u64, Lifecycle>,
+    /// Shared with views: one that changes is copied.
+    lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
     plans: Plans,
     /// The nodes that were connected when a rollout last ended.
-    known: BTreeMap<String, NodeRecord>,
+    known: Arc<BTreeMap<String, NodeRecord>>,
     /// The revision that the directory last became.
     directory: Option<u64>,
     /// The digest of its files then, if it was this process that saw them.
     said: Option<Digest>,
+}
+
+/// What a directory last said.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    revision: Option<u64>,
+    said: Option<Digest>,
+    store: Arc<dyn Store>,
+}
+
+impl Directory {
+    /// Whether it says that again, after a restart perhaps. It is no news then, and does not overrule what was put in force
+    /// by other ways since. `digest` is the [digest](digest_of) of its files.
+    pub fn says_again(&self, files: &[File], digest: &Digest) -> Result<bool, StoreError> {
+        let Some(number) = self.revision else { return Ok(false) };
+        if let Some(said) = &self.said {
+            return Ok(said == digest);
+        }
+        Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
+    }
 }
 
 /// The digest of files, as they are.
@@ -102,7 +121,7 @@ impl Releases {
     /// reported: better a few routes that answer 500 than a fleet without a control plane.
     pub fn restore(&mut self, admission: &dyn Admission, now: SystemTime) -> Result<Option<Revision>, ApplyError> {
         let Some(latest) = self.store.latest()? else { return Ok(None) };
-        self.known = self.store.nodes()?;
+        self.known = Arc::new(self.store.nodes()?);
         self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
         self.directory = self.noted(DIRECTORY)?;
         self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
@@ -132,14 +151,9 @@ impl Releases {
         Ok(Some(latest))
     }
 
-    /// Whether a directory says what it said last, before a restart perhaps. It is no news then, and does not overrule
-    /// what was put in force by other ways since.
-    pub fn has_followed(&self, files: &[File]) -> Result<bool, StoreError> {
-        let Some(number) = self.directory else { return Ok(false) };
-        if let Some(said) = &self.said {
-            return Ok(*said == digest_of(files));
-        }
-        Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
+    /// What the directory last said, for whoever has to tell whether it says something else.
+    pub fn directory(&self) -> Directory {
+        Directory { revision: self.directory, said: self.said.clone(), store: Arc::clone(&self.store) }
     }
 
     /// A directory with files of this [digest](digest_of) has become this revision.
@@ -155,7 +169,8 @@ impl Releases {
 
     fn load(&mut self, number: u64, admission: &dyn Admission, now: SystemTime) -> Result<(), ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
-        let mut lifecycle = self.lifecycles.remove(&number).unwrap_or_else(|| Lifecycle::scheduled(now));
+        let mut lifecycle =
+            self.lifecycles.remove(&number).map_or_else(|| Lifecycle::scheduled(now), Arc::unwrap_or_clone);
         let permissive::Served { bundle, publication, problems } = permissive::serve(documents, admission)?;
         // What was admitted by an earlier version is served, whatever this one thinks of it.
         let findings = review(&bundle).unwrap_or_else(|errors| {
@@ -173,9 +188,9 @@ impl Releases {
                 lifecycle.invalid(&problems, now);
             }
         }
-        let release = Release { bundle, publication: Arc::new(publication), findings: findings.into() };
-        self.live.insert(number, release);
-        self.lifecycles.insert(number, lifecycle);
+        let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
+        self.live.insert(number, Release { bundle, publication, findings: findings.into() });
+        self.lifecycles.insert(number, Arc::new(lifecycle));
         Ok(())
     }
 
@@ -198,35 +213,30 @@ impl Releases {
         admission: &dyn Admission,
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
-        let bundle = admission.read(&proposal.files)?;
-        let (in_force, nodes) = (self.in_force().and_then(|number| self.bundle(number)), admission.nodes());
-        let store = Arc::clone(&self.store);
-        let beside = || {
-            let allowed = proposal.allow_unguarded;
-            let opens = if allowed { Ok(()) } else { refuse_to_open(in_force, &bundle, nodes) };
-            (opens, admission.digest(&bundle).to_string(), store.prepare(split(&proposal.files)))
-        };
-        let (examined, (opens, digest, documents)) = examine_beside(&bundle, admission, beside);
-        let Examined { publication, findings } = examined?;
-        if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == digest)
+        let proved = prove(proposal, &self.ground(), admission)?;
+        self.admit(proved, now)
+    }
+
+    /// What a proposal is examined against now.
+    pub fn ground(&self) -> Ground {
+        let in_force = self.in_force().and_then(|number| Some((number, Arc::clone(&self.live.get(&number)?.bundle))));
+        Ground { in_force, store: Arc::clone(&self.store) }
+    }
+
+    /// The second half of [`Self::accept`]: stores what was proved, and starts its rollout. What is in force may be another
+    /// revision by now than when it was examined: what it would open is looked at again then.
+    pub fn admit(&mut self, mut proved: Proved, now: SystemTime) -> Result<Applied, ApplyError> {
+        if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == proved.digest)
             && self.live.contains_key(&latest.number)
-            && !(proposal.again && self.rollout.as_ref().is_some_and(Rollout::is_back))
+            && !(proved.again && self.rollout.as_ref().is_some_and(Rollout::is_back))
         {
             return Ok(Applied::Unchanged(latest));
         }
-        opens?;
-        let release = Release { bundle, publication: Arc::new(publication), findings };
-        let Proposal { author, message, parent, .. } = proposal;
+        proved.stays_guarded(&self.ground())?;
+        let Proved { digest, author, message, parent, documents, bundle, publication, findings, .. } = proved;
         let draft = Draft { digest, author, message, at: now, documents: documents? };
+        let release = Release { bundle: Arc::new(bundle), publication: Arc::new(publication), findings };
         self.release(draft, parent, release, now).map(Applied::Revision)
-    }
-
-    /// Refuses a change that removes the last guard of a route, or everything, unless somebody said that it may.
-    pub fn refuse_to_open(&self, after: &Bundle, allowed: bool, nodes: &[NodeIdentity]) -> Result<(), Opens> {
-        if allowed {
-            return Ok(());
-        }
-        refuse_to_open(self.in_force().and_then(|number| self.bundle(number)), after, nodes)
     }
 
     /// Stores and spreads what no gate has seen.
@@ -239,7 +249,8 @@ impl Releases {
         publication: Publication,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
-        let release = Release { bundle, publication: Arc::new(publication), findings: Arc::default() };
+        let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
+        let release = Release { bundle, publication, findings: Arc::default() };
         let Proposal { files, author, message, parent, .. } = proposal;
         let draft = Draft { digest, author, message, at: now, documents: split(&files).into() };
         let revision = self.release(draft, parent, release, now)?;
@@ -247,7 +258,7 @@ impl Releases {
         Ok(revision)
     }
 
-    /// The second half of [`Self::apply`]: stores what was admitted, and starts its rollout.
+    /// Stores a release, and starts its rollout.
     fn release(
         &mut self,
         draft: Draft,
@@ -262,11 +273,11 @@ impl Releases {
         self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
-        self.lifecycles.insert(revision.number, lifecycle);
+        self.lifecycles.insert(revision.number, Arc::new(lifecycle));
         // A candidate that has not made it is nobody's any more.
         let superseded = self.rollout.as_ref().map(Rollout::candidate).filter(|number| Some(*number) != last_good);
         if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
-            lifecycle.observe(&[], now);
+            Arc::make_mut(lifecycle).observe(&[], now);
         }
         let witnesses = self.runners.take(last_good, &self.known);
         self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
@@ -276,9 +287,7 @@ impl Releases {
 
     /// A proposal to go back to what an earlier revision said.
     pub fn rollback(&self, number: u64, author: String, parent: Parent) -> Result<Proposal, ApplyError> {
-        let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
-        let message = format!("rollback to revision {number}");
-        Ok(Proposal { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
+        Proposal::to_go_back(&*self.store, number, author, parent)
     }
 
     /// Notes which nodes run the last good revision: what they will say of the next one counts.
@@ -307,26 +316,20 @@ impl Releases {
             }
             let concerned = fleet.iter().filter(|node| judged.revision_for(&node.node) == *number);
             let concerned: Vec<_> = concerned.map(|node| Observed::new(node, &release.publication)).collect();
-            lifecycle.observe(&concerned, now);
+            Arc::make_mut(lifecycle).observe(&concerned, now);
         }
         if change == Change::None {
             self.note_runners(fleet);
             return false;
         }
         if change == Change::Ended {
-            self.known = known(&observed, rollout, now);
+            self.known = Arc::new(known(&observed, rollout, now));
             if let Err(error) = self.store.put_nodes(&self.known) {
                 tracing::error!("the nodes were not noted: {error}");
             }
         }
         self.tidy_up(now);
         true
-    }
-
-    /// The nodes that were connected when a rollout last ended, with what they ran: after a restart, those that have
-    /// not come back are among them.
-    pub fn known_nodes(&self) -> &BTreeMap<String, NodeRecord> {
-        &self.known
     }
 
     /// Pauses, resumes or aborts the rollout.
@@ -340,14 +343,21 @@ impl Releases {
         Ok(())
     }
 
-    /// The same resources with what admission knows now, such as fetched keys.
-    pub fn renew(&mut self, admission: &dyn Admission, now: SystemTime) -> Result<(), CompileError> {
-        for release in self.live.values_mut() {
-            release.publication = Arc::new(admission.admit(&release.bundle)?);
+    /// The live revisions with their resources, for whoever compiles them again.
+    pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>)> {
+        self.live.iter().map(|(number, release)| (*number, Arc::clone(&release.bundle))).collect()
+    }
+
+    /// The same resources as they were compiled anew, by revision: with keys that have changed. A revision that is no
+    /// longer live is left out.
+    pub fn renew(&mut self, renewed: Vec<(u64, Publication)>, now: SystemTime) {
+        for (number, publication) in renewed {
+            if let Some(release) = self.live.get_mut(&number) {
+                release.publication = Arc::new(publication);
+            }
         }
         self.plans.serve(&self.live, milliseconds(now));
         self.note_plans();
-        Ok(())
     }
 
     /// What nodes are to get.
@@ -362,7 +372,7 @@ impl Releases {
 
     /// All resources that nodes run or are to run.
     pub fn bundles(&self) -> impl Iterator<Item = &Bundle> {
-        self.live.values().map(|release| &release.bundle)
+        self.live.values().map(|release| &*release.bundle)
     }
 
     /// Whether a rollout has to be looked at.
@@ -372,20 +382,33 @@ impl Releases {
 
     /// Where the rollout is.
     pub fn report(&self) -> Option<RolloutReport> {
-        let rollout = self.rollout.as_ref()?;
-        let (step, steps) = rollout.progress();
-        let (candidate, last_good, state) = (rollout.candidate(), rollout.last_good(), rollout.state().clone());
-        Some(RolloutReport { candidate, last_good, step, steps, state })
+        self.rollout.as_ref().map(RolloutReport::of)
+    }
+
+    /// The revision that is in force: the one that spreads or has spread, or the last good one if it went back.
+    pub fn in_force(&self) -> Option<u64> {
+        self.rollout.as_ref().and_then(in_force)
+    }
+
+    /// The resources of a live revision, as they are served.
+    pub fn bundle(&self, number: u64) -> Option<&Bundle> {
+        self.live.get(&number).map(|release| &*release.bundle)
+    }
+
+    /// What readers see: all that is known now.
+    pub fn view(&self) -> View {
+        let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
+        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known: Arc::clone(&self.known) }
     }
 
     /// What is known of the revisions that matter now.
-    pub fn lifecycles(&self) -> &BTreeMap<u64, Lifecycle> {
+    pub fn lifecycles(&self) -> &BTreeMap<u64, Arc<Lifecycle>> {
         &self.lifecycles
     }
 
     /// Which revisions brought a plan to which nodes, the latest first.
     pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
-        self.plans.uses(label)
+        uses_of(self.plans.all(), label)
     }
 
     /// Where everything is kept.
@@ -445,18 +468,9 @@ impl Releases {
     }
 }
 
-fn refuse_to_open(in_force: Option<&Bundle>, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
-    if after.is_empty() {
-        let resources = in_force.map_or(0, Bundle::len);
-        let what = if resources == 0 {
-            "all that is to come".to_owned()
-        } else {
-            format!("all {resources} resources in force")
-        };
-        return Err(Opens::Everything(what));
-    }
-    let lost = in_force.map(|before| lost_guards(before, after, nodes)).unwrap_or_default();
-    if lost.is_empty() { Ok(()) } else { Err(Opens::Routes(lost)) }
+/// The revision that is in force by a rollout.
+fn in_force(rollout: &Rollout) -> Option<u64> {
+    if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
 }
 
 /// How many revisions are kept, if the latest says so itself.

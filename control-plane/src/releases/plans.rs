@@ -1,7 +1,10 @@
 //! Which plan which revision brought to which nodes, and when: what the label in a log line stands for. It is bounded and
 //! free of I/O; time is an argument.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,10 +38,18 @@ pub struct PlanUse {
     pub nodes: BTreeMap<String, u64>,
 }
 
-/// The uses that are remembered, in the order in which they began.
+/// Uses in the order in which they began. Views share them: one that changes is copied.
+pub(super) type Uses = VecDeque<Arc<PlanUse>>;
+
+/// The uses of a plan, the latest first.
+pub(super) fn uses_of(uses: &Uses, label: &str) -> Vec<PlanUse> {
+    uses.iter().rev().filter(|used| used.label == label).map(|used| PlanUse::clone(used)).collect()
+}
+
+/// The uses that are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    uses: VecDeque<PlanUse>,
+    uses: Uses,
     /// What each node last acknowledged.
     told: HashMap<String, Digest>,
     changed: bool,
@@ -46,7 +57,7 @@ pub(super) struct Plans {
 
 impl Plans {
     /// What an earlier process remembered.
-    pub(super) fn remembered(uses: VecDeque<PlanUse>) -> Self {
+    pub(super) fn remembered(uses: Uses) -> Self {
         Self { uses, ..Self::default() }
     }
 
@@ -61,9 +72,10 @@ impl Plans {
                 served.insert((label, *number));
             }
         }
-        let over = |used: &&mut PlanUse| used.until.is_none() && !served.contains(&(used.label.clone(), used.revision));
+        let over =
+            |used: &&mut Arc<PlanUse>| used.until.is_none() && !served.contains(&(used.label.clone(), used.revision));
         for used in self.uses.iter_mut().filter(over) {
-            (used.until, self.changed) = (Some(now), true);
+            (Arc::make_mut(used).until, self.changed) = (Some(now), true);
         }
     }
 
@@ -92,21 +104,21 @@ impl Plans {
         }
     }
 
-    /// The uses of a plan, the latest first.
-    pub(super) fn uses(&self, label: &str) -> Vec<PlanUse> {
-        self.uses.iter().rev().filter(|used| used.label == label).cloned().collect()
+    /// All uses.
+    pub(super) fn all(&self) -> &Uses {
+        &self.uses
     }
 
     /// What is to be remembered, if it has changed since this was last asked.
-    pub(super) fn changes(&mut self) -> Option<&VecDeque<PlanUse>> {
+    pub(super) fn changes(&mut self) -> Option<&Uses> {
         std::mem::take(&mut self.changed).then_some(&self.uses)
     }
 
     /// Notes something of the use of a plan by a revision, which begins now if it has not.
     fn of(&mut self, label: &str, revision: u64, now: u64, note: impl FnOnce(&mut PlanUse)) {
-        let same = |used: &&mut PlanUse| used.label == label && used.revision == revision && used.until.is_none();
+        let same = |used: &&mut Arc<PlanUse>| used.label == label && used.revision == revision && used.until.is_none();
         if let Some(used) = self.uses.iter_mut().rev().find(same) {
-            return note(used);
+            return note(Arc::make_mut(used));
         }
         if self.uses.len() >= MOST_USES {
             self.uses.pop_front();
@@ -114,7 +126,7 @@ impl Plans {
         let (label, groups, nodes) = (label.to_owned(), BTreeSet::new(), BTreeMap::new());
         let mut used = PlanUse { label, revision, since: now, until: None, groups, acknowledged: 0, nodes };
         note(&mut used);
-        self.uses.push_back(used);
+        self.uses.push_back(Arc::new(used));
         self.changed = true;
     }
 }

@@ -9,8 +9,8 @@ use crate::{
     node::NodeIdentity,
     pipeline::CompileError,
     publication::Publication,
-    rollout::{NotNow, State},
-    store::{Parent, Revision, StoreError},
+    rollout::{NotNow, Rollout, State},
+    store::{Parent, Revision, Store, StoreError, assemble},
 };
 
 /// What proves resources: the way from a bundle to what nodes get, through the gate.
@@ -49,6 +49,15 @@ pub struct Proposal {
     pub allow_unguarded: bool,
 }
 
+impl Proposal {
+    /// A proposal to go back to what an earlier revision said.
+    pub fn to_go_back(store: &dyn Store, number: u64, author: String, parent: Parent) -> Result<Self, ApplyError> {
+        let documents = store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let message = format!("rollback to revision {number}");
+        Ok(Self { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
+    }
+}
+
 /// What came of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
@@ -79,9 +88,9 @@ pub enum ApplyError {
     /// There is nothing to command.
     #[error("no rollout has been started")]
     NoRollout,
-    /// It was not taken in to the end.
-    #[error("the change was not taken in: {0}")]
-    Ended(#[from] tokio::task::JoinError),
+    /// Whoever was to take it in has ended, or panicked.
+    #[error("the change was not taken in: the control plane failed or is shutting down, and the log says why")]
+    Ended,
 }
 
 /// What a change would open. It needs an explicit word.
@@ -123,4 +132,13 @@ pub struct RolloutReport {
     /// What became of it.
     #[serde(flatten)]
     pub state: State,
+}
+
+impl RolloutReport {
+    /// Of a rollout as it is now.
+    pub(super) fn of(rollout: &Rollout) -> Self {
+        let (step, steps) = rollout.progress();
+        let (candidate, last_good, state) = (rollout.candidate(), rollout.last_good(), rollout.state().clone());
+        Self { candidate, last_good, step, steps, state }
+    }
 }

@@ -6,17 +6,24 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::Releases;
+use super::{
+    Opens, PlanUse, Release, RolloutReport,
+    examine::stays_guarded,
+    in_force,
+    plans::{Uses, uses_of},
+};
 use crate::{
     attach::{Kinship, Scope},
     catalogue::ResourceKey,
     condition::{Condition, ConditionType, Conditions, Truth},
     difference::digests,
     fleet::Sighting,
+    lifecycle::Lifecycle,
     lint::Finding,
     model::Bundle,
     node::NodeIdentity,
     rollout::{Observed, Rollout, Standing},
+    store::NodeRecord,
 };
 
 /// Where a node is among the revisions.
@@ -30,11 +37,25 @@ pub struct NodeStanding {
     pub refused: Option<String>,
 }
 
-impl Releases {
+/// What is known of the revisions that matter now, as of one moment. It is a value, cheap to make and to keep.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    pub(super) rollout: Option<Rollout>,
+    pub(super) live: BTreeMap<u64, Release>,
+    pub(super) lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
+    pub(super) uses: Uses,
+    pub(super) known: Arc<BTreeMap<String, NodeRecord>>,
+}
+
+impl View {
     /// The revision that is in force: the one that spreads or has spread, or the last good one if it went back.
     pub fn in_force(&self) -> Option<u64> {
-        let rollout = self.rollout.as_ref()?;
-        if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
+        self.rollout.as_ref().and_then(in_force)
+    }
+
+    /// The latest revision, in force or not: what comes next follows it.
+    pub fn latest(&self) -> Option<u64> {
+        self.rollout.as_ref().map(Rollout::candidate)
     }
 
     /// The revisions that nodes run or are to run, and the one that went back, the latest first.
@@ -43,7 +64,7 @@ impl Releases {
     }
 
     /// The resources of a live revision, as they are served.
-    pub fn bundle(&self, number: u64) -> Option<&Bundle> {
+    pub fn bundle(&self, number: u64) -> Option<&Arc<Bundle>> {
         self.live.get(&number).map(|release| &release.bundle)
     }
 
@@ -51,6 +72,12 @@ impl Releases {
     pub fn findings(&self) -> Arc<[Finding]> {
         let release = self.in_force().and_then(|number| self.live.get(&number));
         release.map(|release| Arc::clone(&release.findings)).unwrap_or_default()
+    }
+
+    /// Refuses a change that removes the last guard of a route, or everything.
+    pub fn stays_guarded(&self, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
+        let before = self.in_force().and_then(|number| self.bundle(number));
+        stays_guarded(before.map(Arc::as_ref), after, nodes)
     }
 
     /// The revision that a node is to run.
@@ -97,9 +124,30 @@ impl Releases {
         Some(conditions)
     }
 
-    /// The rollout under way, or the last one.
-    pub fn rollout(&self) -> Option<&Rollout> {
-        self.rollout.as_ref()
+    /// What is known of the life of a revision.
+    pub fn lifecycle(&self, number: u64) -> Option<&Lifecycle> {
+        self.lifecycles.get(&number).map(Arc::as_ref)
+    }
+
+    /// Which revisions brought a plan to which nodes, the latest first.
+    pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
+        uses_of(&self.uses, label)
+    }
+
+    /// The nodes that were connected when a rollout last ended, with what they ran: after a restart, those that have
+    /// not come back are among them.
+    pub fn known_nodes(&self) -> &BTreeMap<String, NodeRecord> {
+        &self.known
+    }
+
+    /// Where the rollout is.
+    pub fn report(&self) -> Option<RolloutReport> {
+        self.rollout.as_ref().map(RolloutReport::of)
+    }
+
+    /// Whether a rollout has to be looked at.
+    pub fn is_under_way(&self) -> bool {
+        self.rollout.as_ref().is_some_and(Rollout::is_under_way)
     }
 }
 

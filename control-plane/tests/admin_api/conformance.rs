@@ -51,8 +51,8 @@ fn files(text: &str) -> Value {
 fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let changed = RESOURCES.replace("x-api-key", "x-key");
     let wrong = "kind: Gatewya";
-    let digest = server.hub.code().digest();
-    let publication = server.hub.publications().borrow().clone().unwrap();
+    let digest = server.plane.code().digest();
+    let publication = server.plane.publications().latest().unwrap();
     let label = publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned();
     let unguarded = RESOURCES.replace("apiKeyAuth", "apiKeyAuht");
     let open = RESOURCES.replace("policy: apiKeyAuth\n      params: { header: x-api-key }", "policy: headers");
@@ -306,7 +306,7 @@ fn has_no_route_that_it_does_not_describe() {
     let polled = POLLED.map(|kind| format!("/v3/discovery:{kind}"));
     let expect: BTreeSet<_> = described.into_iter().chain(polled).collect();
     // The router shows its routes to who debugs it, and to nobody else.
-    let shown = format!("{:?}", http::router(Arc::clone(&server.hub), http::Names::new(80, Vec::new(), Vec::new())));
+    let shown = format!("{:?}", http::router(Arc::clone(&server.plane), http::Names::new(80, Vec::new(), Vec::new())));
     let paths = shown.split('"').skip(1).step_by(2).filter(|text| text.len() > 1 && text.starts_with('/'));
     let found: BTreeSet<_> = paths.filter(|path| !path.contains("__private__")).map(str::to_owned).collect();
     assert_eq!(found, expect);

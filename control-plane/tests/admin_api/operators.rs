@@ -22,7 +22,7 @@ fn says_what_each_node_is_and_runs() {
     server.settle(&NodeIdentity { id: "edge-1".to_owned(), service: "edge".to_owned(), ..NodeIdentity::default() }, 1);
     let nodes = server.get("/api/v1/nodes").json();
     assert_eq!(seen(&nodes[0]), ("ready".into(), 2.into(), 2.into()));
-    server.hub.fleet().disconnect("edge-2", 2, std::time::SystemTime::now());
+    server.plane.fleet().disconnect("edge-2", 2, std::time::SystemTime::now());
     assert_eq!(server.get("/api/v1/nodes/edge-2").json()["state"], "gone");
 }
 
@@ -80,7 +80,7 @@ fn is_ready_once_something_is_in_force_and_says_why_not() {
     assert_eq!((server.get("/healthz").status, server.get("/healthz").body.as_str()), (200, "ok\n"));
     let not_yet = server.get("/readyz");
     assert_eq!((not_yet.status, not_yet.json()["detail"].as_str().unwrap()), (503, "nothing is in force yet"));
-    server.hub.refuse(&"a.yaml:1:1: not valid");
+    server.plane.commands().refuse(&"a.yaml:1:1: not valid");
     assert!(server.get("/readyz").body.contains("and this was refused:\\na.yaml:1:1: not valid"));
     assert_eq!(server.apply(RESOURCES).status, 200);
     assert_eq!(server.get("/readyz").status, 200);

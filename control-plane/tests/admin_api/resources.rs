@@ -62,7 +62,7 @@ fn speaks_of_the_nodes_that_a_resource_concerns_and_of_no_others() {
 fn shows_at_the_resource_which_node_refused_it_and_why() {
     let server = Server::running();
     assert_eq!(server.apply(&RESOURCES.replace("x-api-key", "x-key")).json()["revision"]["number"], 2);
-    let publication = server.hub.publications().borrow().clone().unwrap();
+    let publication = server.plane.publications().latest().unwrap();
     let node = NodeIdentity { id: "edge-1".to_owned(), service: "edge".to_owned(), ..NodeIdentity::default() };
     let snapshot = publication.snapshot_for(&node);
     let all = postern::snapshot::Selection::Everything;
@@ -71,7 +71,7 @@ fn shows_at_the_resource_which_node_refused_it_and_why() {
     let refused =
         Event::Nacked { kind: ResourceType::ExtensionConfig, version, message, resources, carried: Vec::new() };
     server.learn("edge-1", 1, vec![refused], Some("header `x-key` is odd".to_owned()));
-    server.hub.look();
+    server.plane.commands().look().wait().unwrap();
 
     assert_eq!(server.get("/api/v1/rollout").json()["state"], "rolledBack");
     let resource = server.get("/api/v1/resources/RoutePolicy/users-api").json();
@@ -89,7 +89,7 @@ fn shows_at_the_resource_which_node_refused_it_and_why() {
     assert_eq!((&refused["status"], &refused["reason"]), (&"False".into(), &"Rejected".into()));
     assert!(refused["message"].as_str().unwrap().contains("header `x-key` is odd"), "{refused}");
     // The next look, and the next revision, do not forget it.
-    server.hub.look();
+    server.plane.commands().look().wait().unwrap();
     assert_eq!(server.get("/api/v1/resources/RoutePolicy/users-api").json()["status"], resource["status"]);
     let node = server.get("/api/v1/nodes/edge-1").json();
     assert_eq!((&node["state"], &node["target"]), (&"refusing".into(), &1.into()));

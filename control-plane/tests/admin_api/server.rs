@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
 use postern::{
+    control_plane::ControlPlane,
     digest::Digest,
     fleet::Learnt,
     node::NodeIdentity,
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::{FilterCode, ResourceType},
     xds::session::Event,
 };
@@ -62,7 +63,7 @@ impl ApiResponse {
 }
 
 pub(crate) struct Server {
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) plane: Arc<ControlPlane>,
     http: SocketAddr,
     _runtime: Runtime,
 }
@@ -74,9 +75,9 @@ impl Server {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(any, any)).unwrap();
         let http = sockets.http_address().unwrap();
-        let hub = Arc::new(Hub::new(FilterCode::new(b"\0asm code".to_vec(), None)));
-        runtime.spawn(serve(Arc::clone(&hub), sockets));
-        Self { hub, http, _runtime: runtime }
+        let plane = Arc::new(ControlPlane::new(FilterCode::new(b"\0asm code".to_vec(), None)));
+        runtime.spawn(serve(Arc::clone(&plane), sockets));
+        Self { plane, http, _runtime: runtime }
     }
 
     /// The resources are in force, and two nodes run them: `edge-1`, and `edge-2`, a canary.
@@ -87,16 +88,16 @@ impl Server {
         for (id, tags) in [("edge-1", &[][..]), ("edge-2", &[("stage", "canary")])] {
             let tags = tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let node = NodeIdentity { id: id.to_owned(), service: "edge".to_owned(), tags, ..NodeIdentity::default() };
-            let joined = server.hub.fleet().connect(&node, SystemTime::now());
+            let joined = server.plane.fleet().connect(&node, SystemTime::now());
             server.settle(&node, joined.stream);
         }
-        server.hub.look();
+        server.plane.commands().look().wait().unwrap();
         server
     }
 
     /// A node runs all that is in force for it.
     pub(crate) fn settle(&self, node: &NodeIdentity, stream: u64) {
-        let publication = self.hub.publications().borrow().clone().unwrap();
+        let publication = self.plane.publications().latest().unwrap();
         let revision = publication.release_for(node).revision().clone();
         let version = Digest::of(b"a version");
         let acked = Event::Acked { kind: ResourceType::ExtensionConfig, version };
@@ -106,7 +107,7 @@ impl Server {
     /// A stream tells something about its node.
     pub(crate) fn learn(&self, node: &str, stream: u64, events: Vec<Event>, reason: Option<String>) {
         let learnt = Learnt { events, reason };
-        self.hub.fleet().record(node, stream, learnt, SystemTime::now());
+        self.plane.fleet().record(node, stream, learnt, SystemTime::now());
     }
 
     pub(crate) fn apply(&self, text: &str) -> ApiResponse {

@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use postern::{
+    control_plane::ControlPlane,
     discovery::{Discovery, Options},
     model::File,
     releases::Proposal,
-    serve::Hub,
     snapshot::FilterCode,
     store::Parent,
 };
@@ -24,8 +24,8 @@ use tonic::{
 /// Far beyond what anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-pub(crate) fn hub() -> Arc<Hub> {
-    Arc::new(Hub::new(FilterCode::new(Vec::new(), None)))
+pub(crate) fn control_plane() -> Arc<ControlPlane> {
+    Arc::new(ControlPlane::new(FilterCode::new(Vec::new(), None)))
 }
 
 /// A policy that sets a header to this value.
@@ -51,11 +51,11 @@ pub(crate) fn service(port: u16) -> String {
 }
 
 /// Puts resources in force.
-pub(crate) fn apply(hub: &Hub, text: &str) {
+pub(crate) async fn apply(plane: &ControlPlane, text: &str) {
     let files = vec![File { name: "policies.yaml".to_owned(), bytes: text.as_bytes().to_vec() }];
     let (author, message) = ("test".to_owned(), String::new());
     let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: true };
-    hub.apply(proposal).unwrap();
+    plane.commands().apply(proposal).await.unwrap();
 }
 
 pub(crate) fn silence(max_inactive: Duration) -> Options {
@@ -63,8 +63,8 @@ pub(crate) fn silence(max_inactive: Duration) -> Options {
 }
 
 /// The service alone, on a free port.
-pub(crate) async fn start(hub: &Arc<Hub>, options: Options) -> (Discovery, SocketAddr) {
-    let discovery = Discovery::new(Arc::clone(hub), options);
+pub(crate) async fn start(plane: &Arc<ControlPlane>, options: Options) -> (Discovery, SocketAddr) {
+    let discovery = Discovery::new(Arc::clone(plane.clients()), options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = Server::builder().add_service(discovery.clone().into_server());

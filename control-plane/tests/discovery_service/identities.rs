@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use postern::{discovery::Options, node::NodeIdentity, rollout::State};
+use postern::{control_plane::ControlPlane, discovery::Options, node::NodeIdentity, rollout::State};
 use postern_proto::discovery::v1::PolicyDiscoveryRequest;
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::client::{Client, LIMIT, apply, first, guarded, hub, identity, names, policy, start, until};
+use crate::client::{Client, LIMIT, apply, control_plane, first, guarded, identity, names, policy, start, until};
 
 /// One policy for each kind of target, and one of another mesh.
 fn targets() -> String {
@@ -26,9 +26,9 @@ fn targets() -> String {
 
 #[tokio::test]
 async fn a_client_gets_the_policies_that_concern_it_and_a_plan_only_if_it_says_who_it_is_and_asks() {
-    let hub = hub();
-    let (_, address) = start(&hub, Options::default()).await;
-    apply(&hub, &targets());
+    let plane = control_plane();
+    let (_, address) = start(&plane, Options::default()).await;
+    apply(&plane, &targets()).await;
     let canary = [("stage", "canary")];
     for (client, who, expect) in [
         ("stranger", identity("", "", &[]), &["all"][..]),
@@ -56,9 +56,9 @@ async fn a_client_gets_the_policies_that_concern_it_and_a_plan_only_if_it_says_w
 
 #[tokio::test]
 async fn a_change_reaches_the_group_that_it_concerns_and_each_group_is_waited_for_by_itself() {
-    let hub = hub();
-    let (discovery, address) = start(&hub, Options::default()).await;
-    apply(&hub, &targets());
+    let plane = control_plane();
+    let (discovery, address) = start(&plane, Options::default()).await;
+    apply(&plane, &targets()).await;
     let mut web = [
         Client::connect_as(address, "web-1", identity("web", "", &[]), false).await,
         Client::connect_as(address, "web-2", identity("web", "", &[]), false).await,
@@ -76,12 +76,13 @@ async fn a_change_reaches_the_group_that_it_concerns_and_each_group_is_waited_fo
     let group = timeout(LIMIT, waiting).await.unwrap().unwrap();
     assert_eq!(group.clients.len(), 2);
 
-    apply(&hub, &targets().replacen("kind: Service, name: web }", "kind: Service, name: web, optional: true }", 1));
+    apply(&plane, &targets().replacen("kind: Service, name: web }", "kind: Service, name: web, optional: true }", 1))
+        .await;
     let next = web[0].next_policies().await;
     assert_ne!(next.version_info, shared.version_info);
     assert_eq!(other.health_check().await, (true, others.version_info.clone()));
     assert!(discovery.group_all_acked(&waited_for).await.is_none(), "nobody is to have it any more");
-    apply(&hub, &targets().replacen("name: all, mesh: other", "name: most, mesh: other", 1));
+    apply(&plane, &targets().replacen("name: all, mesh: other", "name: most, mesh: other", 1)).await;
     assert_eq!(names(&other.next_policies().await), ["most"], "and nothing came before");
 }
 
@@ -102,8 +103,8 @@ async fn futures_pending<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
 
 #[tokio::test]
 async fn a_revoked_key_is_a_new_version_for_clients_with_a_plan_and_for_no_others() {
-    let hub = hub();
-    let (_, address) = start(&hub, Options::default()).await;
+    let plane = control_plane();
+    let (_, address) = start(&plane, Options::default()).await;
     let keyed = |key: &str, value: &str| {
         guarded(value)
             + &format!(
@@ -111,27 +112,27 @@ async fn a_revoked_key_is_a_new_version_for_clients_with_a_plan_and_for_no_other
                  kind: Consumer\nmetadata: {{ name: app }}\nspec: {{ apiKeys: [{{ key: {key} }}] }}\n"
             )
     };
-    apply(&hub, &keyed("an-old-secret-key", "first"));
+    apply(&plane, &keyed("an-old-secret-key", "first")).await;
     let mut engine = Client::connect_as(address, "engine", identity("", "", &[]), true).await;
     let mut reader = Client::connect_as(address, "reader", identity("", "", &[]), false).await;
     let (plan, read) = (engine.accept().await, reader.accept().await);
     assert_eq!(plan.policies, read.policies);
     assert_ne!(plan.version_info, read.version_info);
 
-    apply(&hub, &keyed("a-new-secret-key", "first"));
+    apply(&plane, &keyed("a-new-secret-key", "first")).await;
     let renewed = engine.accept().await;
     assert_eq!(renewed.policies, plan.policies, "no policy shows it");
     assert_ne!((&renewed.version_info, &renewed.plan), (&plan.version_info, &plan.plan));
-    apply(&hub, &keyed("a-new-secret-key", "second"));
+    apply(&plane, &keyed("a-new-secret-key", "second")).await;
     let next = reader.accept().await;
     assert!(next.policies[0].spec.contains("second"), "what comes next is the next change of a policy: {next:?}");
 }
 
 #[tokio::test]
 async fn an_identity_that_is_too_long_or_changes_or_a_plan_without_one_is_refused_by_its_field() {
-    let hub = hub();
-    apply(&hub, &guarded("first"));
-    let (_, address) = start(&hub, Options::default()).await;
+    let plane = control_plane();
+    apply(&plane, &guarded("first")).await;
+    let (_, address) = start(&plane, Options::default()).await;
     let long = "x".repeat(257);
     let many: Vec<_> = (0..65).map(|number| number.to_string()).collect();
     let many: Vec<_> = many.iter().map(|name| (name.as_str(), "")).collect();
@@ -174,30 +175,30 @@ async fn an_identity_that_is_too_long_or_changes_or_a_plan_without_one_is_refuse
 
 #[tokio::test]
 async fn a_rollout_waits_for_identified_clients_and_goes_back_if_one_refuses() {
-    let hub = hub();
-    let (_, address) = start(&hub, Options::default()).await;
-    let followed = Arc::clone(&hub);
+    let plane = control_plane();
+    let (_, address) = start(&plane, Options::default()).await;
+    let followed = Arc::clone(&plane);
     tokio::spawn(async move { followed.follow_rollouts().await });
-    let state = |hub: &postern::serve::Hub| hub.rollout_report().unwrap().state;
-    apply(&hub, &guarded("first"));
+    let state = |plane: &ControlPlane| plane.in_force().rollout_report().unwrap().state;
+    apply(&plane, &guarded("first")).await;
     // Who does not say who it is counts for nothing here.
     let mut anyone = Client::connect(address, "anyone").await;
     anyone.next_policies().await;
     let mut client = Client::connect_as(address, "point-1", identity("web", "", &[]), false).await;
     let first = client.next_policies().await;
-    hub.look();
-    assert_eq!(state(&hub), State::Progressing, "it has not answered");
+    plane.commands().look().await.unwrap();
+    assert_eq!(state(&plane), State::Progressing, "it has not answered");
     client.ack(&first).await;
-    until("the rollout completes", async || state(&hub) == State::Completed).await;
+    until("the rollout completes", async || state(&plane) == State::Completed).await;
     let expect = NodeIdentity { id: "point-1".to_owned(), service: "web".to_owned(), ..NodeIdentity::default() };
-    assert_eq!(hub.identities(), [expect], "admission compiles what it gets");
+    assert_eq!(plane.identities(), [expect], "admission compiles what it gets");
 
-    apply(&hub, &guarded("second"));
+    apply(&plane, &guarded("second")).await;
     let second = client.next_policies().await;
     client.answer(&first.version_info, &second.nonce, Some("it does not compile")).await;
-    until("the rollout goes back", async || matches!(state(&hub), State::RolledBack { .. })).await;
+    until("the rollout goes back", async || matches!(state(&plane), State::RolledBack { .. })).await;
     let reason = "policies: it does not compile".to_owned();
-    assert_eq!(state(&hub), State::RolledBack { node: "point-1".to_owned(), reason });
+    assert_eq!(state(&plane), State::RolledBack { node: "point-1".to_owned(), reason });
     let back = client.accept().await;
     assert_eq!((&back.version_info, &back.policies), (&first.version_info, &first.policies));
     assert_ne!(back.nonce, first.nonce);

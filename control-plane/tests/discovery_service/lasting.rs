@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::client::{Client, LIMIT, apply, guarded, hub, silence, start};
+use crate::client::{Client, LIMIT, apply, control_plane, guarded, silence, start};
 
 /// Passes connections on, and counts them.
 struct Way {
@@ -55,10 +55,10 @@ impl Way {
 async fn connections_with_discovery_streams_or_health_checks_alone_are_in_use() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let sockets = Sockets::bind(any, any).await.unwrap();
-    let (hub, address) = (hub(), sockets.xds_address().unwrap());
+    let (plane, address) = (control_plane(), sockets.xds_address().unwrap());
     let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
-    tokio::spawn(serve_with(Arc::clone(&hub), sockets, limits, http::Options::default(), Options::default()));
-    apply(&hub, &guarded("first"));
+    tokio::spawn(serve_with(Arc::clone(&plane), sockets, limits, http::Options::default(), Options::default()));
+    apply(&plane, &guarded("first")).await;
 
     let (with_stream, with_checks) = (Way::to(address).await, Way::to(address).await);
     let mut streaming = Client::connect(with_stream.address, "streaming").await;
@@ -85,16 +85,16 @@ async fn connections_with_discovery_streams_or_health_checks_alone_are_in_use() 
         () = checks => {}
     }
     assert!(service.health_check(check()).await.unwrap().into_inner().connected);
-    apply(&hub, &guarded("second"));
+    apply(&plane, &guarded("second")).await;
     assert!(streaming.next_policies().await.policies[0].spec.contains("second"));
     assert_eq!((with_stream.connections(), with_checks.connections()), (1, 1), "nobody had to connect again");
 }
 
 #[tokio::test]
 async fn a_quiet_client_with_a_live_stream_stays_connected_and_is_sent_what_is_new() {
-    let hub = hub();
-    apply(&hub, &guarded("first"));
-    let (discovery, address) = start(&hub, silence(Duration::from_millis(50))).await;
+    let plane = control_plane();
+    apply(&plane, &guarded("first")).await;
+    let (discovery, address) = start(&plane, silence(Duration::from_millis(50))).await;
     let mut quiet = Client::connect(address, "quiet").await;
     quiet.accept().await;
     let mut owing = Client::connect(address, "owing").await;
@@ -104,7 +104,7 @@ async fn a_quiet_client_with_a_live_stream_stays_connected_and_is_sent_what_is_n
     let states: Vec<_> = groups[0].clients.iter().map(|client| (client.address.as_str(), client.state())).collect();
     assert_eq!(states, [("owing", ClientState::Silent), ("quiet", ClientState::Ready)]);
 
-    apply(&hub, &guarded("second"));
+    apply(&plane, &guarded("second")).await;
     let second = quiet.next_policies().await;
     assert_eq!(owing.next_policies().await, second, "its stream goes on as well");
     // An answer to what is no longer in force makes it somebody to wait for, and no more.

@@ -16,19 +16,19 @@ use postern::{
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::client::{Client, LIMIT, apply, guarded, hub, identity, service, start};
+use crate::client::{Client, LIMIT, apply, control_plane, guarded, identity, service, start};
 
 #[tokio::test]
 async fn is_served_on_the_port_of_xds_with_policies_as_written_and_as_a_plan_that_the_engine_loads() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let sockets = Sockets::bind(any, any).await.unwrap();
-    let (hub, address) = (hub(), sockets.xds_address().unwrap());
-    tokio::spawn(serve(Arc::clone(&hub), sockets));
+    let (plane, address) = (control_plane(), sockets.xds_address().unwrap());
+    tokio::spawn(serve(Arc::clone(&plane), sockets));
     // Early: it waits until there is something in force.
     let mut client = Client::connect_as(address, "point-1", identity("", "", &[]), true).await;
     let connected = async { while client.health_check().await != (true, String::new()) {} };
     timeout(LIMIT, connected).await.expect("the client is not known");
-    apply(&hub, &(guarded("first") + &service(9000)));
+    apply(&plane, &(guarded("first") + &service(9000))).await;
 
     let first = client.accept().await;
     assert_eq!(first.policies.len(), 1);
@@ -39,8 +39,8 @@ async fn is_served_on_the_port_of_xds_with_policies_as_written_and_as_a_plan_tha
     assert_eq!(client.health_check().await, (true, first.version_info.clone()));
 
     // A change of policies is pushed; one of something else, before it, is not.
-    apply(&hub, &(guarded("first") + &service(9001)));
-    apply(&hub, &(guarded("second") + &service(9001)));
+    apply(&plane, &(guarded("first") + &service(9001))).await;
+    apply(&plane, &(guarded("second") + &service(9001))).await;
     let second = client.accept().await;
     assert!(second.policies[0].spec.contains("second"), "{}", second.policies[0].spec);
     assert_ne!((&first.version_info, &first.nonce), (&second.version_info, &second.nonce));
@@ -48,9 +48,9 @@ async fn is_served_on_the_port_of_xds_with_policies_as_written_and_as_a_plan_tha
 
 #[tokio::test]
 async fn who_waits_for_all_is_told_what_each_client_made_of_the_version() {
-    let hub = hub();
-    let (discovery, address) = start(&hub, Options::default()).await;
-    apply(&hub, &guarded("first"));
+    let plane = control_plane();
+    let (discovery, address) = start(&plane, Options::default()).await;
+    apply(&plane, &guarded("first")).await;
     let mut good = Client::connect(address, "good").await;
     let mut bad = Client::connect(address, "bad").await;
     let first = good.accept().await;
@@ -66,7 +66,7 @@ async fn who_waits_for_all_is_told_what_each_client_made_of_the_version() {
     assert_eq!(answers, [("bad", refused), ("good", Acknowledgement::Accepted)]);
 
     // The next version reaches both, and waits for the one that goes only until it is gone.
-    apply(&hub, &guarded("second"));
+    apply(&plane, &guarded("second")).await;
     let second = good.accept().await;
     assert_eq!(bad.next_policies().await, second);
     drop(bad);
@@ -77,9 +77,9 @@ async fn who_waits_for_all_is_told_what_each_client_made_of_the_version() {
 
 #[tokio::test]
 async fn a_second_stream_of_a_client_ends_the_first() {
-    let hub = hub();
-    apply(&hub, &guarded("first"));
-    let (_, address) = start(&hub, Options::default()).await;
+    let plane = control_plane();
+    apply(&plane, &guarded("first")).await;
+    let (_, address) = start(&plane, Options::default()).await;
     let mut first = Client::connect(address, "twin").await;
     first.next_policies().await;
     let mut second = Client::connect(address, "twin").await;
@@ -90,9 +90,9 @@ async fn a_second_stream_of_a_client_ends_the_first() {
 
 #[tokio::test]
 async fn a_client_without_an_address_or_with_another_than_before_is_told_so() {
-    let hub = hub();
-    apply(&hub, &guarded("first"));
-    let (_, address) = start(&hub, Options::default()).await;
+    let plane = control_plane();
+    apply(&plane, &guarded("first")).await;
+    let (_, address) = start(&plane, Options::default()).await;
     for wrong in [String::new(), "x".repeat(300)] {
         let status = Client::connect(address, &wrong).await.end().await;
         assert_eq!(status.code(), Code::InvalidArgument);

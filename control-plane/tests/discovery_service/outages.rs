@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use postern::{
+    control_plane::ControlPlane,
     discovery::{ClientState, Discovery, Options},
     releases::{KEPT, Releases},
     rollout::Strategy,
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::FilterCode,
     store::Database,
 };
@@ -29,7 +30,7 @@ use tonic::{
     transport::Endpoint,
 };
 
-use crate::client::{Client, LIMIT, apply, first, guarded, hub, names, start, until};
+use crate::client::{Client, LIMIT, apply, control_plane, first, guarded, names, start, until};
 
 /// Messages in bytes, whatever is in them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -114,9 +115,9 @@ async fn states(discovery: &Discovery) -> Vec<(String, ClientState)> {
 
 #[tokio::test]
 async fn stream_errors_remove_the_client_and_its_next_stream_starts_anew() {
-    let hub = hub();
-    apply(&hub, &guarded("first"));
-    let (discovery, address) = start(&hub, Options::default()).await;
+    let plane = control_plane();
+    apply(&plane, &guarded("first")).await;
+    let (discovery, address) = start(&plane, Options::default()).await;
     let mut other = Client::connect(address, "other").await;
     other.accept().await;
     for garbage in [true, false] {
@@ -146,28 +147,29 @@ async fn stream_errors_remove_the_client_and_its_next_stream_starts_anew() {
 }
 
 /// A control plane with a runtime of its own, so that it can go as a process goes.
-struct ControlPlane {
-    hub: Arc<Hub>,
+struct Process {
+    plane: Arc<ControlPlane>,
     address: SocketAddr,
     runtime: Runtime,
 }
 
-impl ControlPlane {
+impl Process {
     fn start(state: &Path, xds: SocketAddr) -> Self {
         let runtime = Runtime::new().unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = runtime.block_on(Sockets::bind(xds, any)).unwrap();
         let address = sockets.xds_address().unwrap();
         let releases = Releases::new(Arc::new(Database::open(state).unwrap()), Strategy::AllAtOnce, KEPT);
-        let hub = Arc::new(Hub::with_releases(FilterCode::new(Vec::new(), None), releases));
-        hub.restore().unwrap();
-        runtime.spawn(serve(Arc::clone(&hub), sockets));
-        Self { hub, address, runtime }
+        let plane = Arc::new(ControlPlane::with_releases(FilterCode::new(Vec::new(), None), releases));
+        plane.commands().restore().wait().unwrap();
+        runtime.spawn(serve(Arc::clone(&plane), sockets));
+        Self { plane, address, runtime }
     }
 
     /// All of its connections break, with whatever was under way on them.
     fn stop(self) -> SocketAddr {
         self.runtime.shutdown_timeout(LIMIT);
+        self.plane.commands().end().wait().unwrap();
         self.address
     }
 }
@@ -176,15 +178,15 @@ impl ControlPlane {
 fn control_plane_restarts_during_update_and_clients_get_the_latest_version() {
     let state = tempfile::tempdir().unwrap();
     let clients = Runtime::new().unwrap();
-    let before = ControlPlane::start(state.path(), SocketAddr::from(([127, 0, 0, 1], 0)));
-    apply(&before.hub, &guarded("first"));
+    let before = Process::start(state.path(), SocketAddr::from(([127, 0, 0, 1], 0)));
+    clients.block_on(apply(&before.plane, &guarded("first")));
     let mut one = clients.block_on(Client::connect(before.address, "one"));
     let mut two = clients.block_on(Client::connect(before.address, "two"));
     let first = clients.block_on(one.accept());
     clients.block_on(two.accept());
 
     // One has the second version and has not answered it; the other has not read it when all connections break.
-    apply(&before.hub, &guarded("second"));
+    clients.block_on(apply(&before.plane, &guarded("second")));
     let second = clients.block_on(one.next_policies());
     assert_ne!(second.version_info, first.version_info);
     let address = before.stop();
@@ -193,8 +195,8 @@ fn control_plane_restarts_during_update_and_clients_get_the_latest_version() {
         clients.block_on(client.end());
     }
 
-    let restarted = ControlPlane::start(state.path(), address);
-    let discovery = Discovery::new(Arc::clone(&restarted.hub), Options::default());
+    let restarted = Process::start(state.path(), address);
+    let discovery = Discovery::new(Arc::clone(restarted.plane.clients()), Options::default());
     // One comes with an empty state, the other with what it had.
     let mut one = clients.block_on(Client::connect(address, "one"));
     let request = PolicyDiscoveryRequest {

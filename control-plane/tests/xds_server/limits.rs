@@ -20,20 +20,20 @@ use crate::server::{Client, Server, answer_to, first, soon, until};
 #[tokio::test]
 async fn a_stream_too_many_is_refused_and_there_is_room_again_once_another_ends() {
     let server = Server::start(Limits { streams: 2, ..Limits::default() }).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     let mut kept = server.stream("a").await;
     kept.subscribe().await;
     kept.next().await.unwrap();
     let ended = server.stream("b").await;
     ended.subscribe().await;
-    until("two streams", || server.hub.fleet().report().len() == 2).await;
+    until("two streams", || server.plane.fleet().report().len() == 2).await;
     let refused = Client::open(server.channel().await, "c").await.err().unwrap();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.message().contains("2 xDS streams"), "{refused}");
     drop(ended);
-    until("the end of a stream", || server.hub.fleet().report().iter().any(|node| !node.connected)).await;
+    until("the end of a stream", || server.plane.fleet().report().iter().any(|node| !node.connected)).await;
     // The one that was kept did not notice.
-    server.publish(2, 10);
+    server.publish(2, 10).await;
     kept.next().await.unwrap();
     let mut next = soon("room", async {
         loop {
@@ -51,7 +51,7 @@ async fn a_stream_too_many_is_refused_and_there_is_room_again_once_another_ends(
 #[tokio::test]
 async fn a_request_that_is_too_large_ends_its_stream() {
     let server = Server::start(Limits { message_bytes: 1_000, ..Limits::default() }).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     let mut client = server.stream(&"n".repeat(2_000)).await;
     client.subscribe().await;
     let status = client.next().await.unwrap_err();
@@ -62,7 +62,7 @@ async fn a_request_that_is_too_large_ends_its_stream() {
 #[tokio::test]
 async fn names_of_too_many_bytes_end_their_stream() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     let mut client = server.stream("greedy").await;
     // Within every other limit: so many names of a kilobyte, of one type after another.
     let names = |kind| {
@@ -95,7 +95,7 @@ async fn open_with(server: &Server, headers: &[(&str, &str)]) -> Response<Body> 
 #[tokio::test]
 async fn what_is_compressed_is_unimplemented_and_what_is_not_grpc_is_an_unsupported_media_type() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     for kind in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
         let answer = open_with(&server, &[("content-type", kind), ("grpc-encoding", "identity")]).await;
         assert_eq!(answer.status(), 200, "{kind}");
@@ -116,7 +116,7 @@ async fn what_is_compressed_is_unimplemented_and_what_is_not_grpc_is_an_unsuppor
 #[tokio::test]
 async fn requests_without_end_end_their_stream() {
     let server = Server::start(Limits { requests_per_second: 1, ..Limits::default() }).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     let mut client = server.stream("busy").await;
     client.subscribe().await;
     let response = client.next().await.unwrap();
@@ -138,7 +138,7 @@ async fn requests_without_end_end_their_stream() {
 async fn case_39_a_client_that_never_reads_is_cut_off_and_slows_nobody() {
     let limits = Limits { stall_timeout: Duration::from_secs(1), ..Limits::default() };
     let server = Server::start(limits).await;
-    server.publish(1, 1_000_000);
+    server.publish(1, 1_000_000).await;
     let mut reader = server.stream("reader").await;
     reader.subscribe().await;
     let response = reader.next().await.unwrap();
@@ -149,16 +149,16 @@ async fn case_39_a_client_that_never_reads_is_cut_off_and_slows_nobody() {
     let channel = soon("the connection", endpoint.connect()).await.unwrap();
     let silent = Client::open(channel, "silent").await.unwrap();
     silent.subscribe().await;
-    until("the silent one", || server.hub.fleet().report().iter().any(|node| node.id == "silent")).await;
+    until("the silent one", || server.plane.fleet().report().iter().any(|node| node.id == "silent")).await;
     for version in 2..30 {
-        server.publish(version, 1_000_000);
+        server.publish(version, 1_000_000).await;
         let response = reader.next().await.unwrap();
         assert_eq!(response.resources[0].value[0], version);
         reader.answer(&response, None).await;
     }
-    let gone = || server.hub.fleet().report().iter().any(|node| node.id == "silent" && !node.connected);
+    let gone = || server.plane.fleet().report().iter().any(|node| node.id == "silent" && !node.connected);
     until("the silent one to be cut off", gone).await;
-    server.publish(31, 10);
+    server.publish(31, 10).await;
     reader.next().await.unwrap();
 }
 

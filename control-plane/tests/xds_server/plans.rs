@@ -32,11 +32,11 @@ fn files(address: &str, header: &str) -> Vec<File> {
     vec![File { name: "test.yaml".to_owned(), bytes: text.into_bytes() }]
 }
 
-fn apply(server: &Server, address: &str, header: &str) -> u64 {
+async fn apply(server: &Server, address: &str, header: &str) -> u64 {
     let (author, message) = ("test".to_owned(), String::new());
     let files = files(address, header);
     let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false };
-    match server.hub.apply(proposal).unwrap() {
+    match server.plane.commands().apply(proposal).await.unwrap() {
         Applied::Revision(revision) => revision.number,
         Applied::Unchanged(revision) => panic!("revision {} says the same", revision.number),
     }
@@ -44,20 +44,20 @@ fn apply(server: &Server, address: &str, header: &str) -> u64 {
 
 /// The label of the plan that a node is served.
 fn label(server: &Server) -> String {
-    let publication = server.hub.publications().borrow().clone().unwrap();
+    let publication = server.plane.publications().latest().unwrap();
     publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned()
 }
 
 /// Waits until the node has acknowledged all that it is sent of what is in force: it has nothing else to come.
 async fn settled(server: &Server) {
-    let revision = server.hub.publications().borrow().clone().unwrap().revision().clone();
-    until("the node to run the revision", || server.hub.fleet().progress(&revision).settled == 1).await;
+    let revision = server.plane.publications().latest().unwrap().revision().clone();
+    until("the node to run the revision", || server.plane.fleet().progress(&revision).settled == 1).await;
 }
 
 #[tokio::test]
 async fn a_change_that_touches_no_chain_sends_no_filter_configuration() {
     let server = Server::start(Limits::default()).await;
-    assert_eq!(apply(&server, "one.test", "a"), 1);
+    assert_eq!(apply(&server, "one.test", "a").await, 1);
     let before = label(&server);
     let mut client = server.stream("node").await;
     client.requests.send(first("node", Cluster)).await.unwrap();
@@ -75,20 +75,20 @@ async fn a_change_that_touches_no_chain_sends_no_filter_configuration() {
     next().await;
     settled(&server).await;
     // Another address of the service is another cluster, and the same plan.
-    assert_eq!(apply(&server, "two.test", "a"), 2);
+    assert_eq!(apply(&server, "two.test", "a").await, 2);
     assert_eq!(label(&server), before);
     assert_eq!(next().await, Cluster.type_url());
     settled(&server).await;
     // Another chain is another plan, and the same cluster.
-    assert_eq!(apply(&server, "two.test", "b"), 3);
+    assert_eq!(apply(&server, "two.test", "b").await, 3);
     assert_ne!(label(&server), before);
     assert_eq!(next().await, ExtensionConfig.type_url());
     settled(&server).await;
-    server.hub.look();
-    let uses = server.hub.releases().plan_uses(&before);
+    server.plane.commands().look().await.unwrap();
+    let uses = server.plane.in_force().releases().plan_uses(&before);
     let shown: Vec<_> = uses.iter().map(|used| (used.revision, used.until.is_some(), used.acknowledged)).collect();
     assert_eq!(shown, [(2, true, 0), (1, true, 0)], "nobody looked while the node ran them");
-    let uses = server.hub.releases().plan_uses(&label(&server));
+    let uses = server.plane.in_force().releases().plan_uses(&label(&server));
     assert_eq!(uses.len(), 1);
     assert_eq!((uses[0].revision, uses[0].until, uses[0].nodes.len()), (3, None, 1));
     assert!(uses[0].nodes["node"] <= postern::store::milliseconds(SystemTime::now()));
@@ -97,7 +97,7 @@ async fn a_change_that_touches_no_chain_sends_no_filter_configuration() {
 #[tokio::test]
 async fn nor_on_an_incremental_stream() {
     let server = Server::start(Limits::default()).await;
-    apply(&server, "one.test", "a");
+    apply(&server, "one.test", "a").await;
     let (requests, receiver) = mpsc::channel(100);
     let mut service = AggregatedDiscoveryServiceClient::new(server.channel().await);
     let opening = service.delta_aggregated_resources(ReceiverStream::new(receiver));
@@ -113,9 +113,9 @@ async fn nor_on_an_incremental_stream() {
     next().await;
     next().await;
     settled(&server).await;
-    apply(&server, "two.test", "a");
+    apply(&server, "two.test", "a").await;
     assert_eq!(next().await, (Cluster.type_url().to_owned(), 1));
     settled(&server).await;
-    apply(&server, "two.test", "b");
+    apply(&server, "two.test", "b").await;
     assert_eq!(next().await, (ExtensionConfig.type_url().to_owned(), 1));
 }

@@ -13,10 +13,11 @@ use envoy_types::pb::{
     google::{protobuf::Any, rpc},
 };
 use postern::{
+    control_plane::ControlPlane,
     digest::Digest,
     model::File,
     pipeline::compile,
-    serve::{Hub, Sockets, serve_within},
+    serve::{Sockets, serve_within},
     snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
     xds::Limits,
 };
@@ -43,7 +44,7 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 pub(crate) struct Server {
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) plane: Arc<ControlPlane>,
     pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
 }
@@ -56,17 +57,17 @@ impl Drop for Server {
 
 impl Server {
     pub(crate) async fn start(limits: Limits) -> Self {
-        let hub = Arc::new(Hub::new(FilterCode::new(vec![1], None)));
+        let plane = Arc::new(ControlPlane::new(FilterCode::new(vec![1], None)));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = Sockets::bind(any, any).await.unwrap();
         let address = sockets.xds_address().unwrap();
-        let serving = serve_within(Arc::clone(&hub), sockets, limits);
+        let serving = serve_within(Arc::clone(&plane), sockets, limits);
         let task = tokio::spawn(async move { serving.await.unwrap() });
-        Self { hub, address, task }
+        Self { plane, address, task }
     }
 
     /// Puts one resource of every type in force, each of so many bytes, and returns the revision.
-    pub(crate) fn publish(&self, version: u8, size: usize) -> Digest {
+    pub(crate) async fn publish(&self, version: u8, size: usize) -> Digest {
         let resources = ResourceType::ALL.map(|kind| {
             let value = vec![version; size];
             let body = Any { type_url: kind.type_url().to_owned(), value };
@@ -74,7 +75,7 @@ impl Server {
             (kind, Resource { name, version, body, author: Author::Postern })
         });
         let revision = Digest::of(&[version]);
-        self.hub.publish(Snapshot::assemble(revision.clone(), plan(), resources));
+        self.plane.commands().publish(Snapshot::assemble(revision.clone(), plan(), resources)).await.unwrap();
         revision
     }
 

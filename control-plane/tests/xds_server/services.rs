@@ -48,7 +48,7 @@ async fn every_service_answers_in_both_variants() {
     let server = Server::start(Limits::default()).await;
     // Small enough to be one frame, and large enough to be shared.
     for (version, size) in [(1, 10), (2, 50_000)] {
-        server.publish(version, size);
+        server.publish(version, size).await;
         check!(
             server,
             AggregatedDiscoveryServiceClient,
@@ -75,7 +75,7 @@ async fn every_service_answers_in_both_variants() {
 #[tokio::test]
 async fn case_08_a_stream_whose_first_request_names_no_node_ends_with_a_clear_status() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     let mut client = server.stream("").await;
     client.subscribe().await;
     let status = client.next().await.unwrap_err();
@@ -92,13 +92,13 @@ async fn case_08_a_stream_whose_first_request_names_no_node_ends_with_a_clear_st
         .await
         .unwrap();
     assert_eq!(client.next().await.unwrap().type_url, Listener.type_url());
-    assert_eq!(server.hub.fleet().report()[0].id, "edge");
+    assert_eq!(server.plane.fleet().report()[0].id, "edge");
 }
 
 #[tokio::test]
 async fn case_19_an_unknown_type_leaves_the_others_alone_and_none_is_an_error() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 10);
+    server.publish(1, 10).await;
     let mut client = server.stream("edge").await;
     let mut unknown = first("edge", Cluster);
     unknown.type_url = "type.googleapis.com/unheard.of".to_owned();

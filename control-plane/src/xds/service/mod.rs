@@ -12,6 +12,7 @@ mod peer;
 mod rate;
 mod record;
 mod stream;
+mod traffic;
 mod watchdog;
 
 use std::{
@@ -36,6 +37,7 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Status, service::Routes, transport::Server};
 
 pub(crate) use self::connection::Line;
+pub use self::traffic::{PerType, Traffic};
 use self::{
     connection::{Connection, Lines},
     stream::StreamBody,
@@ -45,7 +47,7 @@ use super::{
     limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
     wire::{ClientMessage, Scope},
 };
-use crate::{accept::accept, bounded, open_files, serve::Hub, snapshot::ResourceType};
+use crate::{accept::accept, bounded, fleet::LiveFleet, open_files, publication::Publications, snapshot::ResourceType};
 
 /// Every service: its name, what it carries, and its methods for state of the world and for changes.
 const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
@@ -108,7 +110,9 @@ pub struct XdsServer {
 
 #[derive(Debug)]
 struct Shared {
-    hub: Arc<Hub>,
+    publications: Publications,
+    fleet: Arc<LiveFleet>,
+    traffic: Arc<Traffic>,
     limits: Limits,
     open_streams: AtomicUsize,
     watchdog: Watchdog,
@@ -116,10 +120,12 @@ struct Shared {
 }
 
 impl XdsServer {
-    /// Serves what the hub publishes.
-    pub fn new(hub: Arc<Hub>, limits: Limits) -> Self {
+    /// Serves what is published to the nodes of a fleet.
+    pub fn new(publications: Publications, fleet: Arc<LiveFleet>, traffic: Arc<Traffic>, limits: Limits) -> Self {
         let (watchdog, lines) = (Watchdog::default(), Lines::new(open_files::share(limits.streams)));
-        Self { shared: Arc::new(Shared { hub, limits, open_streams: AtomicUsize::new(0), watchdog, lines }) }
+        let open_streams = AtomicUsize::new(0);
+        let shared = Shared { publications, fleet, traffic, limits, open_streams, watchdog, lines };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The HTTP/2 server, with its limits.
@@ -178,9 +184,9 @@ impl XdsServer {
             let limits = &self.shared.limits;
             self.shared.watchdog.cut_off(limits.stall_timeout);
             self.shared.lines.cut_unused(limits.idle_timeout);
-            let publication = self.shared.hub.publications().borrow().clone();
+            let publication = self.shared.publications.latest();
             let is_known = |node: &_| publication.as_ref().is_some_and(|publication| publication.selects(node));
-            self.shared.hub.fleet().forget(limits.keep_nodes, SystemTime::now(), is_known);
+            self.shared.fleet.forget(limits.keep_nodes, SystemTime::now(), is_known);
         }
     }
 

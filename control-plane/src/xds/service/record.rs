@@ -2,30 +2,29 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::peer::Peer;
+use super::{Shared, peer::Peer};
 use crate::{
     fleet::Learnt,
     gate,
-    serve::Hub,
     snapshot::{ResourceType, Snapshot},
     xds::session::Event,
 };
 
 /// Tells the fleet, and the log, what a session learnt about its node.
-pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
+pub(super) fn record(shared: &Shared, peer: &Peer, events: Vec<Event>) {
     let node = peer.node.id.as_str();
     let mut reason = None;
     for event in &events {
         match event {
             Event::Acked { kind, version } => {
-                hub.metrics().acks.increment(*kind);
+                shared.traffic.acks.increment(*kind);
                 tracing::debug!(node, %kind, version = version.short(), "accepted");
             }
             Event::Restored { kind, version } => {
                 tracing::warn!(node, %kind, version = version.short(), "back on its last good version");
             }
             Event::Nacked { kind, version, message, .. } => {
-                hub.metrics().nacks.increment(*kind);
+                shared.traffic.nacks.increment(*kind);
                 reason = filter_reason(*kind, peer.session.snapshot());
                 let why = reason.as_deref().unwrap_or("not known here");
                 tracing::error!(node, %kind, version = version.short(), message, reason = why, "refused");
@@ -34,7 +33,7 @@ pub(super) fn record(hub: &Hub, peer: &Peer, events: Vec<Event>) {
             Event::Settled { .. } | Event::Unsettled => {}
         }
     }
-    hub.fleet().record(node, peer.stream, Learnt { events, reason }, SystemTime::now());
+    shared.fleet.record(node, peer.stream, Learnt { events, reason }, SystemTime::now());
 }
 
 /// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.

@@ -31,11 +31,12 @@ use super::{
 };
 use crate::{
     bounded,
+    digest::Digest,
     fleet::Joined,
     node::NodeIdentity,
     publication::Publication,
     redirect::Source,
-    snapshot::ResourceType,
+    snapshot::{ResourceType, Snapshot},
     xds::{
         content::Variant,
         limits::{MOST_NAME_BYTES, MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
@@ -57,6 +58,8 @@ pub(super) struct StreamBody<M> {
     publications: WatchStream<Option<Arc<Publication>>>,
     /// Who the client is, once it has said so.
     peer: Option<Box<Peer>>,
+    /// What the node is to be served, while it is being made.
+    awaited: Option<Box<Awaited>>,
     responses: VecDeque<Response>,
     /// The second frame of the response that is being given out.
     rest: Option<Bytes>,
@@ -66,6 +69,27 @@ pub(super) struct StreamBody<M> {
     timer: Option<Pin<Box<Sleep>>>,
     watched: Watched,
     _used: Option<Used>,
+}
+
+/// The snapshot of a group that is being compiled, or redirected to the sources of this stream.
+struct Awaited {
+    revision: Digest,
+    snapshot: Pin<Box<dyn Future<Output = Option<Arc<Snapshot>>> + Send>>,
+}
+
+impl Awaited {
+    fn of(release: &Arc<Publication>, node: &NodeIdentity, source: Option<Source>) -> Self {
+        let node = node.clone();
+        let make = move |release: &Publication| {
+            let snapshot = release.snapshot_for(&node);
+            let Some(source) = source else { return snapshot };
+            snapshot.by_way_of(&source).unwrap_or_else(|error| {
+                tracing::error!(node = node.id, "its sources cannot be named: {error}");
+                snapshot
+            })
+        };
+        Self { revision: release.revision().clone(), snapshot: Box::pin(release.prepare(make)) }
+    }
 }
 
 /// How far a stream is with its end.
@@ -89,13 +113,14 @@ impl<M: ClientMessage> StreamBody<M> {
         let source = Source::Streams { cluster: cluster_name(called), incremental };
         Self {
             requests: Streaming::new_request(Decode::default(), requests, None, Some(shared.limits.message_bytes)),
-            publications: WatchStream::new(shared.hub.publications()),
+            publications: WatchStream::new(shared.publications.follow()),
             _used: line.as_ref().map(Line::used),
             watched: shared.watchdog.watch(line),
             shared,
             scope,
             source: (scope != Scope::Aggregated).then_some(source),
             peer: None,
+            awaited: None,
             responses: VecDeque::new(),
             rest: None,
             end: End::NotYet,
@@ -117,6 +142,9 @@ impl<M: ClientMessage> StreamBody<M> {
             let publication = publication.ok_or_else(|| Status::unavailable("the control plane is shutting down"))?;
             self.on_publication(publication);
             return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(taken) = self.poll_awaited(context) {
+            return Poll::Ready(taken);
         }
         ready!(self.poll_timer(context));
         Poll::Ready(self.on_time())
@@ -174,38 +202,53 @@ impl<M: ClientMessage> StreamBody<M> {
     }
 
     fn join(&self, node: NodeIdentity) -> Peer {
-        let mut fleet = self.shared.hub.fleet();
+        let fleet = &self.shared.fleet;
         let Joined { stream, memory } = match self.scope {
             Scope::Aggregated => fleet.connect_aggregated(&node, SystemTime::now()),
             Scope::Single(_) => fleet.connect(&node, SystemTime::now()),
         };
-        drop(fleet);
         tracing::info!(node = node.id, service = node.service, stream, "connected");
         Peer { node, stream, session: Session::new(M::VARIANT, stream, memory) }
     }
 
+    /// Takes what is in force for the node, or asks for it if it is not made yet. What was asked for before is history.
     fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
-        let (Some(peer), Some(publication)) = (&mut self.peer, publication) else { return };
-        let release = publication.release_for(&peer.node);
-        let mut snapshot = release.snapshot_for(&peer.node);
-        match self.source.as_ref().map(|source| snapshot.by_way_of(source)) {
-            None => {}
-            Some(Ok(redirected)) => snapshot = redirected,
-            Some(Err(error)) => tracing::error!(node = peer.node.id, "its sources cannot be named: {error}"),
+        let (Some(peer), Some(publication)) = (&self.peer, publication) else { return };
+        let release = publication.shared_release_for(&peer.node);
+        let compiled = release.compiled_for(&peer.node).filter(|_| self.source.is_none());
+        self.awaited = None;
+        match compiled {
+            Some(snapshot) => self.on_snapshot(release.revision().clone(), snapshot),
+            None => self.awaited = Some(Box::new(Awaited::of(&release, &peer.node, self.source.clone()))),
         }
-        let reaction = peer.session.on_snapshot(release.revision().clone(), snapshot, Instant::now());
+    }
+
+    fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Snapshot>) {
+        let Some(peer) = &mut self.peer else { return };
+        let reaction = peer.session.on_snapshot(revision, snapshot, Instant::now());
         self.carry_out(reaction);
+    }
+
+    /// Waits for the snapshot that was asked for, if one was.
+    fn poll_awaited(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        let Some(awaited) = &mut self.awaited else { return Poll::Pending };
+        let made = ready!(awaited.snapshot.as_mut().poll(context));
+        let revision = awaited.revision.clone();
+        self.awaited = None;
+        let snapshot = made.ok_or_else(|| Status::internal("the resources of this node could not be made"))?;
+        self.on_snapshot(revision, snapshot);
+        Poll::Ready(Ok(()))
     }
 
     fn carry_out(&mut self, reaction: Reaction) {
         let Some(peer) = &self.peer else { return };
         for response in &reaction.responses {
             let (kind, version) = (response.kind(), response.content.version.short());
-            self.shared.hub.metrics().pushes.increment(kind);
+            self.shared.traffic.pushes.increment(kind);
             tracing::debug!(node = peer.node.id, %kind, version, nonce = response.nonce, "sent");
         }
         if !reaction.events.is_empty() {
-            record(&self.shared.hub, peer, reaction.events);
+            record(&self.shared, peer, reaction.events);
         }
         self.responses.extend(reaction.responses);
     }
@@ -306,7 +349,7 @@ impl<M> Drop for StreamBody<M> {
         self.shared.watchdog.forget(&self.watched);
         if let Some(peer) = &self.peer {
             tracing::info!(node = peer.node.id, stream = peer.stream, "disconnected");
-            self.shared.hub.fleet().disconnect(&peer.node.id, peer.stream, SystemTime::now());
+            self.shared.fleet.disconnect(&peer.node.id, peer.stream, SystemTime::now());
         }
     }
 }

@@ -10,11 +10,12 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use postern::{
+    control_plane::ControlPlane,
     model::File,
     node::NodeIdentity,
     releases::{Applied, KEPT, Proposal, Releases},
     rollout::Strategy,
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::{FilterCode, Snapshot},
     store::{Database, Parent},
 };
@@ -43,14 +44,14 @@ pub(super) fn measure(code: &FilterCode, routes: usize, rounds: u32) -> Result<V
     // A store as users have it, which is on the disk before a change is published.
     let state = tempfile::tempdir()?;
     let store = Arc::new(Database::open(state.path())?);
-    let hub = Arc::new(Hub::with_releases(code.clone(), Releases::new(store, Strategy::AllAtOnce, KEPT)));
+    let plane = Arc::new(ControlPlane::with_releases(code.clone(), Releases::new(store, Strategy::AllAtOnce, KEPT)));
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let sockets = runtime.block_on(Sockets::bind(any, any))?;
     let xds = sockets.xds_address()?;
-    runtime.spawn(serve(Arc::clone(&hub), sockets));
-    let followed = Arc::clone(&hub);
+    runtime.spawn(serve(Arc::clone(&plane), sockets));
+    let followed = Arc::clone(&plane);
     runtime.spawn(async move { followed.follow_rollouts().await });
-    let case = Case { hub, routes, listener: SocketAddr::from(([127, 0, 0, 1], free_port()?)) };
+    let case = Case { plane, routes, listener: SocketAddr::from(([127, 0, 0, 1], free_port()?)) };
 
     case.apply(case.files(0)?)?;
     let stub = Stub::start(&runtime, case.snapshot()?)?;
@@ -61,7 +62,7 @@ pub(super) fn measure(code: &FilterCode, routes: usize, rounds: u32) -> Result<V
 }
 
 struct Case {
-    hub: Arc<Hub>,
+    plane: Arc<ControlPlane>,
     routes: usize,
     listener: SocketAddr,
 }
@@ -75,13 +76,13 @@ impl Case {
         let (author, message) = ("bench".to_owned(), String::new());
         let proposal =
             Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false };
-        let applied = self.hub.apply(proposal)?;
+        let applied = self.plane.commands().apply(proposal).wait()?;
         ensure!(matches!(applied, Applied::Revision(_)), "a change changed nothing");
         Ok(())
     }
 
     fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        let publication = self.hub.publications().borrow().clone().context("nothing is in force")?;
+        let publication = self.plane.publications().latest().context("nothing is in force")?;
         Ok(publication.snapshot_for(&NodeIdentity::default()))
     }
 
@@ -97,10 +98,10 @@ impl Case {
     }
 
     fn wait_for_ack(&self) -> Result<()> {
-        let publication = self.hub.publications().borrow().clone().context("nothing is in force")?;
+        let publication = self.plane.publications().latest().context("nothing is in force")?;
         let begin = Instant::now();
         while begin.elapsed() < LIMIT {
-            let progress = self.hub.fleet().progress(publication.revision());
+            let progress = self.plane.fleet().progress(publication.revision());
             ensure!(progress.refusing.is_empty(), "Envoy refused the plan");
             if progress.settled > 0 && progress.is_complete() {
                 return Ok(());

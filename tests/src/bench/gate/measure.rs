@@ -11,12 +11,13 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use postern::{
+    control_plane::ControlPlane,
     digest::Digest,
     gate::{Gate, ModuleCache, Origin},
     keys::KeySets,
     model,
     pipeline::compile_bundle,
-    serve::{Hub, Sockets, serve},
+    serve::{Sockets, serve},
     snapshot::{FilterCode, ResourceType, Selection, Snapshot},
     wasm::Limits,
 };
@@ -61,14 +62,14 @@ pub(super) fn code() -> Result<FilterCode> {
 
 pub(super) fn measure(code: &FilterCode, routes: usize, rounds: u32) -> Result<Vec<Times>> {
     let runtime = Runtime::new()?;
-    let hub = Arc::new(Hub::new(code.clone()));
+    let plane = Arc::new(ControlPlane::new(code.clone()));
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let sockets = runtime.block_on(Sockets::bind(any, any))?;
     let xds = sockets.xds_address()?;
-    runtime.spawn(serve(Arc::clone(&hub), sockets));
+    runtime.spawn(serve(Arc::clone(&plane), sockets));
     let listener = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-    let case = Case { hub, code: code.clone(), routes, listener };
-    case.hub.publish(case.compile(0)?);
+    let case = Case { plane, code: code.clone(), routes, listener };
+    case.plane.commands().publish(case.compile(0)?).wait()?;
     let envoy = Envoy::whole(xds)?;
     // The first change waits for an Envoy that starts; it does not count.
     case.change(1).with_context(|| envoy.log().join("\n"))?;
@@ -76,7 +77,7 @@ pub(super) fn measure(code: &FilterCode, routes: usize, rounds: u32) -> Result<V
 }
 
 struct Case {
-    hub: Arc<Hub>,
+    plane: Arc<ControlPlane>,
     code: FilterCode,
     routes: usize,
     listener: SocketAddr,
@@ -99,7 +100,7 @@ impl Case {
         let wanted = Selection::Named(BTreeSet::from([FILTER.to_owned()]));
         let version = snapshot.select(ResourceType::ExtensionConfig, &wanted).version;
         let published = Instant::now();
-        self.hub.publish(snapshot);
+        self.plane.commands().publish(snapshot).wait()?;
         self.wait_for_ack(&version)?;
         let (ack, total) = (published.elapsed(), begin.elapsed());
         let again = Instant::now();
@@ -110,7 +111,7 @@ impl Case {
     fn wait_for_ack(&self, version: &Digest) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < LIMIT {
-            for node in self.hub.fleet().report() {
+            for node in self.plane.fleet().report() {
                 let Some(status) = node.types.get(&ResourceType::ExtensionConfig) else { continue };
                 if let Some(refused) = &status.refused {
                     return Err(anyhow!("Envoy refused the plan: {}", refused.message));

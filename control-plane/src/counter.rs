@@ -1,0 +1,82 @@
+//! Numbers that are counted while something runs: how often, and how long it took.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts one more.
+    pub fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long something took, by upper bounds.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Counter; BOUNDS.len()],
+    count: Counter,
+    /// In microseconds.
+    sum: AtomicU64,
+}
+
+/// In milliseconds.
+const BOUNDS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000];
+
+impl Histogram {
+    /// It took so long.
+    pub fn observe(&self, took: Duration) {
+        let place = BOUNDS.iter().position(|bound| took <= Duration::from_millis(*bound));
+        if let Some(bucket) = place.and_then(|place| self.buckets.get(place)) {
+            bucket.increment();
+        }
+        self.count.increment();
+        self.sum.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The bounds in seconds, each with how many took no longer.
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
+        let seconds = |milliseconds: u64| Duration::from_millis(milliseconds).as_secs_f64();
+        let mut sum = 0;
+        BOUNDS.into_iter().zip(&self.buckets).map(move |(bound, bucket)| {
+            sum += bucket.get();
+            (seconds(bound), sum)
+        })
+    }
+
+    /// How many were observed.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// In seconds.
+    pub fn sum(&self) -> f64 {
+        Duration::from_micros(self.sum.load(Ordering::Relaxed)).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_times_by_their_upper_bounds() {
+        let histogram = Histogram::default();
+        for milliseconds in [1, 2, 5, 30, 60_000] {
+            histogram.observe(Duration::from_millis(milliseconds));
+        }
+        let found: Vec<_> = histogram.cumulative().map(|(_, count)| count).collect();
+        assert_eq!(found, [1, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4]);
+        assert_eq!((histogram.count(), histogram.sum()), (5, 60.038));
+    }
+}
