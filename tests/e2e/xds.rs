@@ -83,8 +83,8 @@ fn warming(envoy: &Envoy) -> Option<u64> {
 /// versions included.
 fn with_connect_timeout(snapshot: &Snapshot, seconds: i64) -> Snapshot {
     let resources = ResourceType::ALL.into_iter().flat_map(|kind| {
-        let offer = snapshot.offer(kind);
-        let resources: Vec<_> = offer.set().resources.iter().map(|it| (kind, changed(kind, it, seconds))).collect();
+        let whole = snapshot.whole(kind);
+        let resources: Vec<_> = whole.resources.iter().map(|it| (kind, changed(kind, it, seconds))).collect();
         resources
     });
     let revision = Digest::of(seconds.to_string().as_bytes());

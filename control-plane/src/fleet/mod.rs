@@ -3,7 +3,9 @@
 //! Streams tell it what their clients do ([`Fleet::connect`], [`Fleet::record`], [`Fleet::disconnect`]); all others ask
 //! ([`Fleet::report`], [`Fleet::sightings`], [`Fleet::progress`]) and learn by [`Fleet::changes`] when to ask again.
 
+mod event;
 mod live;
+mod memory;
 mod report;
 
 use std::{
@@ -14,7 +16,9 @@ use std::{
 
 use tokio::sync::watch;
 
+pub use event::Event;
 pub use live::LiveFleet;
+pub use memory::{Remembered, StreamMemory};
 use report::seconds;
 pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
 
@@ -23,7 +27,6 @@ use crate::{
     journal::{Happening, Journal},
     node::NodeIdentity,
     snapshot::ResourceType,
-    xds::session::{Event, Memory},
 };
 
 /// How many nodes that went away are remembered at most; the ones that left first are forgotten first.
@@ -56,7 +59,7 @@ struct Node {
     /// What it refused and has not got past, by type and stream.
     refusals: BTreeMap<(ResourceType, u64), Arc<Refusal>>,
     /// What all of its streams know of it.
-    memory: Memory,
+    memory: Remembered,
 }
 
 /// A stream that a node opened.
@@ -65,7 +68,7 @@ pub struct Joined {
     /// Its number, unique in this process.
     pub stream: u64,
     /// What all streams of the node share.
-    pub memory: Memory,
+    pub memory: Remembered,
 }
 
 /// What a stream learnt about its node at once.

@@ -55,9 +55,9 @@ pub struct Refusal {
 impl Refusal {
     /// Whether it is a refusal of what a snapshot has: of the whole type, or of the resources that the node asked for.
     pub(crate) fn is_of(&self, kind: ResourceType, snapshot: &Snapshot) -> bool {
-        let offer = snapshot.offer(kind);
-        let has = |(name, version): &(String, Digest)| offer.set().get(name).is_some_and(|it| it.version == *version);
-        offer.version() == &self.version || (!self.carried.is_empty() && self.carried.iter().all(has))
+        let whole = snapshot.whole(kind);
+        let has = |(name, version): &(String, Digest)| whole.get(name).is_some_and(|it| it.version == *version);
+        whole.version == self.version || (!self.carried.is_empty() && self.carried.iter().all(has))
     }
 }
 

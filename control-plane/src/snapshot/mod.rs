@@ -20,10 +20,11 @@ mod secret;
 mod source_tags;
 mod timeout;
 mod tls;
+mod virtual_host;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use envoy_types::pb::google::protobuf::Any;
@@ -35,14 +36,13 @@ pub use filter::FilterCode;
 pub(crate) use filter::Filters;
 pub use kept::Kept;
 pub(crate) use raw::check as check_raw;
+pub(crate) use virtual_host::NOBODY;
+use virtual_host::with_base;
 
 use crate::{
     attach::{self, Attachment, Scope},
     digest::Digest,
     gate::AdmittedPlan,
-    protobuf_json::WriteError,
-    redirect::Source,
-    xds::Offers,
 };
 
 /// The name under which an Envoy with listeners of its own finds the filter's configuration.
@@ -198,7 +198,7 @@ impl Projection {
         });
         insert(&mut resources, ResourceType::Listener, listeners);
         raw::add(&mut resources, scope);
-        Snapshot { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
+        Snapshot { revision, resources, plan, whole: Default::default() }
     }
 }
 
@@ -213,12 +213,9 @@ pub struct Snapshot {
     revision: Digest,
     resources: Resources,
     plan: AdmittedPlan,
-    offers: Offers,
-    redirected: Mutex<BTreeMap<Source, Arc<Self>>>,
+    /// All of a type, made when it is first asked for.
+    whole: [OnceLock<Arc<ResourceSet>>; ResourceType::ALL.len()],
 }
-
-/// How many sources a snapshot is kept for. Envoys of one fleet call us by one or two names.
-const MOST_SOURCES: usize = 8;
 
 impl Snapshot {
     /// A snapshot of these very resources.
@@ -231,7 +228,7 @@ impl Snapshot {
         for (kind, resource) in all {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
-        Self { revision, resources, plan, offers: Offers::default(), redirected: Mutex::default() }
+        Self { revision, resources, plan, whole: Default::default() }
     }
 
     /// Projects what concerns a group of nodes, and a plan that was made elsewhere, into Envoy's resources.
@@ -248,43 +245,21 @@ impl Snapshot {
         projection.with_plan(scope, attachment, plan, code, revision)
     }
 
-    /// The same for Envoys that get what it refers to from a source of their own instead of an aggregated stream. Versions
-    /// stay: what an Envoy accepts or refuses is the same.
-    pub fn by_way_of(&self, source: &Source) -> Result<Arc<Self>, WriteError> {
-        let known = |redirected: &BTreeMap<Source, Arc<Self>>| redirected.get(source).map(Arc::clone);
-        if let Some(known) = known(&self.redirected.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(known);
+    /// This snapshot with the listeners and clusters written anew. Versions stay: what an Envoy accepts or refuses is the
+    /// same.
+    pub fn rewritten<E>(&self, rewrite: impl Fn(&Resource) -> Result<Any, E>) -> Result<Self, E> {
+        let rewrite = |resource: &Arc<Resource>| {
+            let Resource { name, version, author, .. } = &**resource;
+            let (name, version, author) = (name.clone(), version.clone(), *author);
+            Ok(Arc::new(Resource { name, version, body: rewrite(resource)?, author }))
+        };
+        let mut resources = self.resources.clone();
+        for kind in [ResourceType::Cluster, ResourceType::Listener] {
+            for resource in resources.get_mut(&kind).into_iter().flat_map(BTreeMap::values_mut) {
+                *resource = rewrite(resource)?;
+            }
         }
-        let mut resources = Resources::new();
-        for (kind, all) in &self.resources {
-            let redirect = |(name, resource): (&String, &Arc<Resource>)| {
-                let resource = match kind {
-                    ResourceType::Cluster | ResourceType::Listener => {
-                        let Resource { name, version, author, .. } = &**resource;
-                        let (name, version, author) = (name.clone(), version.clone(), *author);
-                        Arc::new(Resource { name, version, body: source.rewrite(resource)?, author })
-                    }
-                    _ => Arc::clone(resource),
-                };
-                Ok((name.clone(), resource))
-            };
-            resources.insert(*kind, all.iter().map(redirect).collect::<Result<_, WriteError>>()?);
-        }
-        let made = Arc::new(Self {
-            revision: self.revision.clone(),
-            resources,
-            plan: self.plan.clone(),
-            offers: Offers::default(),
-            redirected: Mutex::default(),
-        });
-        let mut redirected = self.redirected.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known(&redirected) {
-            return Ok(known);
-        }
-        if redirected.len() < MOST_SOURCES {
-            redirected.insert(source.clone(), Arc::clone(&made));
-        }
-        Ok(made)
+        Ok(Self { revision: self.revision.clone(), resources, plan: self.plan.clone(), whole: Default::default() })
     }
 
     /// The revision that this is the snapshot of.
@@ -297,9 +272,16 @@ impl Snapshot {
         &self.plan
     }
 
-    /// What streams make of it, made once and shared by all of them.
-    pub fn offers(&self) -> &Offers {
-        &self.offers
+    /// All resources of a type, as streams are served them: virtual hosts with those that every client gets.
+    pub fn whole(&self, kind: ResourceType) -> Arc<ResourceSet> {
+        let make = || {
+            let all = self.select(kind, &Selection::Everything);
+            Arc::new(match kind {
+                ResourceType::VirtualHost => with_base(all, &self.whole(ResourceType::RouteConfiguration)),
+                _ => all,
+            })
+        };
+        self.whole.get(kind as usize).map_or_else(make, |place| Arc::clone(place.get_or_init(make)))
     }
 
     /// The resources of a type that a selection names. A name that is not there is left out.

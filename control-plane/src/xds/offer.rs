@@ -3,7 +3,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    ops::Deref,
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
@@ -12,16 +13,21 @@ use prost::Message;
 
 use super::{
     content::{Content, Variant},
-    virtual_hosts::{VirtualHosts, with_base},
+    virtual_hosts::VirtualHosts,
 };
 use crate::{
     digest::Digest,
-    snapshot::{Resource, ResourceSet, ResourceType, Selection, Snapshot},
+    protobuf_json::WriteError,
+    redirect::Source,
+    snapshot::{Resource, ResourceSet, ResourceType, Snapshot},
 };
 
 /// How many differences between sets are kept for a snapshot. Streams come from few others; a fleet in which they do not
 /// costs the time to compare, not memory.
 const MOST_DIFFERENCES: usize = 64;
+
+/// How many sources a snapshot is kept for. Envoys of one fleet call us by one or two names.
+const MOST_SOURCES: usize = 8;
 
 /// A set of resources that streams are sent, and the responses that carry it whole.
 #[derive(Debug)]
@@ -126,31 +132,62 @@ impl Difference {
     }
 }
 
-/// What streams make of one snapshot. It lives and dies with it.
-#[derive(Debug, Default)]
+/// A snapshot as streams are served it. What they make of it is made once, and shared by all of them.
+#[derive(Debug)]
 pub struct Offers {
+    snapshot: Arc<Snapshot>,
     everything: [OnceLock<Arc<Offer>>; ResourceType::ALL.len()],
     differences: Mutex<HashMap<(ResourceType, Digest), Arc<Difference>>>,
     virtual_hosts: OnceLock<VirtualHosts>,
     endpoints: OnceLock<HashMap<String, String>>,
     needs_verification: OnceLock<bool>,
+    redirected: Mutex<BTreeMap<Source, Arc<Self>>>,
 }
 
-/// A snapshot, as a session sees it.
-impl Snapshot {
+impl Deref for Offers {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.snapshot
+    }
+}
+
+impl Offers {
+    /// What is offered of a snapshot.
+    pub fn of(snapshot: Arc<Snapshot>) -> Arc<Self> {
+        Arc::new(Self {
+            snapshot,
+            everything: Default::default(),
+            differences: Mutex::default(),
+            virtual_hosts: OnceLock::new(),
+            endpoints: OnceLock::new(),
+            needs_verification: OnceLock::new(),
+            redirected: Mutex::default(),
+        })
+    }
+
+    /// The same for Envoys that get what it refers to from a source of their own instead of an aggregated stream.
+    pub fn by_way_of(&self, source: &Source) -> Result<Arc<Self>, WriteError> {
+        let known = |redirected: &BTreeMap<Source, Arc<Self>>| redirected.get(source).map(Arc::clone);
+        let redirected = || self.redirected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known(&redirected()) {
+            return Ok(known);
+        }
+        let made = Self::of(Arc::new(self.snapshot.rewritten(|resource| source.rewrite(resource))?));
+        let mut redirected = redirected();
+        if let Some(known) = known(&redirected) {
+            return Ok(known);
+        }
+        if redirected.len() < MOST_SOURCES {
+            redirected.insert(source.clone(), Arc::clone(&made));
+        }
+        Ok(made)
+    }
+
     /// All resources of a type.
     pub fn offer(&self, kind: ResourceType) -> Arc<Offer> {
-        let make = || {
-            let all = self.select(kind, &Selection::Everything);
-            Arc::new(Offer::from(match kind {
-                ResourceType::VirtualHost => with_base(all, self.offer(ResourceType::RouteConfiguration).set()),
-                _ => all,
-            }))
-        };
-        match self.offers().everything.get(kind as usize) {
-            Some(place) => Arc::clone(place.get_or_init(make)),
-            None => make(),
-        }
+        let make = || Arc::new(Offer::from(ResourceSet::clone(&self.whole(kind))));
+        self.everything.get(kind as usize).map_or_else(make, |place| Arc::clone(place.get_or_init(make)))
     }
 
     /// The resources of a type that these names stand for; the same `Arc` as for all of them, if they are all.
@@ -179,12 +216,12 @@ impl Snapshot {
     }
 
     pub(super) fn virtual_hosts(&self) -> &VirtualHosts {
-        self.offers().virtual_hosts.get_or_init(|| VirtualHosts::of(self.offer(ResourceType::VirtualHost).set()))
+        self.virtual_hosts.get_or_init(|| VirtualHosts::of(self.offer(ResourceType::VirtualHost).set()))
     }
 
     /// The name under which a cluster asks for its endpoints.
     pub(super) fn endpoints_of<'a>(&'a self, cluster: &'a str) -> &'a str {
-        let renamed = self.offers().endpoints.get_or_init(|| {
+        let renamed = self.endpoints.get_or_init(|| {
             let clusters = self.offer(ResourceType::Cluster);
             clusters.set.resources.iter().filter_map(|cluster| renamed_endpoints(cluster)).collect()
         });
@@ -194,7 +231,7 @@ impl Snapshot {
     /// Whether a chain may edit a header that could change the route, where routes are not known.
     pub(super) fn needs_verification(&self) -> bool {
         let find = || Plan::load(self.plan().bytes()).is_ok_and(|plan| plan.needs_verification());
-        *self.offers().needs_verification.get_or_init(find)
+        *self.needs_verification.get_or_init(find)
     }
 
     /// What a client that has exactly one set lacks of another. Shared where the other is all that there is.
@@ -203,7 +240,7 @@ impl Snapshot {
         if !Arc::ptr_eq(to, &self.offer(kind)) {
             return make();
         }
-        let mut known = self.offers().differences.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.differences.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(difference) = known.get(&(kind, from.version().clone())) {
             return Arc::clone(difference);
         }
@@ -218,4 +255,24 @@ impl Snapshot {
 fn renamed_endpoints(cluster: &Resource) -> Option<(String, String)> {
     let name = Cluster::decode(cluster.body.value.as_slice()).ok()?.eds_cluster_config?.service_name;
     (!name.is_empty()).then(|| (cluster.name.clone(), name))
+}
+
+/// The offers that streams hold, so that all streams of a snapshot share one.
+#[derive(Debug, Default)]
+pub(super) struct OffersInUse(Mutex<Vec<Weak<Offers>>>);
+
+impl OffersInUse {
+    /// What is offered of a snapshot.
+    pub(super) fn of(&self, snapshot: &Arc<Snapshot>) -> Arc<Offers> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = known.iter().rev().filter_map(Weak::upgrade);
+        if let Some(found) = live.find(|offers| Arc::ptr_eq(&offers.snapshot, snapshot)) {
+            return found;
+        }
+        drop(live);
+        let made = Offers::of(Arc::clone(snapshot));
+        known.retain(|offers| offers.strong_count() > 0);
+        known.push(Arc::downgrade(&made));
+        made
+    }
 }

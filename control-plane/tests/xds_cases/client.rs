@@ -14,6 +14,7 @@ use postern::{
     pipeline::compile,
     snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
     xds::{
+        Offers,
         content::Variant,
         session::{Event, Memory, Reaction, Request, Response, Session, Wish},
     },
@@ -42,7 +43,7 @@ impl Client {
     }
 
     /// A client that has been served a snapshot, and has accepted all that it subscribed to.
-    pub(crate) fn served(variant: Variant, snapshot: &Arc<Snapshot>, wanted: &[(ResourceType, &[&str])]) -> Self {
+    pub(crate) fn served(variant: Variant, snapshot: &Arc<Offers>, wanted: &[(ResourceType, &[&str])]) -> Self {
         let mut client = Self::new(variant);
         client.publish(snapshot);
         for (kind, names) in wanted {
@@ -60,11 +61,11 @@ impl Client {
         }
     }
 
-    pub(crate) fn publish(&mut self, snapshot: &Arc<Snapshot>) -> Vec<Response> {
+    pub(crate) fn publish(&mut self, snapshot: &Arc<Offers>) -> Vec<Response> {
         self.publish_events(snapshot).responses
     }
 
-    pub(crate) fn publish_events(&mut self, snapshot: &Arc<Snapshot>) -> Reaction {
+    pub(crate) fn publish_events(&mut self, snapshot: &Arc<Offers>) -> Reaction {
         let reaction = self.session.on_snapshot(snapshot.revision().clone(), Arc::clone(snapshot), self.now);
         self.note(&reaction);
         reaction
@@ -177,7 +178,7 @@ fn owned(names: &[&str]) -> Vec<String> {
 pub(crate) type Item<'a> = (ResourceType, &'a str, &'a [u8]);
 
 /// A snapshot of these resources. Its revision is their digest.
-pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Snapshot> {
+pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Offers> {
     let parts =
         resources.iter().flat_map(|(kind, name, content)| [kind.type_url().as_bytes(), name.as_bytes(), content]);
     let revision = Digest::of_parts(parts);
@@ -185,7 +186,7 @@ pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Snapshot> {
         let body = Any { type_url: kind.type_url().to_owned(), value: content.to_vec() };
         (*kind, Resource { name: (*name).to_owned(), version: Digest::of(content), body, author: Author::Postern })
     });
-    Arc::new(Snapshot::assemble(revision, plan(), resources))
+    Offers::of(Arc::new(Snapshot::assemble(revision, plan(), resources)))
 }
 
 /// Resources of one type: `a=1 b=2`.
@@ -197,12 +198,12 @@ pub(crate) fn all<'a>(kind: ResourceType, text: &'a str) -> Vec<Item<'a>> {
 }
 
 /// A snapshot of clusters only.
-pub(crate) fn clusters(text: &str) -> Arc<Snapshot> {
+pub(crate) fn clusters(text: &str) -> Arc<Offers> {
     snapshot(&all(ResourceType::Cluster, text))
 }
 
 /// A snapshot of endpoints only.
-pub(crate) fn endpoints(text: &str) -> Arc<Snapshot> {
+pub(crate) fn endpoints(text: &str) -> Arc<Offers> {
     snapshot(&all(ResourceType::Endpoints, text))
 }
 

@@ -8,11 +8,8 @@ use std::{
 };
 
 use postern::{
-    snapshot::{
-        ResourceType::{self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration},
-        Snapshot,
-    },
-    xds::{content::Variant, session::Response},
+    snapshot::ResourceType::{self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration},
+    xds::{Offers, content::Variant, session::Response},
 };
 
 use crate::client::{BOTH, Client, Item, snapshot, tell};
@@ -143,7 +140,7 @@ impl Node {
     }
 }
 
-fn random_snapshot(dice: &mut Dice, salt: &str) -> (Arc<Snapshot>, Resources) {
+fn random_snapshot(dice: &mut Dice, salt: &str) -> (Arc<Offers>, Resources) {
     let mut all: Resources = BTreeMap::new();
     for kind in KINDS {
         let names = dice.pick();

@@ -209,14 +209,14 @@ fn case_33_a_client_that_comes_back_type_by_type_finds_its_last_good_configurati
         let mut fleet = Fleet::default();
         let learnt = |reaction: Reaction| Learnt { events: reaction.events, reason: None };
         let joined = fleet.connect(&identity, UNIX_EPOCH);
-        let mut client = Client::of(variant, joined.stream, joined.memory);
+        let mut client = Client::of(variant, joined.stream, joined.memory.recall());
         client.publish(&made("x=good"));
         let first = only(client.subscribe(ExtensionConfig, &["x"]));
         fleet.record("node", joined.stream, learnt(client.ack(&first)), UNIX_EPOCH);
         fleet.disconnect("node", joined.stream, UNIX_EPOCH);
         // Its clusters come first, and then it has all that it has asked for.
         let joined = fleet.connect(&identity, UNIX_EPOCH);
-        let mut client = Client::of(variant, joined.stream, joined.memory);
+        let mut client = Client::of(variant, joined.stream, joined.memory.recall());
         client.publish(&made("x=bad"));
         let clusters = only(client.subscribe(Cluster, &[]));
         fleet.record("node", joined.stream, learnt(client.ack(&clusters)), UNIX_EPOCH);

@@ -189,7 +189,7 @@ fn case_16_refusals_are_recorded_by_node_type_and_version() {
     let node = |id: &str| NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() };
     let now = UNIX_EPOCH + Duration::from_secs(1_000);
     let (edge, other) = (fleet.connect(&node("edge"), now), fleet.connect(&node("other"), now));
-    let mut client = Client::of(StateOfTheWorld, edge.stream, edge.memory);
+    let mut client = Client::of(StateOfTheWorld, edge.stream, edge.memory.recall());
     client.publish(&clusters("a=1 b=1"));
     let response = only(client.subscribe(Cluster, &[]));
     let version = response.content.version.clone();

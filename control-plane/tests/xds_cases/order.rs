@@ -7,11 +7,11 @@ use envoy_types::pb::envoy::{
     service::discovery::v3::DiscoveryRequest,
 };
 use postern::{
-    snapshot::{
-        ResourceType::{self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration, Secret, VirtualHost},
-        Snapshot,
+    snapshot::ResourceType::{
+        self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration, Secret, VirtualHost,
     },
     xds::{
+        Offers,
         content::Variant,
         session::{PATIENCE_TO_BREAK, PATIENCE_TO_MAKE, Response},
         wire::Scope,
@@ -46,7 +46,7 @@ const WANTED: [(ResourceType, &[&str]); 7] = [
     (VirtualHost, &["r/v"]),
 ];
 
-fn everything(version: &str) -> Arc<Snapshot> {
+fn everything(version: &str) -> Arc<Offers> {
     let types = [
         (Cluster, "c"),
         (Endpoints, "c"),
@@ -76,7 +76,7 @@ fn case_20_all_types_change_in_the_order_in_which_they_need_each_other() {
 }
 
 /// Routes that lead to a cluster, which is there.
-fn routed_to(cluster: &str) -> Arc<Snapshot> {
+fn routed_to(cluster: &str) -> Arc<Offers> {
     let clusters = [(Cluster, cluster, &b"1"[..]), (Endpoints, cluster, b"1")];
     snapshot(&[&clusters[..], &[(RouteConfiguration, "r", cluster.as_bytes())], &[(Listener, "l", b"1")]].concat())
 }
@@ -159,7 +159,7 @@ fn case_21_each_removal_waits_for_routes_anew() {
 }
 
 /// Routes that lead to the last of some clusters, which are all there.
-fn routed_among(clusters: &[&str]) -> Arc<Snapshot> {
+fn routed_among(clusters: &[&str]) -> Arc<Offers> {
     let items = clusters.iter().map(|name| (Cluster, *name, &b"1"[..]));
     let last = clusters.last().unwrap().as_bytes();
     let rest = [(RouteConfiguration, "r", last), (Listener, "l", b"1")];

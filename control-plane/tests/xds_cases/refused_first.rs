@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use postern::{
-    snapshot::{
-        ResourceType::{self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration},
-        Snapshot,
-    },
-    xds::{content::Variant, session::Memory},
+    snapshot::ResourceType::{self, Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration},
+    xds::{Offers, content::Variant, session::Memory},
 };
 
 use crate::client::{BOTH, Client, SILENCE, all, clusters, only, outcomes, snapshot, told};
 
 /// What a node knows after it refused its very first set, in words of its own.
-fn after_refusing(variant: Variant, first: &Arc<Snapshot>, kind: ResourceType, names: &[&str], words: &str) -> Memory {
+fn after_refusing(variant: Variant, first: &Arc<Offers>, kind: ResourceType, names: &[&str], words: &str) -> Memory {
     let mut client = Client::new(variant);
     client.publish(first);
     let refused = only(client.subscribe(kind, names));

@@ -9,11 +9,9 @@ use postern::{
     node::NodeIdentity,
     publication::Publication,
     rollout::{Observed, Standing},
-    snapshot::{
-        ResourceType::{self, Cluster, Endpoints, RouteConfiguration},
-        Snapshot,
-    },
+    snapshot::ResourceType::{self, Cluster, Endpoints, RouteConfiguration},
     xds::{
+        Offers,
         content::Variant,
         session::{Reaction, Response},
     },
@@ -41,10 +39,10 @@ impl Node {
     }
 
     /// Opens a stream, which is served a snapshot and asks for these.
-    fn stream(&mut self, snapshot: &Arc<Snapshot>, kind: ResourceType, names: &[&str]) -> (Stream, Vec<Response>) {
+    fn stream(&mut self, snapshot: &Arc<Offers>, kind: ResourceType, names: &[&str]) -> (Stream, Vec<Response>) {
         let joined = self.fleet.connect(&Self::identity(), Self::now());
         let mut stream =
-            Stream { number: joined.stream, client: Client::of(self.variant, joined.stream, joined.memory) };
+            Stream { number: joined.stream, client: Client::of(self.variant, joined.stream, joined.memory.recall()) };
         let reaction = stream.client.publish_events(snapshot);
         stream.record(self, reaction);
         let responses = stream.client.subscribe(kind, names);
@@ -52,7 +50,7 @@ impl Node {
     }
 
     /// Opens a stream that accepts what it gets.
-    fn served(&mut self, snapshot: &Arc<Snapshot>, kind: ResourceType, names: &[&str]) -> Stream {
+    fn served(&mut self, snapshot: &Arc<Offers>, kind: ResourceType, names: &[&str]) -> Stream {
         let (mut stream, responses) = self.stream(snapshot, kind, names);
         for response in responses {
             stream.answer(self, &response, None);
@@ -78,7 +76,7 @@ impl Stream {
         reaction.responses
     }
 
-    fn publish(&mut self, node: &mut Node, snapshot: &Arc<Snapshot>) -> Vec<Response> {
+    fn publish(&mut self, node: &mut Node, snapshot: &Arc<Offers>) -> Vec<Response> {
         let reaction = self.client.publish_events(snapshot);
         self.record(node, reaction)
     }

@@ -7,18 +7,15 @@ use envoy_types::pb::envoy::{
     service::discovery::v3::DeltaDiscoveryResponse,
 };
 use postern::{
-    snapshot::{
-        ResourceType::{RouteConfiguration, VirtualHost},
-        Snapshot,
-    },
-    xds::{content::Variant::Incremental, session::Response},
+    snapshot::ResourceType::{RouteConfiguration, VirtualHost},
+    xds::{Offers, content::Variant::Incremental, session::Response},
 };
 use prost::Message;
 
 use crate::client::{Client, SILENCE, only, snapshot, told};
 
 /// Virtual hosts of the route configuration `team/edge`, by name and domains.
-fn hosts(routes: &[u8], hosts: &[(&str, &[&str])]) -> Arc<Snapshot> {
+fn hosts(routes: &[u8], hosts: &[(&str, &[&str])]) -> Arc<Offers> {
     let encoded: Vec<_> = hosts
         .iter()
         .map(|(name, domains)| {
@@ -32,7 +29,7 @@ fn hosts(routes: &[u8], hosts: &[(&str, &[&str])]) -> Arc<Snapshot> {
     snapshot(&items)
 }
 
-fn two() -> Arc<Snapshot> {
+fn two() -> Arc<Offers> {
     hosts(b"1", &[("shop", &["shop.example", "www.shop.example", "*.shop.example"]), ("rest", &["*"])])
 }
 
@@ -95,7 +92,7 @@ fn case_36_virtual_hosts_are_sent_again_after_their_route_configuration() {
 }
 
 /// What an Envoy that names no host gets first.
-fn base(snapshot: &Arc<Snapshot>) -> (Client, Vec<String>) {
+fn base(snapshot: &Arc<Offers>) -> (Client, Vec<String>) {
     let mut client = Client::new(Incremental);
     client.publish(snapshot);
     let response = only(client.subscribe(VirtualHost, &[]));
@@ -105,12 +102,12 @@ fn base(snapshot: &Arc<Snapshot>) -> (Client, Vec<String>) {
 }
 
 /// The name and version of each virtual host in a snapshot.
-fn versions(snapshot: &Arc<Snapshot>) -> Vec<(String, String)> {
+fn versions(snapshot: &Arc<Offers>) -> Vec<(String, String)> {
     let offer = snapshot.offer(VirtualHost);
     offer.set().resources.iter().map(|it| (it.name.clone(), it.version.to_string())).collect()
 }
 
-fn come_back(snapshot: &Arc<Snapshot>, names: &[&str], had: &[(String, String)]) -> (Client, Vec<Response>) {
+fn come_back(snapshot: &Arc<Offers>, names: &[&str], had: &[(String, String)]) -> (Client, Vec<Response>) {
     let mut client = Client::new(Incremental);
     client.publish(snapshot);
     let had: Vec<_> = had.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();

@@ -16,7 +16,7 @@ use postern::{
     pipeline::compile,
     snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
     xds::{
-        content,
+        Offers, content,
         session::{self, Event, Reaction, Session},
     },
 };
@@ -99,7 +99,7 @@ struct Node {
     dice: Dice,
     fleet: Fleet,
     truth: Truth,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<Offers>,
     streams: Vec<Open>,
     start: Instant,
     /// Seconds since the start.
@@ -206,7 +206,7 @@ impl Node {
             Variant::World => content::Variant::StateOfTheWorld,
             Variant::Delta => content::Variant::Incremental,
         };
-        let session = Session::new(variant, joined.stream, joined.memory);
+        let session = Session::new(variant, joined.stream, joined.memory.recall());
         self.say(&format!("stream {} is opened", joined.stream));
         let (model, names, old) = (Stream::new(self.variant), BTreeMap::new(), BTreeMap::new());
         self.streams.push(Open { number: joined.stream, session, model, names, old });
@@ -491,7 +491,7 @@ fn from_session(response: &session::Response) -> Response {
     }
 }
 
-fn assemble(all: &BTreeMap<Kind, Contents>) -> Arc<Snapshot> {
+fn assemble(all: &BTreeMap<Kind, Contents>) -> Arc<Offers> {
     let each = || all.iter().flat_map(|(kind, named)| named.iter().map(|(name, content)| (*kind, name, content)));
     let parts = each()
         .flat_map(|(kind, name, content)| [type_of(kind).type_url().as_bytes(), name.as_bytes(), content.as_bytes()]);
@@ -501,7 +501,7 @@ fn assemble(all: &BTreeMap<Kind, Contents>) -> Arc<Snapshot> {
         let version = Digest::of(&body.value);
         (type_of(kind), Resource { name: name.clone(), version, body, author: Author::Postern })
     });
-    Arc::new(Snapshot::assemble(revision, plan(), resources.collect::<Vec<_>>()))
+    Offers::of(Arc::new(Snapshot::assemble(revision, plan(), resources.collect::<Vec<_>>())))
 }
 
 fn plan() -> AdmittedPlan {

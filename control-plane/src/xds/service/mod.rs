@@ -45,6 +45,7 @@ use self::{
 };
 use super::{
     limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
+    offer::OffersInUse,
     wire::{ClientMessage, Scope},
 };
 use crate::{accept::accept, bounded, fleet::LiveFleet, open_files, publication::Publications, snapshot::ResourceType};
@@ -117,6 +118,7 @@ struct Shared {
     open_streams: AtomicUsize,
     watchdog: Watchdog,
     lines: Lines,
+    offers: OffersInUse,
 }
 
 impl XdsServer {
@@ -124,7 +126,8 @@ impl XdsServer {
     pub fn new(publications: Publications, fleet: Arc<LiveFleet>, traffic: Arc<Traffic>, limits: Limits) -> Self {
         let (watchdog, lines) = (Watchdog::default(), Lines::new(open_files::share(limits.streams)));
         let open_streams = AtomicUsize::new(0);
-        let shared = Shared { publications, fleet, traffic, limits, open_streams, watchdog, lines };
+        let offers = OffersInUse::default();
+        let shared = Shared { publications, fleet, traffic, limits, open_streams, watchdog, lines, offers };
         Self { shared: Arc::new(shared) }
     }
 

@@ -6,8 +6,8 @@ use super::{Shared, peer::Peer};
 use crate::{
     fleet::Learnt,
     gate,
-    snapshot::{ResourceType, Snapshot},
-    xds::session::Event,
+    snapshot::ResourceType,
+    xds::{offer::Offers, session::Event},
 };
 
 /// Tells the fleet, and the log, what a session learnt about its node.
@@ -37,7 +37,7 @@ pub(super) fn record(shared: &Shared, peer: &Peer, events: Vec<Event>) {
 }
 
 /// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.
-fn filter_reason(kind: ResourceType, snapshot: Option<&Arc<Snapshot>>) -> Option<String> {
+fn filter_reason(kind: ResourceType, snapshot: Option<&Arc<Offers>>) -> Option<String> {
     let snapshot = snapshot.filter(|_| kind == ResourceType::ExtensionConfig)?;
     Some(gate::diagnose(snapshot.plan())?.to_string())
 }

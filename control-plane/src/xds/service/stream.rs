@@ -36,10 +36,11 @@ use crate::{
     node::NodeIdentity,
     publication::Publication,
     redirect::Source,
-    snapshot::{ResourceType, Snapshot},
+    snapshot::ResourceType,
     xds::{
         content::Variant,
         limits::{MOST_NAME_BYTES, MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
+        offer::Offers,
         session::{Reaction, Request, Response, Session, Subscribed, Wish},
         wire::{ClientMessage, Scope, node_of},
     },
@@ -74,21 +75,21 @@ pub(super) struct StreamBody<M> {
 /// The snapshot of a group that is being compiled, or redirected to the sources of this stream.
 struct Awaited {
     revision: Digest,
-    snapshot: Pin<Box<dyn Future<Output = Option<Arc<Snapshot>>> + Send>>,
+    offers: Pin<Box<dyn Future<Output = Option<Arc<Offers>>> + Send>>,
 }
 
 impl Awaited {
-    fn of(release: &Arc<Publication>, node: &NodeIdentity, source: Option<Source>) -> Self {
-        let node = node.clone();
+    fn of(release: &Arc<Publication>, peer: &Peer, source: Option<Source>, shared: &Arc<Shared>) -> Self {
+        let (node, shared) = (peer.node.clone(), Arc::clone(shared));
         let make = move |release: &Publication| {
-            let snapshot = release.snapshot_for(&node);
-            let Some(source) = source else { return snapshot };
-            snapshot.by_way_of(&source).unwrap_or_else(|error| {
+            let offers = shared.offers.of(&release.snapshot_for(&node));
+            let Some(source) = source else { return offers };
+            offers.by_way_of(&source).unwrap_or_else(|error| {
                 tracing::error!(node = node.id, "its sources cannot be named: {error}");
-                snapshot
+                offers
             })
         };
-        Self { revision: release.revision().clone(), snapshot: Box::pin(release.prepare(make)) }
+        Self { revision: release.revision().clone(), offers: Box::pin(release.prepare(make)) }
     }
 }
 
@@ -208,7 +209,7 @@ impl<M: ClientMessage> StreamBody<M> {
             Scope::Single(_) => fleet.connect(&node, SystemTime::now()),
         };
         tracing::info!(node = node.id, service = node.service, stream, "connected");
-        Peer { node, stream, session: Session::new(M::VARIANT, stream, memory) }
+        Peer { node, stream, session: Session::new(M::VARIANT, stream, memory.recall()) }
     }
 
     /// Takes what is in force for the node, or asks for it if it is not made yet. What was asked for before is history.
@@ -218,25 +219,25 @@ impl<M: ClientMessage> StreamBody<M> {
         let compiled = release.compiled_for(&peer.node).filter(|_| self.source.is_none());
         self.awaited = None;
         match compiled {
-            Some(snapshot) => self.on_snapshot(release.revision().clone(), snapshot),
-            None => self.awaited = Some(Box::new(Awaited::of(&release, &peer.node, self.source.clone()))),
+            Some(snapshot) => self.on_snapshot(release.revision().clone(), self.shared.offers.of(&snapshot)),
+            None => self.awaited = Some(Box::new(Awaited::of(&release, peer, self.source.clone(), &self.shared))),
         }
     }
 
-    fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Snapshot>) {
+    fn on_snapshot(&mut self, revision: Digest, offers: Arc<Offers>) {
         let Some(peer) = &mut self.peer else { return };
-        let reaction = peer.session.on_snapshot(revision, snapshot, Instant::now());
+        let reaction = peer.session.on_snapshot(revision, offers, Instant::now());
         self.carry_out(reaction);
     }
 
     /// Waits for the snapshot that was asked for, if one was.
     fn poll_awaited(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
         let Some(awaited) = &mut self.awaited else { return Poll::Pending };
-        let made = ready!(awaited.snapshot.as_mut().poll(context));
+        let made = ready!(awaited.offers.as_mut().poll(context));
         let revision = awaited.revision.clone();
         self.awaited = None;
-        let snapshot = made.ok_or_else(|| Status::internal("the resources of this node could not be made"))?;
-        self.on_snapshot(revision, snapshot);
+        let offers = made.ok_or_else(|| Status::internal("the resources of this node could not be made"))?;
+        self.on_snapshot(revision, offers);
         Poll::Ready(Ok(()))
     }
 

@@ -7,15 +7,15 @@ use postern_engine::Placement;
 use super::{
     blame,
     memory::Memory,
-    message::Event,
     subscription::{Claim, Due, MOST_REMEMBERED, Progress, Sent, Standing, Subscription},
 };
 use crate::{
     digest::Digest,
-    snapshot::{Resource, ResourceSet, ResourceType, Snapshot},
+    fleet::Event,
+    snapshot::{Resource, ResourceSet, ResourceType},
     xds::{
         content::{Content, Variant},
-        offer::Offer,
+        offer::{Offer, Offers},
     },
 };
 
@@ -98,7 +98,7 @@ impl Subscription {
 
     /// What is to be said of a client that has policies for routes of its own, some of which edit request headers, and
     /// no filter that verifies that the route stays the same: the filter refuses these.
-    pub(super) fn unverified(&self, snapshot: &Snapshot) -> Option<Event> {
+    pub(super) fn unverified(&self, snapshot: &Offers) -> Option<Event> {
         let names = self.interest.names();
         let has = |placement: Placement| names.contains(placement.name());
         let alone = has(Placement::Overlay) && !has(Placement::Verify) && !self.interest.is_everything();

@@ -8,10 +8,10 @@ use super::{
     subscription::{Due, Subscription},
 };
 use crate::{
-    snapshot::{ResourceType, Snapshot},
+    snapshot::ResourceType,
     xds::{
         content::{Content, Variant},
-        offer::{Difference, Offer},
+        offer::{Difference, Offer, Offers},
     },
 };
 
@@ -20,7 +20,7 @@ impl Subscription {
     pub(super) fn compose(
         &mut self,
         hold: Hold,
-        snapshot: &Snapshot,
+        snapshot: &Offers,
         refused: impl Fn(&Offer) -> bool,
     ) -> Option<Arc<Content>> {
         let due = self.due.clone()?;
@@ -40,7 +40,7 @@ impl Subscription {
         delivery: Delivery,
         due: &Due,
         difference: &Difference,
-        snapshot: &Snapshot,
+        snapshot: &Offers,
     ) -> Option<Arc<Content>> {
         match delivery {
             Delivery::Nothing => None,
@@ -73,7 +73,7 @@ impl Subscription {
     }
 
     /// The response with these parts; the one that all clients share, if it is all that is due.
-    fn content_of(&self, parts: Parts, due: &Due, snapshot: &Snapshot) -> Arc<Content> {
+    fn content_of(&self, parts: Parts, due: &Due, snapshot: &Offers) -> Arc<Content> {
         let is_host = self.kind == ResourceType::VirtualHost;
         let Parts { resources, removed, vacant } = parts;
         if !is_host && removed.is_empty() && resources.len() == due.offer.set().resources.len() {

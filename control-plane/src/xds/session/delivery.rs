@@ -10,10 +10,10 @@ use super::{
     subscription::{Due, MOST_UNANSWERED, Standing, Subscription},
 };
 use crate::{
-    snapshot::{Resource, ResourceType, Snapshot},
+    snapshot::{Resource, ResourceType},
     xds::{
         content::Variant,
-        offer::{Difference, Offer},
+        offer::{Difference, Offer, Offers},
     },
 };
 
@@ -65,7 +65,7 @@ impl Subscription {
         due: &Due,
         difference: &Difference,
         hold: Hold,
-        snapshot: &Snapshot,
+        snapshot: &Offers,
         refused: impl Fn(&Offer) -> bool,
     ) -> Delivery {
         let is_push = self.begun && self.asked.is_empty();
@@ -83,7 +83,7 @@ impl Subscription {
         due: &Due,
         difference: &Difference,
         hold: Hold,
-        snapshot: &Snapshot,
+        snapshot: &Offers,
         refused: impl Fn(&Offer) -> bool,
     ) -> Delivery {
         let demand = self.demand(due, snapshot);
@@ -110,7 +110,7 @@ impl Subscription {
         Delivery::WholeAndKept(kept)
     }
 
-    fn demand(&self, due: &Due, snapshot: &Snapshot) -> Demand {
+    fn demand(&self, due: &Due, snapshot: &Offers) -> Demand {
         let names_any = self.asked.iter().any(|name| self.found(name, due, snapshot).is_some());
         match (self.begun, self.kind.is_full_state()) {
             (true, _) if names_any => Demand::Resources,
@@ -129,7 +129,7 @@ impl Subscription {
         }
     }
 
-    fn decide_changes(&self, due: &Due, difference: &Difference, hold: Hold, snapshot: &Snapshot) -> Delivery {
+    fn decide_changes(&self, due: &Due, difference: &Difference, hold: Hold, snapshot: &Offers) -> Delivery {
         if self.is_sent_all(difference, hold) {
             let is_told = !difference.is_empty() || self.awaits_first();
             return if is_told { Delivery::Difference } else { Delivery::Nothing };
@@ -155,7 +155,7 @@ impl Subscription {
         !self.begun && wants_any && has_none()
     }
 
-    fn parts(&self, due: &Due, difference: &Difference, hold: Hold, snapshot: &Snapshot) -> Parts {
+    fn parts(&self, due: &Due, difference: &Difference, hold: Hold, snapshot: &Offers) -> Parts {
         let (resources, absent) = self.answers(due, snapshot);
         let mut parts = Parts { resources, ..Parts::default() };
         if !hold.updates {
@@ -181,7 +181,7 @@ impl Subscription {
     }
 
     /// What the names that the client asked for stand for, and the names that stand for nothing.
-    fn answers(&self, due: &Due, snapshot: &Snapshot) -> (BTreeMap<String, Arc<Resource>>, BTreeSet<String>) {
+    fn answers(&self, due: &Due, snapshot: &Offers) -> (BTreeMap<String, Arc<Resource>>, BTreeSet<String>) {
         let (mut found, mut absent) = (BTreeMap::new(), BTreeSet::new());
         for name in &self.asked {
             match self.found(name, due, snapshot) {
@@ -201,7 +201,7 @@ impl Subscription {
     }
 
     /// What a name that the client asked for stands for, in what it is due.
-    fn found(&self, name: &str, due: &Due, snapshot: &Snapshot) -> Option<Arc<Resource>> {
+    fn found(&self, name: &str, due: &Due, snapshot: &Offers) -> Option<Arc<Resource>> {
         if let Some(resource) = due.offer.set().get(name) {
             return Some(Arc::clone(resource));
         }

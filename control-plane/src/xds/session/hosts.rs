@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::subscription::{Claim, Subscription};
 use crate::{
-    snapshot::{ResourceType, Snapshot},
-    xds::offer::Offer,
+    snapshot::ResourceType,
+    xds::offer::{Offer, Offers},
 };
 
 impl Subscription {
     /// What is in force of what the client wants.
-    pub(super) fn target(&self, snapshot: &Snapshot) -> Arc<Offer> {
+    pub(super) fn target(&self, snapshot: &Offers) -> Arc<Offer> {
         if self.interest.is_everything() {
             return snapshot.offer(self.kind);
         }
@@ -36,7 +36,7 @@ impl Subscription {
 
     /// The client unsubscribes from virtual hosts. The own name of a resource stands for all names that it was subscribed
     /// to by, and so does one of its names that was not subscribed to.
-    pub(super) fn leave_hosts(&mut self, unsubscribe: &mut Vec<String>, snapshot: &Snapshot) {
+    pub(super) fn leave_hosts(&mut self, unsubscribe: &mut Vec<String>, snapshot: &Offers) {
         let resolved = |name: &str| snapshot.resolve(self.kind, name).map(|resource| resource.name.clone());
         let names = self.interest.names();
         let stands_for_all = |name: &&String| !names.contains(*name) || resolved(name).as_ref() == Some(*name);
@@ -47,7 +47,7 @@ impl Subscription {
     }
 
     /// A virtual host that the client unsubscribed from counts as new once it has been gone.
-    pub(super) fn forget_left_hosts(&mut self, snapshot: &Snapshot) {
+    pub(super) fn forget_left_hosts(&mut self, snapshot: &Offers) {
         if !self.left.is_empty() {
             let all = snapshot.offer(self.kind);
             self.left.retain(|name| all.set().get(name).is_some());
@@ -57,7 +57,7 @@ impl Subscription {
     /// The client comes back with virtual hosts of an earlier stream: it need not be sent what it has, by whatever name it
     /// asks, and is told what was deleted meanwhile. So is what its names no longer stand for: it would keep a domain that
     /// another virtual host has now.
-    pub(super) fn take_claimed_hosts(&mut self, snapshot: &Snapshot) {
+    pub(super) fn take_claimed_hosts(&mut self, snapshot: &Offers) {
         if self.kind != ResourceType::VirtualHost || self.begun || self.claim != Claim::Resources {
             return;
         }

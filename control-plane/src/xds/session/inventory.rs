@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     digest::Digest,
-    snapshot::{Resource, ResourceType, Snapshot},
-    xds::offer::{Difference, Offer},
+    snapshot::{Resource, ResourceType},
+    xds::offer::{Difference, Offer, Offers},
 };
 
 /// What a client has, or is being sent.
@@ -93,12 +93,7 @@ impl Inventory {
     }
 
     /// What the client lacks of a set, and what it has beyond it. `None` if it has exactly that.
-    pub(super) fn difference(
-        &self,
-        kind: ResourceType,
-        to: &Arc<Offer>,
-        snapshot: &Snapshot,
-    ) -> Option<Arc<Difference>> {
+    pub(super) fn difference(&self, kind: ResourceType, to: &Arc<Offer>, snapshot: &Offers) -> Option<Arc<Difference>> {
         if self.deviations.is_empty() {
             let equal = Arc::ptr_eq(&self.base, to) || self.base.version() == to.version();
             return (!equal).then(|| snapshot.difference(kind, &self.base, to));

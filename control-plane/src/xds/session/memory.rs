@@ -11,6 +11,7 @@ use std::{
 use super::interest::Interest;
 use crate::{
     digest::Digest,
+    fleet::StreamMemory,
     snapshot::{Resource, ResourceSet, ResourceType},
     xds::{content::Content, offer::Offer},
 };
@@ -65,22 +66,6 @@ impl Memory {
     /// The types of which anything is known.
     pub fn types(&self) -> Vec<ResourceType> {
         self.lock().keys().copied().collect()
-    }
-
-    /// Whether a stream's refusal of something of a type still counts.
-    pub(crate) fn is_outstanding(&self, kind: ResourceType, stream: u64) -> bool {
-        self.lock().get(&kind).is_some_and(|memory| memory.outstanding.iter().any(|it| it.stream == stream))
-    }
-
-    /// The node runs all that it subscribed to on these streams, which are all that it has: what others had accepted or
-    /// refused no longer counts.
-    pub(crate) fn settle(&self, is_open: impl Fn(u64) -> bool) {
-        for (kind, memory) in self.lock().iter_mut() {
-            // A client that comes back names its types one after the other, and must find its last good filters.
-            let latest = memory.good.last().filter(|_| *kind == ResourceType::ExtensionConfig).map(|good| good.stream);
-            memory.good.retain(|good| is_open(good.stream) || Some(good.stream) == latest);
-            memory.outstanding.retain(|refusal| is_open(refusal.stream));
-        }
     }
 
     /// Whether the node refused this set.
@@ -250,6 +235,21 @@ impl Memory {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, TypeMemory>> {
         self.types.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StreamMemory for Memory {
+    fn is_outstanding(&self, kind: ResourceType, stream: u64) -> bool {
+        self.lock().get(&kind).is_some_and(|memory| memory.outstanding.iter().any(|it| it.stream == stream))
+    }
+
+    fn settle(&self, is_open: &dyn Fn(u64) -> bool) {
+        for (kind, memory) in self.lock().iter_mut() {
+            // A client that comes back names its types one after the other, and must find its last good filters.
+            let latest = memory.good.last().filter(|_| *kind == ResourceType::ExtensionConfig).map(|good| good.stream);
+            memory.good.retain(|good| is_open(good.stream) || Some(good.stream) == latest);
+            memory.outstanding.retain(|refusal| is_open(refusal.stream));
+        }
     }
 }
 

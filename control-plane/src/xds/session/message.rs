@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{digest::Digest, snapshot::ResourceType, xds::content::Content};
+use crate::{fleet::Event, snapshot::ResourceType, xds::content::Content};
 
 /// What a client says about one type: what it wants, and what it made of an earlier response.
 #[derive(Debug, Clone)]
@@ -52,53 +52,6 @@ impl Response {
     pub fn kind(&self) -> ResourceType {
         self.content.kind
     }
-}
-
-/// What a session learnt about its client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// It runs a version of a type, and should.
-    Acked {
-        /// The type.
-        kind: ResourceType,
-        /// The version.
-        version: Digest,
-    },
-    /// It is back on its last good version of a type, after it had refused another.
-    Restored {
-        /// The type.
-        kind: ResourceType,
-        /// The last good version.
-        version: Digest,
-    },
-    /// It refused a version of a type.
-    Nacked {
-        /// The type.
-        kind: ResourceType,
-        /// The version.
-        version: Digest,
-        /// In the client's words.
-        message: String,
-        /// Those of the refused resources that the words name.
-        resources: Vec<String>,
-        /// What the refused response carried, by name and version, up to a limit. A client that subscribes to some names
-        /// refuses a version that stands for these alone.
-        carried: Vec<(String, Digest)>,
-    },
-    /// It runs a version of a type, but not all of what that is for.
-    Warned {
-        /// The type.
-        kind: ResourceType,
-        /// Why, and what to do about it.
-        warning: &'static str,
-    },
-    /// It runs all that it subscribed to of a revision.
-    Settled {
-        /// The revision.
-        revision: Digest,
-    },
-    /// It is due something else than what it was settled on.
-    Unsettled,
 }
 
 /// What comes of a request, a new snapshot or the passing of time.

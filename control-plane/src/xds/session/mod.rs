@@ -22,18 +22,22 @@ use std::{
     time::Instant,
 };
 
+pub use crate::fleet::Event;
 pub use memory::Memory;
-pub use message::{Event, Reaction, Request, Response, Wish};
+pub use message::{Reaction, Request, Response, Wish};
 pub use order::{PATIENCE_TO_BREAK, PATIENCE_TO_MAKE, TIME_TO_REJOIN};
 
 use self::{
     order::{Hold, leads_to_clusters, users},
     subscription::{Claim, Progress, Sent, Subscription},
 };
-use super::content::Variant;
+use super::{
+    content::Variant,
+    offer::{Offer, Offers},
+};
 use crate::{
     digest::Digest,
-    snapshot::{Resource, ResourceType, Snapshot},
+    snapshot::{Resource, ResourceType},
 };
 
 /// How much a client has subscribed to.
@@ -52,7 +56,7 @@ pub struct Session {
     /// Which stream of this process it is: part of its nonces.
     stream: u64,
     opened: Option<Instant>,
-    serving: Option<(Digest, Arc<Snapshot>)>,
+    serving: Option<(Digest, Arc<Offers>)>,
     subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
     /// The route configurations that were sent before any virtual host was asked for, of those that have some.
     routes_sent: BTreeSet<String>,
@@ -88,7 +92,7 @@ impl Session {
     }
 
     /// What the node is to be served.
-    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+    pub fn snapshot(&self) -> Option<&Arc<Offers>> {
         self.serving.as_ref().map(|(_, snapshot)| snapshot)
     }
 
@@ -170,7 +174,7 @@ impl Session {
     }
 
     /// There is another revision, and this is the node's snapshot of it: perhaps the one that it had.
-    pub fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Snapshot>, now: Instant) -> Reaction {
+    pub fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Offers>, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
         self.replace_routes(&snapshot);
         self.serving = Some((revision, snapshot));
@@ -180,13 +184,13 @@ impl Session {
     }
 
     /// The client may get its route configurations on another stream: they are replaced there.
-    fn replace_routes(&mut self, next: &Snapshot) {
+    fn replace_routes(&mut self, next: &Offers) {
         const ROUTES: ResourceType = ResourceType::RouteConfiguration;
         let Some((_, current)) = self.serving.as_ref().filter(|_| !self.subscriptions.contains_key(&ROUTES)) else {
             return;
         };
         let Some(hosts) = self.subscriptions.get_mut(&ResourceType::VirtualHost) else { return };
-        let version = |snapshot: &Snapshot, name: &str| Some(snapshot.resolve(ROUTES, name)?.version.clone());
+        let version = |snapshot: &Offers, name: &str| Some(snapshot.resolve(ROUTES, name)?.version.clone());
         hosts.doubt_hosts(|routes| version(current, routes) != version(next, routes));
     }
 
@@ -223,13 +227,13 @@ impl Session {
     }
 
     /// Sends what may be sent of one type.
-    fn update(&mut self, kind: ResourceType, snapshot: &Snapshot, now: Instant, reaction: &mut Reaction) {
+    fn update(&mut self, kind: ResourceType, snapshot: &Offers, now: Instant, reaction: &mut Reaction) {
         let hold = self.hold(kind, now);
         let (memory, responses) = (&self.memory, self.responses);
         let Some(subscription) = self.subscriptions.get_mut(&kind) else { return };
         subscription.refresh(snapshot, memory);
         let difference = subscription.difference.clone();
-        let refused = |offer: &super::offer::Offer| memory.has_refused(kind, offer.version());
+        let refused = |offer: &Offer| memory.has_refused(kind, offer.version());
         let Some(content) = subscription.compose(hold, snapshot, refused) else {
             reaction.events.extend(subscription.recover(memory));
             return;
@@ -265,7 +269,7 @@ impl Session {
 
     /// What a changed resource makes its client forget, or wait for, is sent after it even though it did not change: an
     /// Envoy warms a changed cluster until its endpoints come, and drops the virtual hosts of a changed route table.
-    fn send_again_after(&mut self, kind: ResourceType, name: &str, snapshot: &Snapshot) {
+    fn send_again_after(&mut self, kind: ResourceType, name: &str, snapshot: &Offers) {
         match kind {
             ResourceType::Cluster => {
                 let Some(endpoints) = self.subscriptions.get_mut(&ResourceType::Endpoints) else { return };

@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{
     digest::Digest,
-    snapshot::{Resource, ResourceSet, ResourceType, Snapshot},
+    snapshot::{Resource, ResourceSet, ResourceType},
     xds::{
         content::{Content, Variant},
         limits::MOST_NAME_BYTES,
-        offer::{Difference, Offer},
+        offer::{Difference, Offer, Offers},
     },
 };
 
@@ -220,7 +220,7 @@ impl Subscription {
     }
 
     /// Finds again what the client is due, and what it lacks of it.
-    pub(super) fn refresh(&mut self, snapshot: &Snapshot, memory: &Memory) {
+    pub(super) fn refresh(&mut self, snapshot: &Offers, memory: &Memory) {
         if !std::mem::take(&mut self.stale) {
             return;
         }
@@ -349,7 +349,7 @@ impl Subscription {
 
     /// The names of what a response that has just been made of what is due does not bring: what must wait and, of extension
     /// configurations, what is in force and was refused.
-    pub(super) fn held_back(&self, due: &Due, hold: Hold, snapshot: &Snapshot) -> BTreeSet<String> {
+    pub(super) fn held_back(&self, due: &Due, hold: Hold, snapshot: &Offers) -> BTreeSet<String> {
         if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
             let current = |it: &Resource| snapshot.resolve(self.kind, &it.name).map(|it| it.version.clone());
             let instead = due.offer.set().resources.iter().filter(|it| current(it).as_ref() != Some(&it.version));
