@@ -20,7 +20,7 @@ pub(super) enum Command {
     Apply(Proposal, Reply<Applied>),
     Follow(Proposal, Reply<()>),
     Steer(Steering, Reply<()>),
-    Refuse(String),
+    Refuse(String, Reply<()>),
     RenewKeys,
     Publish(Box<Snapshot>, Reply<()>),
     #[cfg(feature = "test-hooks")]
@@ -104,8 +104,8 @@ impl Commands {
     }
 
     /// Records that a change was refused before it was proposed; what is in force stays.
-    pub fn refuse(&self, error: &impl ToString) {
-        self.tell(Command::Refuse(error.to_string()));
+    pub fn refuse(&self, error: &impl ToString) -> Answer<()> {
+        self.ask(|reply| Command::Refuse(error.to_string(), reply))
     }
 
     /// Puts the resources in force with the keys that are known now.

@@ -141,7 +141,10 @@ impl Desk {
             Command::Apply(proposal, reply) => self.apply(proposal, reply),
             Command::Follow(proposal, reply) => self.follow(proposal, reply),
             Command::Steer(steering, reply) => answer(reply, self.steer(steering)),
-            Command::Refuse(error) => self.refuse(&error),
+            Command::Refuse(error, reply) => {
+                self.refuse(&error);
+                answer(reply, Ok(()));
+            }
             Command::RenewKeys => self.renew_keys(),
             Command::End(reply) => self.ended = Some(reply),
             Command::Publish(snapshot, reply) => {
