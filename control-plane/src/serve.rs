@@ -137,12 +137,12 @@ async fn follow_directory(commands: &Commands, directory: Option<Followed<'_>>) 
     let restored = commands.restore().await?;
     match publish(commands, &mut watch, directory).await {
         // What is stored is served whatever the directory has come to.
-        Err(error) if restored => refuse(commands, &error),
+        Err(error) if restored => refuse(commands, &error).await?,
         published => published?,
     }
     while watch.changed().await {
         if let Err(error) = publish(commands, &mut watch, directory).await {
-            refuse(commands, &error);
+            refuse(commands, &error).await?;
         }
     }
     Err(ServeError::WatchEnded)
@@ -155,11 +155,11 @@ async fn watch(directory: &Path) -> Result<Watch, SourceError> {
     task::spawn_blocking(move || Watch::start(&path)).await.map_err(failed)?
 }
 
-fn refuse(commands: &Commands, error: &ApplyError) {
+async fn refuse(commands: &Commands, error: &ApplyError) -> Result<(), ApplyError> {
     for line in error.to_string().lines() {
         tracing::error!("change refused: {line}");
     }
-    commands.refuse(error);
+    commands.refuse(error).await
 }
 
 async fn publish(commands: &Commands, watch: &mut Watch, followed: Followed<'_>) -> Result<(), ApplyError> {

@@ -197,7 +197,9 @@ impl Server {
             let mut responses = service.stream_aggregated_resources(requests).await.unwrap().into_inner();
             responses.message().await.unwrap().unwrap().version_info
         };
-        self.clients.block_on(async { tokio::time::timeout(LIMIT, answer).await }).expect("a stream gets no answer")
+        self.clients
+            .block_on(async { tokio::time::timeout(LIMIT, answer).await })
+            .unwrap_or_else(|_| panic!("a stream gets no answer"))
     }
 
     /// Everybody is answered, again and again, and by what was in force before the change that is under way.

@@ -17,7 +17,7 @@ mod test;
 mod validate;
 mod warnings;
 
-use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -25,6 +25,7 @@ use clap_complete::Shell;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
+    time,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -65,6 +66,9 @@ pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// How long the end waits for changes that are being taken in.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 
 const EXIT_CODES: &str = "Exit codes: 0 it went well, 1 it did not, 2 wrong usage. `diff` and `simulate` answer by theirs: 0 no \
                           change, or the request goes upstream; 1 a change, or the request is answered; 2 trouble.";
@@ -271,6 +275,8 @@ impl Serve {
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }
+        // A change that is being taken in is stored, if that does not take long.
+        let _ = time::timeout(LONGEST_FAREWELL, plane.commands().end()).await;
         Ok(())
     }
 

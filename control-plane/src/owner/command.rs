@@ -5,19 +5,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::sync::{
-    mpsc::{UnboundedSender, WeakUnboundedSender},
-    oneshot,
-};
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use super::work::Step;
+use super::work::{Reply, Step};
 use crate::{
     releases::{Applied, ApplyError, Proposal},
     snapshot::Snapshot,
 };
-
-/// Where an answer goes. Whoever asked may be gone.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, ApplyError>>;
 
 /// One thing that the owner is told.
 #[derive(Debug)]
@@ -26,7 +20,7 @@ pub(super) enum Command {
     Apply(Proposal, Reply<Applied>),
     Follow(Proposal, Reply<()>),
     Steer(Steering, Reply<()>),
-    Refuse(String),
+    Refuse(String, Reply<()>),
     RenewKeys,
     Publish(Box<Snapshot>, Reply<()>),
     #[cfg(feature = "test-hooks")]
@@ -52,9 +46,6 @@ pub enum Steering {
 /// they come. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Commands(UnboundedSender<Command>);
-
-/// Senders that do not keep the owner alive.
-pub(super) type Back = WeakUnboundedSender<Command>;
 
 /// An answer that is awaited: in a task with `await`, on a thread with [`Self::wait`]. A command is carried out whether or
 /// not anybody waits for its answer.
@@ -113,8 +104,8 @@ impl Commands {
     }
 
     /// Records that a change was refused before it was proposed; what is in force stays.
-    pub fn refuse(&self, error: &impl ToString) {
-        self.tell(Command::Refuse(error.to_string()));
+    pub fn refuse(&self, error: &impl ToString) -> Answer<()> {
+        self.ask(|reply| Command::Refuse(error.to_string(), reply))
     }
 
     /// Puts the resources in force with the keys that are known now.

@@ -11,19 +11,20 @@ use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 use super::{
     Counts, Examiner, InForce, Population, Steering,
-    command::{Command, Reply},
+    command::Command,
     in_force::Warned,
-    work::{Step, Workshop},
+    work::{Examination, Reply, Step, Workshop},
 };
 use crate::{
     bounded,
+    digest::Digest,
     journal::{Happening, Journal},
     keys::LiveSources,
     lint::Finding,
     model::Bundle,
     pipeline::CompileError,
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, Proposal, Proved, Releases, RolloutReport, digest_of, prove},
+    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, RolloutReport, digest_of, prove},
     review::Waiting,
     rollout::Rollout,
     store::Revision,
@@ -124,7 +125,7 @@ impl Desk {
             Command::Done(step) => {
                 self.is_at_work = false;
                 match step {
-                    Some(step) => step.take(self),
+                    Some(step) => self.step(step),
                     None => tracing::error!("a change panicked while it was compiled, and is not taken in"),
                 }
             }
@@ -140,7 +141,10 @@ impl Desk {
             Command::Apply(proposal, reply) => self.apply(proposal, reply),
             Command::Follow(proposal, reply) => self.follow(proposal, reply),
             Command::Steer(steering, reply) => answer(reply, self.steer(steering)),
-            Command::Refuse(error) => self.refuse(&error),
+            Command::Refuse(error, reply) => {
+                self.refuse(&error);
+                answer(reply, Ok(()));
+            }
             Command::RenewKeys => self.renew_keys(),
             Command::End(reply) => self.ended = Some(reply),
             Command::Publish(snapshot, reply) => {
@@ -165,11 +169,7 @@ impl Desk {
     fn apply(&mut self, proposal: Proposal, reply: Reply<Applied>) {
         self.releases.note_runners(&self.population.fleet.sightings());
         let (ground, examiner) = (self.releases.ground(), self.examiner.clone());
-        self.work(move || {
-            let begin = Instant::now();
-            let proved = prove(proposal, &ground, &examiner.known());
-            Step::new(move |desk| answer(reply, desk.take_in(proved, begin)))
-        });
+        self.work(move || Step::TakeIn(examination(proposal, &ground, &examiner), reply));
     }
 
     /// A directory has a say when it says something new.
@@ -178,27 +178,33 @@ impl Desk {
         let (ground, examiner, directory) = (self.releases.ground(), self.examiner.clone(), self.releases.directory());
         self.work(move || {
             let said = digest_of(&proposal.files);
-            match directory.says_again(&proposal.files, &said) {
-                Err(error) => Step::new(move |_| answer(reply, Err(error.into()))),
-                Ok(true) => Step::new(move |desk| {
-                    // What was wrong with it meanwhile is taken back.
-                    desk.refused_change = Arc::default();
-                    desk.publish();
-                    answer(reply, Ok(()));
-                }),
-                Ok(false) => {
-                    let begin = Instant::now();
-                    let proved = prove(proposal, &ground, &examiner.known());
-                    Step::new(move |desk| {
-                        let applied = desk.take_in(proved, begin);
-                        answer(reply, applied.and_then(|applied| desk.has_followed(&applied, said)));
-                    })
-                }
-            }
+            let news = directory.says_again(&proposal.files, &said).map_err(ApplyError::from);
+            let news = news.map(|again| (!again).then(|| (examination(proposal, &ground, &examiner), said)));
+            Step::Follow(news, reply)
         });
     }
 
-    fn has_followed(&mut self, applied: &Applied, said: crate::digest::Digest) -> Result<(), ApplyError> {
+    /// What was worked at leads to this.
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::TakeIn(examined, reply) => answer(reply, self.take_in(examined)),
+            Step::Follow(news, reply) => answer(reply, self.take_in_directory(news)),
+            Step::Renew(renewed) => self.take_in_keys(renewed),
+        }
+    }
+
+    fn take_in_directory(&mut self, news: Result<Option<(Examination, Digest)>, ApplyError>) -> Result<(), ApplyError> {
+        let Some((examined, said)) = news? else {
+            // What was wrong with it meanwhile is taken back.
+            self.refused_change = Arc::default();
+            self.publish();
+            return Ok(());
+        };
+        let applied = self.take_in(examined)?;
+        self.has_followed(&applied, said)
+    }
+
+    fn has_followed(&mut self, applied: &Applied, said: Digest) -> Result<(), ApplyError> {
         let (Applied::Revision(revision) | Applied::Unchanged(revision)) = applied;
         for Finding { at, code } in self.releases.view().findings().iter().take(MOST_LOGGED) {
             tracing::warn!(code, "{at}");
@@ -207,8 +213,8 @@ impl Desk {
     }
 
     /// Takes in what was proved, or tells why it was not.
-    fn take_in(&mut self, proved: Result<Proved, ApplyError>, begin: Instant) -> Result<Applied, ApplyError> {
-        let applied = proved.and_then(|proved| self.releases.admit(proved, SystemTime::now()));
+    fn take_in(&mut self, (proved, begin): Examination) -> Result<Applied, ApplyError> {
+        let applied = proved.and_then(|proved| self.releases.admit(*proved, SystemTime::now()));
         self.counts.applied(&applied, begin.elapsed());
         let applied = applied?;
         self.refused_change = Arc::default();
@@ -228,19 +234,22 @@ impl Desk {
         self.work(move || {
             let known = examiner.known();
             let admit = |(number, bundle): (u64, Arc<Bundle>)| Ok((number, known.admit(&bundle)?));
-            let renewed: Result<Vec<_>, CompileError> = bundles.into_iter().map(admit).collect();
-            Step::new(move |desk| match renewed {
-                Ok(renewed) => {
-                    desk.releases.renew(renewed, SystemTime::now());
-                    desk.put_in_force();
-                    desk.publish();
-                }
-                Err(error) => {
-                    tracing::error!("a change of keys is refused: {error}");
-                    desk.refuse(&error.to_string());
-                }
-            })
+            Step::Renew(bundles.into_iter().map(admit).collect())
         });
+    }
+
+    fn take_in_keys(&mut self, renewed: Result<Vec<(u64, Publication)>, CompileError>) {
+        match renewed {
+            Ok(renewed) => {
+                self.releases.renew(renewed, SystemTime::now());
+                self.put_in_force();
+                self.publish();
+            }
+            Err(error) => {
+                tracing::error!("a change of keys is refused: {error}");
+                self.refuse(&error.to_string());
+            }
+        }
     }
 
     fn steer(&mut self, steering: Steering) -> Result<(), ApplyError> {
@@ -277,7 +286,7 @@ impl Desk {
     #[cfg(feature = "test-hooks")]
     fn apply_past_the_gate(&mut self, proposal: Proposal, plan: &[u8]) -> Result<(), ApplyError> {
         let bundle = self.examiner.known().read(&proposal.files)?;
-        let digest = crate::digest::Digest::of(plan);
+        let digest = Digest::of(plan);
         let plan = crate::gate::AdmittedPlan::forced_past_the_gate(plan);
         let scope = crate::attach::Scope::of(&bundle, &crate::node::NodeIdentity::default());
         let attachment = crate::attach::attach(&scope);
@@ -340,6 +349,12 @@ impl Desk {
         let (refused_change, warned) = (Arc::clone(&self.refused_change), Arc::clone(&self.warned));
         drop(self.in_force.send_replace(Arc::new(InForce { releases, refused_change, warned, moves })));
     }
+}
+
+/// Examines a proposal by what is known now.
+fn examination(proposal: Proposal, ground: &Ground, examiner: &Examiner) -> Examination {
+    let begin = Instant::now();
+    (prove(proposal, ground, &examiner.known()).map(Box::new), begin)
 }
 
 /// Tells whoever asked, if anybody still waits for it.

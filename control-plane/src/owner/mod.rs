@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
+use self::{command::Command, desk::Desk, work::Workshop};
 pub use self::{
     command::{Answer, Commands, Steering},
     counts::{Counts, Proposals, Rollouts},
@@ -24,7 +25,6 @@ pub use self::{
     in_force::{InForce, Readings, warnings},
     rollouts::follow_rollouts,
 };
-use self::{desk::Desk, work::Workshop};
 use crate::{
     fleet::{LiveFleet, Sighting},
     journal::Journal,
@@ -103,7 +103,13 @@ pub fn start(releases: Releases, surroundings: Surroundings) -> Handles {
     let counts = Arc::<Counts>::default();
     let published = Publications::from(publications.subscribe());
     let examiner = Examiner::new(code, Arc::clone(&keys), population.clone(), published);
-    let workshop = Workshop::start(sender.downgrade());
+    let owner = sender.downgrade();
+    let workshop = Workshop::start(move |step| {
+        // Without an owner there is nothing to be changed.
+        if let Some(owner) = owner.upgrade() {
+            let _ = owner.send(Command::Done(step));
+        }
+    });
     let desk = Desk::new(releases, examiner.clone(), workshop, (publications, in_force), (keys, journal, population));
     let desk = desk.counting(Arc::clone(&counts));
     work::thread("postern-owner", move || desk.run(receiver));

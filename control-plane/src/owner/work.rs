@@ -1,35 +1,37 @@
-//! The thread for what takes long. The owner hands it one piece of work at a time, which ends with a step that the owner
-//! carries out itself: nobody else changes anything.
+//! The thread for what takes long. The owner hands it one piece of work at a time, and carries out what that leads to
+//! itself: nobody else changes anything.
 
 use std::{
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
     thread,
+    time::Instant,
 };
 
-use super::{
-    command::{Back, Command},
-    desk::Desk,
+use tokio::sync::oneshot;
+
+use crate::{
+    digest::Digest,
+    pipeline::CompileError,
+    publication::Publication,
+    releases::{Applied, ApplyError, Proved},
 };
+
+/// Where an answer goes. Whoever asked may be gone.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, ApplyError>>;
+
+/// What became of a proposal, and when its examination began.
+pub(super) type Examination = (Result<Box<Proved>, ApplyError>, Instant);
 
 /// What work leads to.
-pub(super) struct Step(Box<dyn FnOnce(&mut Desk) + Send>);
-
-impl Step {
-    pub(super) fn new(step: impl FnOnce(&mut Desk) + Send + 'static) -> Self {
-        Self(Box::new(step))
-    }
-
-    pub(super) fn take(self, desk: &mut Desk) {
-        (self.0)(desk);
-    }
-}
-
-impl fmt::Debug for Step {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Step")
-    }
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A proposal is to be taken in, or was refused.
+    TakeIn(Examination, Reply<Applied>),
+    /// So is what a directory says, unless it says what it said last. The digest is that of its files.
+    Follow(Result<Option<(Examination, Digest)>, ApplyError>, Reply<()>),
+    /// What is live was compiled with other keys.
+    Renew(Result<Vec<(u64, Publication)>, CompileError>),
 }
 
 type Work = Box<dyn FnOnce() -> Step + Send>;
@@ -39,16 +41,12 @@ type Work = Box<dyn FnOnce() -> Step + Send>;
 pub(super) struct Workshop(mpsc::Sender<Work>);
 
 impl Workshop {
-    /// Starts the thread, which tells the owner of everything that it has done. It ends with the owner.
-    pub(super) fn start(owner: Back) -> Self {
+    /// Starts the thread, which calls `done` after each piece of work: with nothing, if it panicked. It ends with the owner.
+    pub(super) fn start(done: impl Fn(Option<Step>) + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::channel::<Work>();
         thread("postern-compile", move || {
             for work in receiver {
-                let step = catch_unwind(AssertUnwindSafe(work)).ok();
-                // Without an owner there is nothing to be changed.
-                if let Some(owner) = owner.upgrade() {
-                    let _ = owner.send(Command::Done(step));
-                }
+                done(catch_unwind(AssertUnwindSafe(work)).ok());
             }
         });
         Self(sender)

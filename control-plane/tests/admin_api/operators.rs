@@ -80,7 +80,7 @@ fn is_ready_once_something_is_in_force_and_says_why_not() {
     assert_eq!((server.get("/healthz").status, server.get("/healthz").body.as_str()), (200, "ok\n"));
     let not_yet = server.get("/readyz");
     assert_eq!((not_yet.status, not_yet.json()["detail"].as_str().unwrap()), (503, "nothing is in force yet"));
-    server.plane.commands().refuse(&"a.yaml:1:1: not valid");
+    server.plane.commands().refuse(&"a.yaml:1:1: not valid").wait().unwrap();
     assert!(server.get("/readyz").body.contains("and this was refused:\\na.yaml:1:1: not valid"));
     assert_eq!(server.apply(RESOURCES).status, 200);
     assert_eq!(server.get("/readyz").status, 200);

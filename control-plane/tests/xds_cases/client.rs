@@ -179,6 +179,11 @@ pub(crate) type Item<'a> = (ResourceType, &'a str, &'a [u8]);
 
 /// A snapshot of these resources. Its revision is their digest.
 pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Offers> {
+    Offers::of(Arc::new(assembled(resources)))
+}
+
+/// Like [`snapshot`], before it is offered.
+pub(crate) fn assembled(resources: &[Item<'_>]) -> Snapshot {
     let parts =
         resources.iter().flat_map(|(kind, name, content)| [kind.type_url().as_bytes(), name.as_bytes(), content]);
     let revision = Digest::of_parts(parts);
@@ -186,7 +191,7 @@ pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Offers> {
         let body = Any { type_url: kind.type_url().to_owned(), value: content.to_vec() };
         (*kind, Resource { name: (*name).to_owned(), version: Digest::of(content), body, author: Author::Postern })
     });
-    Offers::of(Arc::new(Snapshot::assemble(revision, plan(), resources)))
+    Snapshot::assemble(revision, plan(), resources)
 }
 
 /// Resources of one type: `a=1 b=2`.

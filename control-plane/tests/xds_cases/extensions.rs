@@ -242,9 +242,9 @@ spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
 /// The first resource of a type that the site becomes; filters differ only in where they stand.
 fn compiled(kind: ResourceType, code: &FilterCode) -> Vec<u8> {
     let snapshot = compile(&[File { name: "site.yaml".into(), bytes: SITE.into() }], code).unwrap();
-    let offer = snapshot.offer(kind);
-    assert_eq!(offer.set().resources.len(), if kind == ExtensionConfig { 3 } else { 1 });
-    offer.set().resources[0].body.value.clone()
+    let all = snapshot.whole(kind);
+    assert_eq!(all.resources.len(), if kind == ExtensionConfig { 3 } else { 1 });
+    all.resources[0].body.value.clone()
 }
 
 #[test]

@@ -8,6 +8,7 @@ use postern::{
         ResourceType::{self, Cluster, Endpoints, Listener, RouteConfiguration},
     },
     xds::{
+        Offers,
         content::Variant::Incremental,
         session::{Event, PATIENCE_TO_BREAK, TIME_TO_REJOIN},
     },
@@ -218,7 +219,7 @@ spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
         compile(&[file], &FilterCode::new(vec![1], None)).unwrap()
     };
     let versions = |stream| {
-        let snapshot = std::sync::Arc::new(compiled());
+        let snapshot = Offers::of(std::sync::Arc::new(compiled()));
         let mut client = Client::of(Incremental, stream, postern::xds::session::Memory::default());
         client.publish(&snapshot);
         let responses = ResourceType::ALL.into_iter().flat_map(|kind| client.subscribe(kind, &["*"]));

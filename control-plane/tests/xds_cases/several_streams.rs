@@ -17,7 +17,7 @@ use postern::{
     },
 };
 
-use crate::client::{BOTH, Client, SILENCE, all, endpoints, only, snapshot, told};
+use crate::client::{BOTH, Client, SILENCE, all, assembled, endpoints, only, snapshot, told};
 
 /// A node, its streams, and what the fleet makes of them.
 struct Node {
@@ -220,7 +220,7 @@ fn case_44_what_a_stream_that_has_ended_refused_is_history_once_the_node_runs_al
 
 /// Where a node stands with what a snapshot of these resources releases.
 fn standing(node: &Node, resources: &str) -> Standing {
-    let snapshot = Arc::into_inner(snapshot(&all(RouteConfiguration, resources))).unwrap();
+    let snapshot = assembled(&all(RouteConfiguration, resources));
     Observed::new(&node.fleet.sightings()[0], &Publication::uniform(snapshot)).standing
 }
 
