@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::{digest::Digest, releases::RolloutReport, snapshot::ResourceType, store::milliseconds};
+use crate::{digest::Digest, rollout::RolloutReport, snapshot::ResourceType, store::milliseconds};
 
 /// How many happenings are remembered, and in how many bytes.
 const REMEMBERED: usize = 4096;

@@ -36,9 +36,9 @@ impl ControlPlane {
     }
 
     fn with(policies: &[&str]) -> Self {
-        let mut control_plane = Self::started();
-        control_plane.publish(policies);
-        control_plane
+        let mut started = Self::started();
+        started.publish(policies);
+        started
     }
 
     fn publish(&mut self, policies: &[&str]) {

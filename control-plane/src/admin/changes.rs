@@ -18,8 +18,9 @@ use crate::{
     control_plane::ControlPlane,
     model::File,
     owner::{Steering, warnings},
-    releases::{Applied, ApplyError, Proposal, RolloutReport},
+    releases::{Applied, ApplyError, Proposal},
     review::Waiting,
+    rollout::RolloutReport,
     store::Revision,
 };
 

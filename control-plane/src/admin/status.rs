@@ -17,7 +17,7 @@ use super::{
     warnings::Warnings,
 };
 use crate::{
-    control_plane::ControlPlane, digest::Digest, fleet::NodeReport, keys::KeySetReport, releases::RolloutReport,
+    control_plane::ControlPlane, digest::Digest, fleet::NodeReport, keys::KeySetReport, rollout::RolloutReport,
 };
 
 pub(super) fn operations() -> Vec<Operation> {

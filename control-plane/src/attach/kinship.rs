@@ -1,7 +1,7 @@
 //! Which nodes are one group: those that the same resources concern. It decides by what resources target and by what a node
 //! says of itself, and makes up nodes for groups that have none yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     model::{Bundle, Resource, TargetRef},
@@ -78,6 +78,26 @@ pub(crate) fn imagined_groups(bundle: &Bundle) -> Vec<NodeIdentity> {
     let kinship = Kinship::of([bundle]);
     let mut seen = BTreeSet::new();
     imagined_nodes(bundle).filter(|node| seen.insert(kinship.signature(node))).take(MOST_IMAGINED).collect()
+}
+
+/// The groups that there are, each with a node that stands for it, and those that may be. What is past a limit is left out.
+pub fn groups<'a>(
+    before: &Bundle,
+    after: &Bundle,
+    live: &'a [NodeIdentity],
+) -> Vec<(NodeIdentity, Vec<&'a NodeIdentity>)> {
+    let kinship = Kinship::of([before, after]);
+    let mut groups: BTreeMap<_, (NodeIdentity, Vec<&NodeIdentity>)> = BTreeMap::new();
+    for node in live {
+        let group = groups.entry(kinship.signature(node)).or_insert_with(|| (node.clone(), Vec::new()));
+        group.1.push(node);
+    }
+    for node in imagined_nodes(before).chain(imagined_nodes(after)) {
+        if groups.len() < MOST_IMAGINED {
+            groups.entry(kinship.signature(&node)).or_insert_with(|| (node, Vec::new()));
+        }
+    }
+    groups.into_values().collect()
 }
 
 fn meshes(bundle: &Bundle) -> BTreeSet<String> {

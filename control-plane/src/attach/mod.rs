@@ -19,7 +19,7 @@ pub use self::{
     access_log::{Logged, Which, access_logs},
     chain::{Attached, Attachment, EffectiveStep, Part, attach, attach_routes},
     inherit::Withheld,
-    kinship::imagined_nodes,
+    kinship::{groups, imagined_nodes},
     merge::{Fields, Provided},
     permission::Rule,
     scope::Scope,

@@ -16,7 +16,8 @@ use serde_json::Value;
 use self::hidden::hide;
 pub(crate) use self::hidden::hide_field;
 use crate::{
-    model::{Declaration, File, attachment::is_attachment, read_document},
+    digest::Digest,
+    model::{Bundle, Declaration, File, attachment::is_attachment, read_document},
     node::DEFAULT_MESH,
     store::{Document, Store, StoreError},
 };
@@ -159,6 +160,11 @@ impl Catalogues {
         }
         Ok(Some(catalogue))
     }
+}
+
+/// The digest of every resource: what counts is what it says, and not how it is written.
+pub fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
+    bundle.iter().map(|resource| (ResourceKey::from(resource), resource.digest.clone())).collect()
 }
 
 #[cfg(test)]

@@ -11,10 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use self::resources::digests;
 use self::routes::View;
 use crate::{
-    attach::{Kinship, Scope, imagined_nodes},
+    attach::{Scope, groups},
     catalogue::{Catalogue, ResourceKey},
     digest::Digest,
     keys::KeySets,
@@ -22,9 +21,6 @@ use crate::{
     node::NodeIdentity,
     revision::group_revision,
 };
-
-/// How many groups of nodes are looked at. What is past it is not shown.
-const MOST_GROUPS: usize = 512;
 
 /// One side of a comparison.
 #[derive(Debug, Clone, Copy)]
@@ -217,26 +213,6 @@ pub fn compare(before: Side<'_>, after: Side<'_>, live: &[NodeIdentity]) -> Diff
 
 fn revision_of(scope: &Scope<'_>) -> Digest {
     group_revision(scope, &KeySets::default(), &Digest::of(b""))
-}
-
-/// The groups that there are, each with a node that stands for it, and those that may be.
-pub(crate) fn groups<'a>(
-    before: &Bundle,
-    after: &Bundle,
-    live: &'a [NodeIdentity],
-) -> Vec<(NodeIdentity, Vec<&'a NodeIdentity>)> {
-    let kinship = Kinship::of([before, after]);
-    let mut groups: BTreeMap<_, (NodeIdentity, Vec<&NodeIdentity>)> = BTreeMap::new();
-    for node in live {
-        let group = groups.entry(kinship.signature(node)).or_insert_with(|| (node.clone(), Vec::new()));
-        group.1.push(node);
-    }
-    for node in imagined_nodes(before).chain(imagined_nodes(after)) {
-        if groups.len() < MOST_GROUPS {
-            groups.entry(kinship.signature(&node)).or_insert_with(|| (node, Vec::new()));
-        }
-    }
-    groups.into_values().collect()
 }
 
 #[cfg(test)]

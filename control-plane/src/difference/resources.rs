@@ -6,10 +6,8 @@ use serde_json::Value;
 
 use super::{Change, FieldChange, ResourceChange, Side};
 use crate::{
-    catalogue::{Entry, ResourceKey},
-    digest::Digest,
+    catalogue::{Entry, ResourceKey, digests},
     explain::flatten,
-    model::Bundle,
 };
 
 pub(super) fn changes(before: Side<'_>, after: Side<'_>) -> Vec<ResourceChange> {
@@ -32,11 +30,6 @@ pub(super) fn changes(before: Side<'_>, after: Side<'_>) -> Vec<ResourceChange> 
         Some(ResourceChange { key: key.clone(), change, file, line, fields })
     };
     keys.into_iter().filter_map(change).collect()
-}
-
-/// The digest of every resource: what counts is what it says, and not how it is written.
-pub(crate) fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
-    bundle.iter().map(|resource| (ResourceKey::from(resource), resource.digest.clone())).collect()
 }
 
 /// Compared as they were written, shown without credentials.

@@ -4,7 +4,7 @@
 //! them: plans and secrets are among them.
 
 mod departing;
-mod place;
+mod replace;
 
 use std::{
     collections::BTreeSet,
@@ -19,15 +19,16 @@ use clap::Args;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use tokio::{sync::watch, time};
 
-pub use self::{departing::Departing, place::place};
+pub use self::departing::Departing;
+pub use crate::redirect::place;
 
-use self::place::{folder, private_folder, replace};
+use self::replace::{private_folder, replace};
 use crate::{
     model::{self, Diagnostics},
     node::{DEFAULT_MESH, IdentityError, NodeIdentity},
     protobuf_json::{self, Faults, Unknown, WriteError},
     publication::Publication,
-    redirect::{Source, response},
+    redirect::{Source, folder, response},
     snapshot::{Resource, ResourceSet, ResourceType, Selection, Snapshot},
 };
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{
     counter::{Counter, Histogram},
-    releases::{Applied, ApplyError, RolloutReport},
-    rollout::State,
+    releases::{Applied, ApplyError},
+    rollout::{RolloutReport, State},
     store::StoreError,
 };
 

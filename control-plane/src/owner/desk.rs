@@ -24,9 +24,9 @@ use crate::{
     model::Bundle,
     pipeline::CompileError,
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, RolloutReport, digest_of, prove},
+    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, digest_of, prove},
     review::Waiting,
-    rollout::Rollout,
+    rollout::{Rollout, RolloutReport},
     store::Revision,
 };
 

@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::{
-    lint::Finding,
-    node::NodeIdentity,
-    releases::{RolloutReport, View},
-    review::Waiting,
-};
+use crate::{lint::Finding, node::NodeIdentity, releases::View, review::Waiting, rollout::RolloutReport};
 
 /// What is in force, how it spreads and what was refused, as of one moment.
 #[derive(Debug, Clone, Default)]

@@ -5,6 +5,7 @@
 //! get a [`View`], which is a value: they hold up nobody, and nobody holds them up.
 
 mod examine;
+mod observed;
 mod permissive;
 mod plans;
 mod proposal;
@@ -21,8 +22,9 @@ use serde::de::DeserializeOwned;
 
 pub use self::{
     examine::{Examined, Ground, Proved, examine, prove},
+    observed::observed,
     plans::PlanUse,
-    proposal::{Admission, Applied, ApplyError, Opens, Proposal, RolloutReport},
+    proposal::{Admission, Applied, ApplyError, Opens, Proposal},
     terms::Terms,
     view::{Concerns, NodeStanding, View},
 };
@@ -38,7 +40,7 @@ use crate::{
     model::{Bundle, File},
     publication::Publication,
     review::review,
-    rollout::{Change, NotNow, Observed, Rollout, Standing},
+    rollout::{Change, NotNow, Observed, Rollout, RolloutReport, Standing},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
 
@@ -304,9 +306,9 @@ impl Releases {
         self.plans.look(fleet, &self.live, milliseconds(now));
         let Some(rollout) = &mut self.rollout else { return false };
         let Some(candidate) = self.live.get(&rollout.candidate()) else { return false };
-        let observed: Vec<_> = fleet.iter().map(|node| Observed::new(node, &candidate.publication)).collect();
+        let seen: Vec<_> = fleet.iter().map(|node| observed(node, &candidate.publication)).collect();
         let before = rollout.clone();
-        let change = rollout.observe(&observed, now);
+        let change = rollout.observe(&seen, now);
         for (number, release) in &self.live {
             let Some(lifecycle) = self.lifecycles.get_mut(number) else { continue };
             // What a revision failed on is the last that is said of it: whoever owns it wants to know why.
@@ -315,7 +317,7 @@ impl Releases {
                 continue;
             }
             let concerned = fleet.iter().filter(|node| judged.revision_for(&node.node) == *number);
-            let concerned: Vec<_> = concerned.map(|node| Observed::new(node, &release.publication)).collect();
+            let concerned: Vec<_> = concerned.map(|node| observed(node, &release.publication)).collect();
             Arc::make_mut(lifecycle).observe(&concerned, now);
         }
         if change == Change::None {
@@ -323,7 +325,7 @@ impl Releases {
             return false;
         }
         if change == Change::Ended {
-            self.known = Arc::new(known(&observed, rollout, now));
+            self.known = Arc::new(known(&seen, rollout, now));
             if let Err(error) = self.store.put_nodes(&self.known) {
                 tracing::error!("the nodes were not noted: {error}");
             }

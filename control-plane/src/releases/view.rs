@@ -7,22 +7,21 @@ use std::{
 };
 
 use super::{
-    Opens, PlanUse, Release, RolloutReport,
+    Opens, PlanUse, Release,
     examine::stays_guarded,
-    in_force,
+    in_force, observed,
     plans::{Uses, uses_of},
 };
 use crate::{
     attach::{Kinship, Scope},
-    catalogue::ResourceKey,
+    catalogue::{ResourceKey, digests},
     condition::{Condition, ConditionType, Conditions, Truth},
-    difference::digests,
     fleet::Sighting,
     lifecycle::Lifecycle,
     lint::Finding,
     model::Bundle,
     node::NodeIdentity,
-    rollout::{Observed, Rollout, Standing},
+    rollout::{Rollout, RolloutReport, Standing},
     store::NodeRecord,
 };
 
@@ -89,7 +88,7 @@ impl View {
     pub fn standings(&self, fleet: &[Sighting]) -> BTreeMap<String, NodeStanding> {
         let mut standings: BTreeMap<String, NodeStanding> = BTreeMap::new();
         for (number, release) in &self.live {
-            for observed in fleet.iter().map(|node| Observed::new(node, &release.publication)) {
+            for observed in fleet.iter().map(|node| observed(node, &release.publication)) {
                 let target = self.revision_for(&observed.node);
                 let standing = standings.entry(observed.node.id.clone()).or_default();
                 standing.target = target;

@@ -7,8 +7,7 @@ use super::{
     guard::route_label,
 };
 use crate::{
-    attach::{Scope, attach_routes},
-    difference::groups,
+    attach::{Scope, attach_routes, groups},
     model::{Bundle, Resource, Route},
     node::NodeIdentity,
 };

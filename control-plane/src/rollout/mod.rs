@@ -9,6 +9,7 @@
 //! that proves nothing about this one: it may be a stranger, broken, or have refused both.
 
 mod observed;
+mod report;
 mod strategy;
 mod tolerance;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     observed::{Observed, Standing},
+    report::RolloutReport,
     strategy::{Pick, Step, Strategy},
     tolerance::Tolerance,
 };

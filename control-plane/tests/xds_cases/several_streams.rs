@@ -8,7 +8,8 @@ use postern::{
     fleet::{Fleet, Learnt},
     node::NodeIdentity,
     publication::Publication,
-    rollout::{Observed, Standing},
+    releases::observed,
+    rollout::Standing,
     snapshot::ResourceType::{self, Cluster, Endpoints, RouteConfiguration},
     xds::{
         Offers,
@@ -221,7 +222,7 @@ fn case_44_what_a_stream_that_has_ended_refused_is_history_once_the_node_runs_al
 /// Where a node stands with what a snapshot of these resources releases.
 fn standing(node: &Node, resources: &str) -> Standing {
     let snapshot = assembled(&all(RouteConfiguration, resources));
-    Observed::new(&node.fleet.sightings()[0], &Publication::uniform(snapshot)).standing
+    observed(&node.fleet.sightings()[0], &Publication::uniform(snapshot)).standing
 }
 
 #[test]

@@ -11,8 +11,5 @@ pub(crate) struct Known {
     pub(crate) modules: &'static [&'static str],
 }
 
-/// Its modules become crates whose dependencies point one way, which unties most of these.
-const CONTROL_PLANE: &str = "control-plane/src/lib.rs";
-
 /// All of them, by crate and level.
 pub(crate) const KNOWN: &[Known] = &[];

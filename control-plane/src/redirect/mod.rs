@@ -1,6 +1,8 @@
 //! Generated resources for Envoys that are not on an aggregated stream: what they get "from ADS" is to be got elsewhere, on
 //! streams for single types, by polling or from files. Envoy has no way to say "from where this came".
 
+mod place;
+
 use std::{path::PathBuf, sync::Arc};
 
 use envoy_types::pb::{
@@ -16,9 +18,10 @@ use prost::{Message, Name};
 use prost_reflect::{DynamicMessage, ReflectMessage, Value};
 use serde_json::Value as Json;
 
+pub(crate) use self::place::folder;
+pub use self::place::place;
 use crate::{
     digest::Digest,
-    files,
     protobuf_json::{self, WriteError},
     snapshot::{Author, Resource, ResourceType},
 };
@@ -146,7 +149,7 @@ impl Source {
                 ..Default::default()
             }),
             Self::Files { directory } => ConfigSourceSpecifier::PathConfigSource(PathConfigSource {
-                path: directory.join(files::place(kind, name)).display().to_string(),
+                path: directory.join(place(kind, name)).display().to_string(),
                 ..Default::default()
             }),
         }

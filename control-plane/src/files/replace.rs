@@ -1,33 +1,13 @@
-//! Where resources lie below a directory, and how a file there changes.
+//! How a file below a directory changes: whole at every moment, and for its owner alone.
 
 use std::{
-    fmt::Write as _,
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use crate::{secret_file, snapshot::ResourceType};
-
-/// Where a resource is. Clusters and listeners are in one file each, whatever the name.
-pub fn place(kind: ResourceType, name: &str) -> PathBuf {
-    match folder(kind) {
-        Some(folder) => Path::new(folder).join(format!("{}.json", file_name(name))),
-        None => PathBuf::from(if kind == ResourceType::Cluster { "cds.json" } else { "lds.json" }),
-    }
-}
-
-/// The folder of types that have a file for each resource.
-pub(super) fn folder(kind: ResourceType) -> Option<&'static str> {
-    match kind {
-        ResourceType::Secret => Some("sds"),
-        ResourceType::Endpoints => Some("eds"),
-        ResourceType::ExtensionConfig => Some("ecds"),
-        ResourceType::RouteConfiguration => Some("rds"),
-        ResourceType::Cluster | ResourceType::Listener | ResourceType::VirtualHost => None,
-    }
-}
+use crate::secret_file;
 
 /// Who may read a file: its owner. A plan may have secrets in it, and so has a certificate.
 const MODE: u32 = 0o600;
@@ -38,21 +18,6 @@ const FOLDER_MODE: u32 = 0o700;
 pub(super) fn private_folder(path: &Path) -> io::Result<()> {
     secret_file::make_folder(path)?;
     fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE))
-}
-
-/// A name that can stand in a folder: all but letters, digits, `-`, `_` and inner dots is written as `%` and two digits.
-fn file_name(name: &str) -> String {
-    let mut file = String::new();
-    for byte in name.bytes() {
-        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && !file.is_empty());
-        if plain {
-            file.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(file, "%{byte:02x}");
-        }
-    }
-    file
 }
 
 /// Puts content at a path, whole at every moment and for its owner alone, unless it is there already. Says whether it was

@@ -1,0 +1,33 @@
+//! What is shown of a rollout.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Rollout, State};
+
+/// Where the rollout is, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutReport {
+    /// The revision that spreads, or spread last.
+    pub candidate: u64,
+    /// The last good revision, which new nodes get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_good: Option<u64>,
+    /// The step under way, from 1.
+    pub step: usize,
+    /// How many there are.
+    pub steps: usize,
+    /// What became of it.
+    #[serde(flatten)]
+    pub state: State,
+}
+
+impl RolloutReport {
+    /// Of a rollout as it is now.
+    pub(crate) fn of(rollout: &Rollout) -> Self {
+        let (step, steps) = rollout.progress();
+        let (candidate, last_good, state) = (rollout.candidate(), rollout.last_good(), rollout.state().clone());
+        Self { candidate, last_good, step, steps, state }
+    }
+}
