@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use postern::{model, pipeline, snapshot::FilterCode};
+use postern_compile::{pipeline, snapshot::FilterCode};
 use postern_engine::Plan;
 use postern_tests::site::repository;
 use serde::Deserialize;
@@ -203,8 +203,8 @@ impl CaseFile {
 
     fn read(path: &std::path::Path) -> Self {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let file = model::File { name: path.display().to_string(), bytes: fs::read(path).unwrap() };
-        let mut value = model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
+        let file = postern_model::File { name: path.display().to_string(), bytes: fs::read(path).unwrap() };
+        let mut value = postern_model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
         // What a case says of its own host.
         for (index, case) in value["cases"].as_array_mut().into_iter().flatten().enumerate() {
             let text = case.to_string().replace(ROUTE, &format!("{name}-{index}"));
@@ -256,8 +256,8 @@ fn policy(route: &str, chain: &Value) -> Value {
     json!({ "apiVersion": "postern/v1", "kind": "RoutePolicy", "metadata": { "name": route }, "spec": spec })
 }
 
-fn compile(resources: &[Value]) -> Result<postern::snapshot::Snapshot, pipeline::CompileError> {
-    let file = model::File { name: "case".into(), bytes: documents(resources).into_bytes() };
+fn compile(resources: &[Value]) -> Result<postern_compile::snapshot::Snapshot, pipeline::CompileError> {
+    let file = postern_model::File { name: "case".into(), bytes: documents(resources).into_bytes() };
     pipeline::compile(&[file], &FilterCode::new(Vec::new(), None))
 }
 

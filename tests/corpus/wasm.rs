@@ -6,7 +6,7 @@ use std::{
 };
 
 use envoy_types::pb::envoy::config::core::v3::{GrpcService, grpc_service::TargetSpecifier};
-use postern::wasm::{Callout, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Properties, RootId, Setup, Vm};
+use postern_compile::wasm::{Callout, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Properties, RootId, Setup, Vm};
 use postern_proto::configuration;
 use postern_tests::control_plane::from_environment;
 use prost::Message as _;

@@ -10,11 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postern::{
-    directory,
-    model::File,
-    store::{Database, Store, split},
-};
+use postern_model::{File, directory};
+use postern_release::store::{Database, Store, split};
 use postern_tests::{Client, ControlPlane, Request, crash::Numbers, wait};
 use serde_json::{Value, json};
 

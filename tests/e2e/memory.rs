@@ -8,7 +8,8 @@ use envoy_types::pb::envoy::{
         DiscoveryRequest, DiscoveryResponse, aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
     },
 };
-use postern::{digest::Digest, snapshot::ResourceType};
+use postern_base::digest::Digest;
+use postern_compile::snapshot::ResourceType;
 use postern_tests::{ControlPlane, Site, Upstream, wait};
 use tokio::runtime::Runtime;
 use tokio_stream::StreamExt;

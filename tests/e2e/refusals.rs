@@ -3,17 +3,18 @@
 use std::{fs, net::SocketAddr, sync::Arc};
 
 use postern::{
-    attach::{Scope, attach},
     control_plane::ControlPlane,
-    directory,
-    gate::{AdmittedPlan, Gate},
-    model,
-    node::NodeIdentity,
-    pipeline,
     serve::{Sockets, serve},
+};
+use postern_base::node::NodeIdentity;
+use postern_compile::{
+    attach::{Scope, attach},
+    gate::{AdmittedPlan, Gate},
+    pipeline,
     snapshot::{FilterCode, Snapshot},
     wasm::{Filter, Limits},
 };
+use postern_model::directory;
 use postern_tests::{
     Client, Envoy, Site, Upstream,
     control_plane::{from_environment, wait_for_status},
@@ -56,9 +57,9 @@ impl InProcess {
 
     /// Publishes a site's resources with a plan that no gate has seen.
     fn force(&self, site: &Site, plan: &[u8], revision: &str) {
-        let bundle = model::read(&directory::read(site.directory()).unwrap()).unwrap();
+        let bundle = postern_model::read(&directory::read(site.directory()).unwrap()).unwrap();
         let plan = AdmittedPlan::forced_past_the_gate(plan);
-        let revision = postern::digest::Digest::of(revision.as_bytes());
+        let revision = postern_base::digest::Digest::of(revision.as_bytes());
         let scope = Scope::of(&bundle, &NodeIdentity::default());
         self.plane
             .commands()

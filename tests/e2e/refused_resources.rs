@@ -1,7 +1,9 @@
 //! Nodes that refused something: they return to what they can run, a rollout goes back, and a refusal on one stream
 //! does not count for another.
 
-use postern::{directory, pipeline::compile, rollout::Strategy, snapshot::ResourceType};
+use postern_compile::{pipeline::compile, snapshot::ResourceType};
+use postern_model::directory;
+use postern_release::rollout::Strategy;
 use postern_tests::{Client, Envoy, Site, Upstream, control_plane::wait_for_status, site::free_port, wait};
 use serde_json::{Value, json};
 

@@ -13,14 +13,18 @@ use std::{
 
 use postern::{
     control_plane::ControlPlane as InThisProcess,
-    directory,
+    serve::{Sockets, serve},
+};
+use postern_compile::{
     gate::Gate,
+    snapshot::FilterCode,
+    wasm::{Filter, Limits},
+};
+use postern_model::directory;
+use postern_release::{
     releases::{KEPT, Proposal, Releases},
     rollout::{Pick, Step, Strategy},
-    serve::{Sockets, serve},
-    snapshot::FilterCode,
     store::{Memory, Parent},
-    wasm::{Filter, Limits},
 };
 use postern_tests::{
     Client, ControlPlane, Envoy, Site,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use postern::store::Database;
+use postern_release::store::Database;
 use postern_tests::{
     crash::{self, Numbers},
     process::Process,

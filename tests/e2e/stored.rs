@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use postern::store::{Database, Draft, Parent, Store};
+use postern_release::store::{Database, Draft, Parent, Store};
 use postern_tests::{Client, ControlPlane, wait};
 use serde_json::Value;
 

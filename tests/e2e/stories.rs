@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, process::Output};
 
-use postern::rollout::Strategy;
+use postern_release::rollout::Strategy;
 use postern_tests::{Client, ControlPlane, Request, control_plane::wait_for_status, wait};
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ use envoy_types::pb::{
     },
     google::rpc::Status,
 };
-use postern::snapshot::ResourceType;
+use postern_compile::snapshot::ResourceType;
 use postern_tests::{ControlPlane, Envoy};
 use serde_json::Value;
 use tokio::{runtime, sync::mpsc};

@@ -6,12 +6,12 @@ use std::{
 };
 
 use envoy_types::pb::{envoy::config::cluster::v3::Cluster, google::protobuf};
-use postern::{
-    digest::Digest,
-    directory,
+use postern_base::digest::Digest;
+use postern_compile::{
     pipeline::compile,
     snapshot::{Resource, ResourceType, Snapshot},
 };
+use postern_model::directory;
 use postern_tests::{Client, Envoy, Request, Site, Upstream, site::free_port, wait};
 use prost::Message;
 

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fs};
 
-use postern::model;
 use postern_tests::{
     raw::{Protocol, RawRequest},
     site::repository,
@@ -143,8 +142,8 @@ impl CaseFile {
     }
 
     fn read(path: &std::path::Path) -> Self {
-        let file = model::File { name: path.display().to_string(), bytes: fs::read(path).unwrap() };
-        let value = model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
+        let file = postern_model::File { name: path.display().to_string(), bytes: fs::read(path).unwrap() };
+        let value = postern_model::read_document(&file).unwrap_or_else(|errors| panic!("{errors}"));
         let mut file: Self =
             serde_json::from_value(value).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         file.name = path.file_stem().unwrap().to_str().unwrap().to_owned();

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use postern::route_match::Matcher;
+use postern_compile::route_match::Matcher;
 use postern_tests::{raw::RawRequest, wait};
 
 use crate::{

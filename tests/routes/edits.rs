@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use postern::{
-    model::{self, Bundle},
+use postern_compile::{
     pipeline,
     route_match::{Matcher, matched_headers},
     snapshot::FilterCode,
 };
+use postern_model::Bundle;
 use serde_json::{Value, json};
 
 use crate::{
@@ -91,6 +91,6 @@ fn bundle(table: &Table) -> Bundle {
 }
 
 fn admitted(table: &Table) -> bool {
-    let file = model::File { name: "table".into(), bytes: table.alone().into_bytes() };
+    let file = postern_model::File { name: "table".into(), bytes: table.alone().into_bytes() };
     pipeline::compile(&[file], &FilterCode::new(Vec::new(), None)).is_ok()
 }

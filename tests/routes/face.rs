@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use postern::route_match::Matcher;
+use postern_compile::route_match::Matcher;
 use postern_tests::{
     raw::{self, RawAnswer},
     wait,

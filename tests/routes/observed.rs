@@ -1,6 +1,6 @@
 //! What a caller sees of a request, and what the matcher says that it must see.
 
-use postern::route_match::{Matcher, Request, RouteDecision};
+use postern_compile::route_match::{Matcher, Request, RouteDecision};
 use postern_tests::raw::{Protocol, RawAnswer, RawRequest};
 
 use crate::table::CHAIN;

@@ -1,6 +1,6 @@
 //! A table: the routes of one gateway and their chains, as the resources that a user would write.
 
-use postern::model::{self, Bundle};
+use postern_model::Bundle;
 use serde_json::{Value, json};
 
 /// The header that every chain sets to the name of its route, so that the upstream tells which chain ran.
@@ -48,8 +48,8 @@ impl Table {
 
     /// The model of it.
     pub fn bundle(&self) -> Bundle {
-        let file = model::File { name: self.name.clone(), bytes: self.alone().into_bytes() };
-        model::read(&[file]).unwrap_or_else(|errors| panic!("{errors}\n{}", self.alone()))
+        let file = postern_model::File { name: self.name.clone(), bytes: self.alone().into_bytes() };
+        postern_model::read(&[file]).unwrap_or_else(|errors| panic!("{errors}\n{}", self.alone()))
     }
 
     fn services(&self) -> Vec<String> {

@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use postern::store::{Document, Draft, Revision, Store};
+use postern_release::store::{Document, Draft, Revision, Store};
 
 /// Pseudo-random numbers, the same for each seed.
 #[derive(Debug)]

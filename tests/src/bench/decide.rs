@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
-use postern::snapshot::FilterCode;
+use postern_compile::snapshot::FilterCode;
 use postern_engine::{
     Answer, Ask, Headers, Needs, Plan, Run, Turn, Verdict,
     agent::{CallError, Health},

@@ -10,12 +10,8 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use postern::{
-    model::{self, File},
-    pipeline,
-    route_match::marked_names,
-    snapshot::FilterCode,
-};
+use postern_compile::{pipeline, route_match::marked_names, snapshot::FilterCode};
+use postern_model::File;
 use sha2::{Digest, Sha256};
 
 use super::tokens::{AUDIENCE, ISSUER, ROLE, key_set};
@@ -130,7 +126,7 @@ pub(super) fn route_name(index: usize) -> String {
 /// The names of this number of routes in Envoy.
 pub(super) fn envoy_names(routes: usize) -> Result<Vec<String>> {
     let files = [File { name: "bench.yaml".to_owned(), bytes: gateway(routes)?.into_bytes() }];
-    let bundle = model::read(&files).map_err(|errors| anyhow!("{errors}"))?;
+    let bundle = postern_model::read(&files).map_err(|errors| anyhow!("{errors}"))?;
     let gateway = bundle.gateways.first().context("no gateway")?;
     Ok(marked_names(&gateway.spec, &BTreeSet::new()).into_iter().take(routes).collect())
 }

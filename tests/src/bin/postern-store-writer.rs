@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use postern::store::{Database, Parent, Store, StoreError};
+use postern_release::store::{Database, Parent, Store, StoreError};
 use postern_tests::crash::{KEPT, draft};
 
 fn main() -> Result<()> {

@@ -8,15 +8,14 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use postern::{
+use postern_base::node::NodeIdentity;
+use postern_compile::{
     gate::Gate,
     keys::KeySets,
-    model,
-    node::NodeIdentity,
-    publication::Publication,
     snapshot::{FilterCode, Snapshot},
     wasm::{Filter, Limits},
 };
+use postern_release::publication::Publication;
 
 use super::{GATEWAYS, resources};
 use crate::control_plane::from_environment;
@@ -45,7 +44,7 @@ pub(super) fn measure(policies: usize, rounds: u32) -> Result<Vec<Times>> {
 fn once(policies: usize, round: u32, code: &FilterCode, nodes: &[NodeIdentity]) -> Result<Times> {
     let files = resources::files(policies, round)?;
     let start = Instant::now();
-    let bundle = model::read(&files)?;
+    let bundle = postern_model::read(&files)?;
     let read = start.elapsed();
 
     let start = Instant::now();
@@ -53,7 +52,7 @@ fn once(policies: usize, round: u32, code: &FilterCode, nodes: &[NodeIdentity]) 
     let before = snapshots(&whole, nodes);
     let full = start.elapsed();
 
-    let changed = model::read(&resources::files(policies, round + 1)?)?;
+    let changed = postern_model::read(&resources::files(policies, round + 1)?)?;
     let start = Instant::now();
     let next = Publication::admit(changed, KeySets::default(), code, nodes, Some(&whole))?;
     let after = snapshots(&next, nodes);

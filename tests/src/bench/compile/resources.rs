@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use postern::{model::File, node::NodeIdentity};
+use postern_base::node::NodeIdentity;
+use postern_model::File;
 
 use super::{GATEWAYS, NODES};
 

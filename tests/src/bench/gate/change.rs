@@ -11,12 +11,14 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use postern::{
     control_plane::ControlPlane,
-    model::File,
-    node::NodeIdentity,
+    serve::{Sockets, serve},
+};
+use postern_base::node::NodeIdentity;
+use postern_compile::snapshot::{FilterCode, Snapshot};
+use postern_model::File;
+use postern_release::{
     releases::{Applied, KEPT, Proposal, Releases},
     rollout::Strategy,
-    serve::{Sockets, serve},
-    snapshot::{FilterCode, Snapshot},
     store::{Database, Parent},
 };
 use tokio::runtime::Runtime;

@@ -12,12 +12,13 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use postern::{
     control_plane::ControlPlane,
-    digest::Digest,
+    serve::{Sockets, serve},
+};
+use postern_base::digest::Digest;
+use postern_compile::{
     gate::{Gate, ModuleCache, Origin},
     keys::KeySets,
-    model,
     pipeline::compile_bundle,
-    serve::{Sockets, serve},
     snapshot::{FilterCode, ResourceType, Selection, Snapshot},
     wasm::Limits,
 };
@@ -85,14 +86,14 @@ struct Case {
 
 impl Case {
     fn compile(&self, change: u32) -> Result<Snapshot> {
-        let bundle = model::read(&resources::files(self.routes, self.listener, change)?)?;
+        let bundle = postern_model::read(&resources::files(self.routes, self.listener, change)?)?;
         Ok(compile_bundle(&bundle, &KeySets::default(), &self.code)?)
     }
 
     fn change(&self, change: u32) -> Result<Times> {
         let files = resources::files(self.routes, self.listener, change)?;
         let begin = Instant::now();
-        let bundle = model::read(&files)?;
+        let bundle = postern_model::read(&files)?;
         let read = begin.elapsed();
         let snapshot = compile_bundle(&bundle, &KeySets::default(), &self.code)?;
         let compile = begin.elapsed() - read;
@@ -104,7 +105,7 @@ impl Case {
         self.wait_for_ack(&version)?;
         let (ack, total) = (published.elapsed(), begin.elapsed());
         let again = Instant::now();
-        ensure!(postern::gate::diagnose(&plan).is_none(), "the gate refuses what it let through");
+        ensure!(postern_compile::gate::diagnose(&plan).is_none(), "the gate refuses what it let through");
         Ok(Times { read, compile, gate: again.elapsed(), ack, total })
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, net::SocketAddr};
 
 use anyhow::Result;
-use postern::model::File;
+use postern_model::File;
 
 /// The files for this many routes. Each `change` makes them another revision, in every policy.
 pub(super) fn files(routes: usize, listener: SocketAddr, change: u32) -> Result<Vec<File>> {

@@ -14,10 +14,8 @@ use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     aggregated_discovery_service_server::{AggregatedDiscoveryService, AggregatedDiscoveryServiceServer},
 };
-use postern::{
-    digest::Digest,
-    snapshot::{ResourceSet, ResourceType, Selection, Snapshot},
-};
+use postern_base::digest::Digest;
+use postern_compile::snapshot::{ResourceSet, ResourceType, Selection, Snapshot};
 use tokio::{
     net::TcpListener,
     runtime::Runtime,

@@ -33,7 +33,7 @@ impl Kind {
     fn names(self) -> Vec<String> {
         match self {
             Self::Clusters => Vec::new(),
-            Self::Filter => vec![postern::snapshot::FILTER_NAME.to_owned()],
+            Self::Filter => vec![postern_compile::snapshot::FILTER_NAME.to_owned()],
         }
     }
 }

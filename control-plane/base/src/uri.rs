@@ -1,0 +1,16 @@
+//! Parts of URIs.
+
+use std::fmt::Write as _;
+
+/// A part of a URI: everything but letters, digits and a few marks is percent-encoded.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(byte.into()),
+            // Writing to a string never fails.
+            _ => drop(write!(escaped, "%{byte:02X}")),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,74 @@
+//! Access logs: for each backend, which requests it gets. `to` and `from` are apart from each other.
+
+use std::collections::BTreeMap;
+
+use postern_model::{AccessLog, LogBackendRef, LogEntry, Resource, TargetRef};
+
+use super::{scope::Scope, source::Source};
+
+/// Which requests one entry logs, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    /// What it selects.
+    pub which: Which,
+    /// The earlier entries: what one of them selects is not for this.
+    pub unless: Vec<Which>,
+    /// The names of the backends, each once.
+    pub backends: Vec<String>,
+}
+
+/// Some requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Which {
+    /// The route that they must be on, if any.
+    pub route: Option<String>,
+    /// The service that they must go to, if any.
+    pub service: Option<String>,
+    /// Where they must come from, if anywhere.
+    pub source: Option<Source>,
+}
+
+/// All entries in the order of priority, `to` before `from`; `None` if no AccessLog concerns the nodes.
+pub fn access_logs(scope: &Scope<'_>) -> Option<Vec<Logged>> {
+    if scope.access_logs.is_empty() {
+        return None;
+    }
+    let mut found = direction(
+        scope,
+        |log| &log.to,
+        |_, target| Which {
+            route: target.route().map(str::to_owned),
+            service: target.service().map(str::to_owned),
+            source: None,
+        },
+    );
+    found.extend(direction(
+        scope,
+        |log| &log.from,
+        |log, target| Which { route: None, service: None, source: Some(Source::of(target, log.mesh())) },
+    ));
+    Some(found)
+}
+
+fn direction(
+    scope: &Scope<'_>,
+    entries: impl Fn(&AccessLog) -> &[LogEntry],
+    which: impl Fn(&Resource<AccessLog>, &TargetRef) -> Which,
+) -> Vec<Logged> {
+    let (mut found, mut earlier): (Vec<Logged>, Vec<Which>) = (Vec::new(), Vec::new());
+    for log in &scope.access_logs {
+        for entry in entries(&log.spec) {
+            let mut which = which(log, &entry.target_ref);
+            let attached = log.spec.target_ref.route().map(str::to_owned);
+            if attached.is_some() && which.route.is_some() && attached != which.route {
+                continue;
+            }
+            which.route = which.route.or(attached);
+            let names: BTreeMap<_, ()> = entry.backends.iter().map(|LogBackendRef { name }| (name, ())).collect();
+            let backends = names.into_keys().cloned().collect();
+            found.push(Logged { which: which.clone(), unless: earlier.clone(), backends });
+            earlier.push(which);
+        }
+    }
+    found
+}

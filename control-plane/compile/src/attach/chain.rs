@@ -1,0 +1,443 @@
+//! The chains of routes: all steps that concern one, merged by name.
+//!
+//! What is less specific runs first, and a step that is changed from elsewhere keeps its place. In one resource, what
+//! is for some sources or destinations counts before what is for all traffic.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+
+use postern_base::diagnostic::quote;
+use postern_engine::event::Phase;
+use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef};
+use serde_json::{Map, Value as Json};
+
+use super::{
+    candidates::{self, candidates},
+    inherit::{Withheld, withhold},
+    merge::{Fields, merge},
+    permission::{self, Rule},
+    scope::Scope,
+    source::Source,
+};
+
+/// The largest body that is buffered where nobody says.
+const DEFAULT_BODY_SIZE: u32 = 256 * 1024;
+
+/// All chains of a group of nodes.
+#[derive(Debug, Default)]
+pub struct Attachment<'a> {
+    /// The chains, each once.
+    pub chains: Vec<Attached<'a>>,
+    /// The guarded routes by name, and the places of their chains.
+    pub routes: BTreeMap<&'a str, usize>,
+    /// The place of the chain for every other route.
+    pub default: Option<usize>,
+}
+
+impl Attachment<'_> {
+    /// Whether a permission or a step selects its sources by tags.
+    pub fn selects_by_tags(&self) -> bool {
+        let permissions = self.chains.iter().flat_map(|chain| &chain.permissions).map(|rule| &rule.source);
+        let steps = self.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response));
+        permissions.chain(steps.filter_map(|step| step.source.as_ref())).any(|source| !source.tags.is_empty())
+    }
+}
+
+/// One chain.
+#[derive(Debug)]
+pub struct Attached<'a> {
+    /// Who may call; empty if nobody says.
+    pub permissions: Vec<Rule<'a>>,
+    /// The steps before the request goes upstream.
+    pub request: Vec<EffectiveStep<'a>>,
+    /// The steps before the response goes downstream.
+    pub response: Vec<EffectiveStep<'a>>,
+    /// Whether nothing of it is enforced.
+    pub shadow: bool,
+    /// The largest request body that is buffered.
+    pub body_limit: u32,
+    /// What cannot be merged.
+    pub errors: Vec<Diagnostic>,
+}
+
+impl<'a> Attached<'a> {
+    /// The steps of one phase.
+    pub fn steps(&self, phase: Phase) -> &[EffectiveStep<'a>] {
+        match phase {
+            Phase::Request => &self.request,
+            Phase::Response => &self.response,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.permissions.is_empty() && self.request.is_empty() && self.response.is_empty() && self.errors.is_empty()
+    }
+}
+
+/// A step as it runs, and who said what of it.
+#[derive(Debug)]
+pub struct EffectiveStep<'a> {
+    /// The step.
+    pub step: Cow<'a, Step>,
+    /// The sources that it is for; all traffic if there is none.
+    pub source: Option<Source>,
+    /// Whether it stands in for the step before it, for sources that that one is not for.
+    pub alternative: bool,
+    /// What it is merged of, the first to be heard first; at least one.
+    pub parts: Vec<Part<'a>>,
+    /// Which of them each field is from; empty if there is but one.
+    pub fields: Fields,
+    /// What is not heard of them, because it is not inherited.
+    pub withheld: Vec<Withheld>,
+}
+
+/// A step as a user wrote it.
+#[derive(Debug, Clone)]
+pub struct Part<'a> {
+    /// The resource that it stands in.
+    pub policy: &'a Resource<RoutePolicy>,
+    /// The step.
+    pub step: &'a Step,
+    /// The sources that it is for.
+    pub source: Option<Source>,
+    entry: Entry,
+    phase: Phase,
+    /// Its place in the chain.
+    index: usize,
+}
+
+/// Where in a policy a chain stands.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    /// In the policy itself, for all traffic.
+    All,
+    From(usize),
+    To(usize),
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::From(index) => write!(formatter, "from[{index}]"),
+            Self::To(index) => write!(formatter, "to[{index}]"),
+        }
+    }
+}
+
+impl Part<'_> {
+    /// Where it stands in its resource: `spec.from[0].request[1]`.
+    pub fn field(&self) -> String {
+        let phase = match self.phase {
+            Phase::Request => "request",
+            Phase::Response => "response",
+        };
+        match self.entry {
+            Entry::All => format!("spec.{phase}[{}]", self.index),
+            entry => format!("spec.{entry}.{phase}[{}]", self.index),
+        }
+    }
+
+    /// What buckets and the like are called that belong to it: the resource, and the entry in it.
+    fn owner(&self) -> Cow<'_, str> {
+        match self.entry {
+            Entry::All => Cow::Borrowed(&self.policy.name),
+            entry => Cow::Owned(format!("{}.{entry}", self.policy.name)),
+        }
+    }
+}
+
+impl<'a> EffectiveStep<'a> {
+    /// An error at a field of the step such as `params.key`, in the resource that it comes from.
+    pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Option<Diagnostic> {
+        let part = self.part_of(field)?;
+        let field = if field.is_empty() { part.field() } else { format!("{}.{field}", part.field()) };
+        Some(part.policy.diagnose(&field, message))
+    }
+
+    /// The part that a field comes from.
+    pub fn part_of(&self, field: &str) -> Option<&Part<'a>> {
+        let index = self.fields.provider(field).map_or(0, |provided| provided.by);
+        self.parts.get(index).or_else(|| self.parts.first())
+    }
+
+    /// A name that is the same in every revision while the same users' steps make it up.
+    pub fn id(&self) -> String {
+        let owners: Vec<_> = self.parts.iter().map(Part::owner).collect();
+        format!("{}/{}", owners.join("+"), self.step.name)
+    }
+}
+
+/// All chains of a group of nodes.
+pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
+    attach_routes(scope, |_| true)
+}
+
+/// The chains of some routes of a group of nodes, and that of every other one.
+pub fn attach_routes<'a>(scope: &Scope<'a>, concerns: impl Fn(&str) -> bool) -> Attachment<'a> {
+    let mut attachment = Attachment::default();
+    let mut known = HashMap::new();
+    let index = Index::new(scope);
+    let mut place = |route: Option<&str>, declared: Option<&postern_model::Route>, attachment: &mut Attachment<'a>| {
+        let concern = index.concern(scope, route, declared);
+        let permissions: Vec<_> = permission::rules(scope, route);
+        let permits =
+            permissions.iter().map(|rule| (std::ptr::from_ref(rule.permission), rule.entry)).collect::<Vec<_>>();
+        let key = (concern.iter().map(Concern::key).collect::<Vec<_>>(), permits);
+        *known.entry(key).or_insert_with(|| {
+            let chain = chain(&concern, permissions);
+            (!chain.is_empty()).then(|| {
+                attachment.chains.push(chain);
+                attachment.chains.len().saturating_sub(1)
+            })
+        })
+    };
+    let declared = scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes);
+    let mut routes: BTreeMap<&'a str, Option<&'a postern_model::Route>> =
+        declared.map(|route| (route.name.as_str(), Some(route))).collect();
+    for route in scope.route_policies.iter().filter_map(|policy| policy.spec.target_ref.route()) {
+        routes.entry(route).or_insert(None);
+    }
+    for route in scope.traffic_permissions.iter().filter_map(|permission| permission.spec.target_ref.route()) {
+        routes.entry(route).or_insert(None);
+    }
+    for (route, declared) in routes.into_iter().filter(|(route, _)| concerns(route)) {
+        if let Some(chain) = place(Some(route), declared, &mut attachment) {
+            attachment.routes.insert(route, chain);
+        }
+    }
+    attachment.default = place(None, None, &mut attachment);
+    attachment
+}
+
+/// The policies of a scope by what they are attached to, as places in the order of priority.
+struct Index<'a> {
+    everywhere: Vec<usize>,
+    routes: HashMap<&'a str, Vec<usize>>,
+}
+
+/// A policy that concerns a route, and the entries of its `to` that do.
+#[derive(Debug)]
+struct Concern<'a> {
+    policy: &'a Resource<RoutePolicy>,
+    place: usize,
+    to: Vec<usize>,
+}
+
+impl Concern<'_> {
+    fn key(&self) -> (usize, Vec<usize>) {
+        (self.place, self.to.clone())
+    }
+}
+
+impl<'a> Index<'a> {
+    fn new(scope: &Scope<'a>) -> Self {
+        let mut index = Self { everywhere: Vec::new(), routes: HashMap::new() };
+        for (place, policy) in scope.route_policies.iter().enumerate() {
+            match policy.spec.target_ref.route() {
+                Some(route) => index.routes.entry(route).or_default().push(place),
+                None => index.everywhere.push(place),
+            }
+        }
+        index
+    }
+
+    /// The policies that concern a route, in the order of priority. Where it goes is known of declared ones only.
+    fn concern(
+        &self,
+        scope: &Scope<'a>,
+        route: Option<&str>,
+        declared: Option<&postern_model::Route>,
+    ) -> Vec<Concern<'a>> {
+        let own = route.and_then(|route| self.routes.get(route)).into_iter().flatten();
+        let mut places: Vec<_> = self.everywhere.iter().chain(own).copied().collect();
+        places.sort_unstable();
+        let selects = |target: &TargetRef| match target {
+            TargetRef::Mesh => true,
+            target => {
+                target.route().is_some_and(|target| Some(target) == route)
+                    || declared.is_some_and(|declared| declared.goes_to(target.service()))
+            }
+        };
+        let concern = |place: usize| {
+            let policy = *scope.route_policies.get(place)?;
+            let to = policy.spec.to.iter().enumerate().filter(|(_, entry)| selects(&entry.target_ref));
+            Some(Concern { policy, place, to: to.map(|(entry, _)| entry).collect() })
+        };
+        places.into_iter().filter_map(concern).collect()
+    }
+}
+
+/// The chain of what concerns a route, in the order of priority.
+fn chain<'a>(concern: &[Concern<'a>], permissions: Vec<Rule<'a>>) -> Attached<'a> {
+    let enforced = |concern: &Concern<'_>| concern.policy.spec.mode == Mode::Enforce;
+    // Permissions are always enforced, so that a chain with some is in shadow step by step.
+    let shadow = permissions.is_empty() && !concern.is_empty() && !concern.iter().any(enforced);
+    let mut errors = Vec::new();
+    let request = steps(concern, Phase::Request, shadow, &mut errors);
+    let response = steps(concern, Phase::Response, shadow, &mut errors);
+    let body_limit = concern.iter().find_map(|concern| concern.policy.spec.max_body_size);
+    Attached { permissions, request, response, shadow, body_limit: body_limit.unwrap_or(DEFAULT_BODY_SIZE), errors }
+}
+
+fn steps<'a>(
+    concern: &[Concern<'a>],
+    phase: Phase,
+    shadow: bool,
+    errors: &mut Vec<Diagnostic>,
+) -> Vec<EffectiveStep<'a>> {
+    let named = by_name(concern, phase);
+    let mut found = Vec::with_capacity(named.len());
+    for (name, parts) in named {
+        // Most steps are for all traffic.
+        if parts.iter().all(|part| part.source.is_none()) {
+            match effective(parts, None, false, shadow) {
+                Ok(step) => found.push(step),
+                Err(error) => errors.push(error),
+            }
+            continue;
+        }
+        let sources = parts.iter().map(|part| part.source.as_ref()).enumerate();
+        let Some(candidates) = candidates(sources) else {
+            let message =
+                format!("step {} has more than {} overlapping entries for its sources", quote(name), candidates::MOST);
+            errors.extend(parts.first().map(|part| part.policy.diagnose(&part.field(), message)));
+            continue;
+        };
+        for (index, candidate) in candidates.into_iter().enumerate() {
+            let parts: Vec<_> = candidate.parts.iter().filter_map(|part| parts.get(*part)).cloned().collect();
+            match effective(parts, candidate.source, index > 0, shadow) {
+                Ok(step) => found.push(step),
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    found
+}
+
+/// The parts of all steps by name, in the order in which the steps run; those of one step, the first to be heard first.
+fn by_name<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<(&'a str, Vec<Part<'a>>)> {
+    let mut named: Vec<_> = order(concern, phase).into_iter().map(|name| (name, Vec::new())).collect();
+    // Parts come in runs that have the order of the steps, so that the next is nearly always where the last one led.
+    let mut next = 0;
+    for part in concern.iter().flat_map(|concern| parts_of(concern, phase)) {
+        let (before, after) = named.split_at_mut(next);
+        let place = |list: &[(&str, Vec<Part<'_>>)]| list.iter().position(|(name, _)| *name == part.step.name);
+        let Some(found) = place(after).map(|place| place.saturating_add(next)).or_else(|| place(before)) else {
+            continue;
+        };
+        next = found.saturating_add(1);
+        if let Some((_, parts)) = named.get_mut(found) {
+            parts.reserve_exact(1);
+            parts.push(part);
+        }
+    }
+    named
+}
+
+/// The names of all steps, in the order in which they run.
+fn order<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<&'a str> {
+    let mut policies: Vec<_> = concern.iter().collect();
+    policies.sort_by_key(|concern| (concern.policy.spec.target_ref.level(), concern.policy.name.as_str()));
+    let mut names: Vec<&'a str> = Vec::new();
+    for Concern { policy, to, .. } in policies {
+        let spec = &policy.spec;
+        let to = to.iter().filter_map(|entry| spec.to.get(*entry));
+        let chains = [&spec.chains].into_iter().chain(to.chain(&spec.from).map(|entry| &entry.chains));
+        for step in chains.flat_map(|chains: &Chains| chains.of(phase)) {
+            if !names.contains(&step.name.as_str()) {
+                names.push(&step.name);
+            }
+        }
+    }
+    names
+}
+
+/// The steps of one policy, the first to be heard first: by source, by destination, for all traffic.
+fn parts_of<'a>(concern: &Concern<'a>, phase: Phase) -> Vec<Part<'a>> {
+    let policy = concern.policy;
+    let mut parts = Vec::new();
+    let mut add = |chains: &'a Chains, entry: Entry, source: Option<Source>| {
+        let steps = chains.of(phase).iter().enumerate();
+        parts.extend(steps.map(|(index, step)| Part { policy, step, source: source.clone(), entry, phase, index }));
+    };
+    for (index, entry) in policy.spec.from.iter().enumerate() {
+        add(&entry.chains, Entry::From(index), Some(Source::of(&entry.target_ref, policy.mesh())));
+    }
+    for index in &concern.to {
+        if let Some(entry) = policy.spec.to.get(*index) {
+            add(&entry.chains, Entry::To(*index), None);
+        }
+    }
+    add(&policy.spec.chains, Entry::All, None);
+    parts
+}
+
+/// One step of its parts.
+fn effective<'a>(
+    parts: Vec<Part<'a>>,
+    source: Option<Source>,
+    alternative: bool,
+    shadow: bool,
+) -> Result<EffectiveStep<'a>, Diagnostic> {
+    if let [part] = parts.as_slice()
+        && mode(part, shadow) == part.step.mode
+    {
+        let step = Cow::Borrowed(part.step);
+        let fields = Fields::default();
+        return complete(EffectiveStep { step, source, alternative, parts, fields, withheld: Vec::new() });
+    }
+    let first = parts.first().map(|part| &part.step.policy);
+    let alike = |(_, part): &(usize, &Part<'a>)| Some(&part.step.policy) == first;
+    let written = parts.iter().enumerate().filter(alike).map(|(index, part)| (index, written(part, shadow)));
+    let mut written: Vec<_> = written.collect();
+    let withheld = withhold(&mut written);
+    written.iter_mut().for_each(|(_, part)| drop(part.remove("inherit")));
+    let (merged, mut fields) = merge(&STEP, written);
+    for (index, _) in parts.iter().enumerate().filter(|part| !alike(part)) {
+        fields.overrule("policy", index);
+    }
+    let step = match serde_json::from_value(merged) {
+        Ok(step) => Cow::Owned(step),
+        Err(error) => {
+            let step = Cow::Owned(Step::default());
+            let fault = EffectiveStep { step, source, alternative, parts, fields, withheld };
+            return Err(fault.diagnose("", format!("cannot be merged: {error}")).unwrap_or_default());
+        }
+    };
+    complete(EffectiveStep { step, source, alternative, parts, fields, withheld })
+}
+
+/// Refuses a step that still lacks a parameter when all its parts are together.
+fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
+    match step.step.missing() {
+        None => Ok(step),
+        Some(missing) => {
+            let others = step.parts.len() > 1;
+            let context = if others { ", also in what it is merged with" } else { "" };
+            Err(step.diagnose("params", format!("{missing}{context}")).unwrap_or_default())
+        }
+    }
+}
+
+/// Whether a step is enforced, as far as its own resource says. A chain that is in shadow whole needs no more.
+fn mode(part: &Part<'_>, shadow: bool) -> Option<Mode> {
+    let of_resource = (!shadow && part.policy.spec.mode == Mode::Shadow).then_some(Mode::Shadow);
+    part.step.mode.or(of_resource)
+}
+
+/// A step as an object with the fields that its user set.
+fn written(part: &Part<'_>, shadow: bool) -> Map<String, Json> {
+    let mut step = part.step.clone();
+    step.mode = mode(part, shadow);
+    match serde_json::to_value(&step) {
+        Ok(Json::Object(mut fields)) => {
+            fields.retain(|_, value| !value.is_null());
+            fields
+        }
+        _ => Map::new(),
+    }
+}

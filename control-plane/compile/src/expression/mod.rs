@@ -1,0 +1,116 @@
+//! CEL as users write it, to what a plan carries: parsed by the crate `cel`, checked, folded and lowered here, loaded by
+//! the engine before anybody else sees it. What the engine does with it is not decided here.
+//!
+//! The modules stand in the order in which a text passes through them: `parse` → `lower` (with `names`, `functions` and
+//! `types`) → `fold` → `term` (the plan's form).
+
+mod fold;
+mod functions;
+mod input;
+mod lower;
+mod names;
+mod notation;
+mod parse;
+mod term;
+mod types;
+
+use std::thread;
+
+use postern_engine::cel::{self, LoadError, Type};
+use postern_proto::plan::v1 as wire;
+
+pub use self::{input::Input, notation::notation};
+use self::{lower::Lowering, parse::Parsed, term::Term};
+
+/// The longest text that is read.
+pub const MAX_LENGTH: usize = 8 << 10;
+/// The parser recurses on what it reads: so much is enough for a text of any shape.
+const STACK: usize = 64 << 20;
+
+/// Which attributes there are where an expression is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Environment {
+    /// Before a request goes on: there is no response.
+    Request,
+    /// When the response is there.
+    Response,
+}
+
+/// What is wrong with an expression, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{message}")]
+pub struct ExpressionError {
+    /// The column, in characters from 1; a line break counts as one.
+    pub column: usize,
+    /// What is wrong: lower case, no full stop, user input in backticks.
+    pub message: String,
+}
+
+impl ExpressionError {
+    fn new(column: usize, message: impl Into<String>) -> Self {
+        Self { column, message: message.into() }
+    }
+}
+
+/// Compiles an expression of any type. All errors come at once, in the order of the text.
+pub fn compile(text: &str, environment: Environment) -> Result<wire::Expression, Vec<ExpressionError>> {
+    apart(text, environment, None)
+}
+
+/// Compiles an expression that must be true or false.
+pub fn compile_condition(text: &str, environment: Environment) -> Result<wire::Expression, Vec<ExpressionError>> {
+    apart(text, environment, Some(Type::Bool))
+}
+
+/// Runs on a stack of its own, for nothing else bounds how deep the parser goes; a panic of it is an error like others.
+fn apart(text: &str, environment: Environment, wanted: Option<Type>) -> Result<wire::Expression, Vec<ExpressionError>> {
+    if text.len() > MAX_LENGTH {
+        return Err(vec![ExpressionError::new(1, format!("the expression is longer than {MAX_LENGTH} bytes"))]);
+    }
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("expression".to_owned()).stack_size(STACK);
+        let compiling = thread.spawn_scoped(scope, || compile_here(text, environment, wanted));
+        let compiled = compiling.map_err(|error| format!("the expression cannot be compiled: {error}"));
+        compiled
+            .and_then(|thread| thread.join().map_err(|_| "the expression cannot be parsed".to_owned()))
+            .unwrap_or_else(|message| Err(vec![ExpressionError::new(1, message)]))
+    })
+}
+
+fn compile_here(
+    text: &str,
+    environment: Environment,
+    wanted: Option<Type>,
+) -> Result<wire::Expression, Vec<ExpressionError>> {
+    let parsed = Parsed::parse(text).map_err(|error| vec![error])?;
+    let term = Lowering::new(&parsed, environment).lower()?;
+    check_type(&term, wanted).map_err(|error| vec![error])?;
+    let expression = fold::fold(term).to_wire();
+    match cel::Expression::load(&expression) {
+        Ok(_) => Ok(expression),
+        Err(error) => Err(vec![refused(&expression, &error)]),
+    }
+}
+
+fn check_type(term: &Term, wanted: Option<Type>) -> Result<(), ExpressionError> {
+    match (wanted, term.of) {
+        (Some(wanted), Some(found)) if wanted != found => {
+            let message = format!("expected an expression of type {}, found {}", wanted.name(), found.name());
+            Err(ExpressionError::new(1, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the engine refuses to load, where the user wrote it.
+fn refused(expression: &wire::Expression, error: &LoadError) -> ExpressionError {
+    if let LoadError::Pattern { node, pattern, error } = error {
+        let column = expression.nodes.get(*node).map_or(1, |node| node.column);
+        let message = format!(
+            "{} is not a regular expression that can be used: {error}",
+            postern_base::diagnostic::quote(pattern)
+        );
+        return ExpressionError::new(usize::try_from(column).unwrap_or(1), message);
+    }
+    ExpressionError::new(1, error.to_string())
+}

@@ -1,0 +1,125 @@
+//! All published key sets that the resources in force name.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use postern_model::{Bundle, KeySource, KeyUri};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    KeySets,
+    source::{Fetch, Fetched, Source},
+};
+
+/// How many fetches are under way at once.
+const MOST_UNDER_WAY: usize = 8;
+
+/// The published key sets that are wanted.
+#[derive(Debug, Default)]
+pub struct Sources(BTreeMap<KeyUri, Source>);
+
+/// What is shown of a key set.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeySetReport {
+    /// Where it is published.
+    #[schemars(with = "String")]
+    pub uri: KeyUri,
+    /// How many of its keys can be used.
+    pub keys: usize,
+    /// Which cannot, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
+    /// When it was last fetched, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_success: Option<u64>,
+    /// Why the latest fetch failed, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<FetchError>,
+    /// When it is fetched next, in seconds since 1970; nothing while it is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_fetch: Option<u64>,
+}
+
+/// A fetch that failed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FetchError {
+    /// When, in seconds since 1970.
+    pub at: u64,
+    /// Why.
+    pub message: String,
+}
+
+impl Sources {
+    /// Wants exactly the key sets that these resources name. What is known of a set that stays is kept.
+    pub fn want(&mut self, bundle: &Bundle, now: Duration) {
+        self.want_all([bundle], now);
+    }
+
+    /// The same for several revisions that are in force at once.
+    pub fn want_all<'a>(&mut self, bundles: impl IntoIterator<Item = &'a Bundle>, now: Duration) {
+        let mut wanted: BTreeMap<&KeyUri, Duration> = BTreeMap::new();
+        for issuer in bundles.into_iter().flat_map(|bundle| &bundle.issuers) {
+            if let KeySource::Published { uri, refresh } = &issuer.spec.keys {
+                wanted.entry(uri).and_modify(|shortest| *shortest = (*shortest).min(*refresh)).or_insert(*refresh);
+            }
+        }
+        self.0.retain(|uri, _| wanted.contains_key(uri));
+        for (uri, refresh) in wanted {
+            match self.0.get_mut(uri) {
+                Some(source) => source.set_refresh(refresh),
+                None => drop(self.0.insert(uri.clone(), Source::new(refresh, now))),
+            }
+        }
+    }
+
+    /// The key sets as far as they are known.
+    pub fn sets(&self) -> KeySets {
+        self.0.iter().filter_map(|(uri, source)| Some((uri.clone(), Arc::clone(source.set()?)))).collect()
+    }
+
+    /// Starts what is due, within bounds.
+    pub fn start_due(&mut self, now: Duration) -> Vec<Fetch> {
+        let under_way = self.0.values().filter(|source| source.due().is_none()).count();
+        let due = self.0.iter_mut().filter(|(_, source)| source.due().is_some_and(|due| due <= now));
+        due.take(MOST_UNDER_WAY.saturating_sub(under_way)).map(|(uri, source)| source.start(uri)).collect()
+    }
+
+    /// When something is due next. What has to wait for others under way is due when one of them ends.
+    pub fn next_due(&self, now: Duration) -> Option<Duration> {
+        self.0.values().filter_map(Source::due).filter(|due| *due > now).min()
+    }
+
+    /// Takes what came of a fetch; returns whether keys have changed. What nobody wants any more is dropped.
+    pub fn finish(&mut self, uri: &KeyUri, answer: Fetched, now: Duration, chance: f64) -> bool {
+        self.0.get_mut(uri).is_some_and(|source| source.due().is_none() && source.finish(answer, now, chance))
+    }
+
+    /// The set of one place.
+    pub fn get(&self, uri: &KeyUri) -> Option<&Source> {
+        self.0.get(uri)
+    }
+
+    /// All of them, in the order of their places. `start` is when time was zero.
+    pub fn report(&self, start: SystemTime) -> Vec<KeySetReport> {
+        let seconds = |time: Duration| {
+            let since = start.checked_add(time).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            since.map_or(0, |since| since.as_secs())
+        };
+        let report = |(uri, source): (&KeyUri, &Source)| KeySetReport {
+            uri: uri.clone(),
+            keys: source.set().map_or(0, |set| set.keys().len()),
+            skipped: source.skipped().iter().map(ToString::to_string).collect(),
+            last_success: source.last_success().map(seconds),
+            last_error: source
+                .last_error()
+                .map(|(at, message)| FetchError { at: seconds(*at), message: message.clone() }),
+            next_fetch: source.due().map(seconds),
+        };
+        self.0.iter().map(report).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! What is right but looks like a slip. A finding refuses nothing: whoever wrote it may have meant it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use postern_base::diagnostic::quote;
+use postern_engine::event::Phase;
+use postern_model::{Bundle, Diagnostic, Mode, Resource};
+use postern_proto::plan::v1::expression::{constant, node};
+use serde::Serialize;
+
+use crate::{
+    attach::{Attached, Attachment},
+    expression::{Environment, compile_condition},
+};
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// Where, and what.
+    #[serde(flatten)]
+    pub at: Diagnostic,
+    /// What kind of finding it is: for those who want to leave some out.
+    pub code: &'static str,
+}
+
+/// What looks like a slip in some resources, group by group.
+#[derive(Debug, Default)]
+pub(crate) struct Lint {
+    found: BTreeSet<Finding>,
+    overrides: BTreeSet<String>,
+    /// The conditions that were looked at, and whether they are never true: parsing takes its time.
+    never: HashMap<(Phase, String), bool>,
+}
+
+impl Lint {
+    /// Looks at what is attached for a group of nodes.
+    pub(crate) fn look(&mut self, attachment: &Attachment<'_>) {
+        for chain in &attachment.chains {
+            let found = never_run(chain, &mut self.never);
+            self.found.extend(found);
+        }
+        for step in attachment.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response)) {
+            if let [first, .., last] = step.parts.as_slice()
+                && first.policy.spec.overrides
+                && last.policy.name != first.policy.name
+            {
+                self.overrides.insert(first.policy.label());
+            }
+        }
+    }
+
+    /// Everything that was found in the resources, by file and line.
+    pub(crate) fn finish(mut self, bundle: &Bundle) -> Vec<Finding> {
+        self.found.extend(idle_overrides(bundle, &self.overrides));
+        self.found.into_iter().collect()
+    }
+}
+
+/// Steps behind one that always answers, and steps whose condition is never true.
+fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -> Vec<Finding> {
+    let mut is_never =
+        |when: &str, phase: Phase| *known.entry((phase, when.to_owned())).or_insert_with(|| is_never(when, phase));
+    let mut found = Vec::new();
+    for phase in [Phase::Request, Phase::Response] {
+        let mut answered: Option<&str> = None;
+        for step in chain.steps(phase) {
+            let code = "step-never-runs";
+            if let Some(by) = answered
+                && step.step.policy != "auditLog"
+            {
+                let message = format!("never runs: step {} always answers before it", quote(by));
+                found.extend(step.diagnose("", message).map(|at| Finding { at, code }));
+            }
+            if step.step.when.as_deref().is_some_and(|when| is_never(when, phase)) {
+                let at = step.diagnose("when", "never runs: the condition is always false");
+                found.extend(at.map(|at| Finding { at, code }));
+            }
+            let always = step.source.is_none() && step.step.when.is_none() && step.step.mode != Some(Mode::Shadow);
+            if step.step.policy == "respond" && always && answered.is_none() {
+                answered = Some(&step.step.name);
+            }
+        }
+    }
+    found
+}
+
+fn is_never(when: &str, phase: Phase) -> bool {
+    let environment = match phase {
+        Phase::Request => Environment::Request,
+        Phase::Response => Environment::Response,
+    };
+    let Ok(compiled) = compile_condition(when, environment) else { return false };
+    let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
+    match root {
+        Some(node::Kind::Constant(constant)) => matches!(constant.kind, Some(constant::Kind::Bool(false))),
+        _ => false,
+    }
+}
+
+fn idle_overrides(bundle: &Bundle, seen: &BTreeSet<String>) -> Vec<Finding> {
+    let idle = bundle.route_policies.iter().filter(|policy| policy.spec.overrides && !seen.contains(&policy.label()));
+    let finding = |policy: &Resource<_>| Finding {
+        at: policy.diagnose("spec.override", "overrides nothing: no other resource has a step of these names"),
+        code: "idle-override",
+    };
+    idle.map(finding).collect()
+}

@@ -1,0 +1,152 @@
+//! `auditLog`.
+
+use std::collections::BTreeMap;
+
+use postern_base::diagnostic::{push_field, quote, suggestion};
+use postern_engine::{
+    Phase,
+    cel::{Attribute, Expression},
+    policy::audit_log::{RESERVED, SAMPLE_OF},
+};
+use postern_model::{Protocol, Step};
+use postern_proto::plan::v1::{self as wire, AuditCollector, AuditField, AuditGrpcCollector, AuditLog, step::Policy};
+use serde::Deserialize;
+
+use super::{Lowering, Place, environment, policies::LowerError};
+use crate::expression;
+
+/// More than this many would not fit into a record anyway.
+const MOST: usize = 64;
+
+impl Lowering {
+    pub(super) fn audit_log(
+        &mut self,
+        place: &Place<'_>,
+        step: &Step,
+        params: &AuditLogParams,
+    ) -> Result<Policy, LowerError> {
+        if let Some(when) = &step.when {
+            let compiled = expression::compile_condition(when, environment(place.phase));
+            self.refuse_body(place, "when", compiled.as_ref().ok());
+        }
+        let at_request = params.at == "request";
+        if at_request && place.phase == Phase::Response {
+            return Err(LowerError::Value("`at: request` cannot be had in a response chain"));
+        }
+        if params.fields.len() > MOST || params.headers.len() > MOST {
+            return Err(LowerError::Value("expected at most 64 `fields` and 64 `headers`"));
+        }
+        let (log, http, grpc) = (params.to.log, params.to.http.as_ref(), params.to.grpc.as_ref());
+        if !log && http.is_none() && grpc.is_none() {
+            return Err(LowerError::Value("records go nowhere: expected `to.log: true`, `to.http` or `to.grpc`"));
+        }
+        let fields = params.fields.iter().map(|(name, text)| self.audit_field(place, name, text)).collect();
+        let collector = http.map(|http| AuditCollector {
+            service: self.service(place, "params.to.http.service", &http.service),
+            path: self.string(&http.path),
+        });
+        let grpc = grpc.map(|grpc| AuditGrpcCollector { service: self.grpc_service(place, &grpc.service) });
+        let redact = &params.redact;
+        Ok(Policy::AuditLog(AuditLog {
+            sample: of_a_million(params.sample),
+            sample_denials: params.sample_denials,
+            at_request,
+            fields,
+            headers: params.headers.iter().map(|name| self.header_name(name)).collect(),
+            omit: params.omit.iter().map(|name| self.string(name)).collect(),
+            redact_headers: redact.headers.iter().map(|name| self.header_name(name)).collect(),
+            redact_query: redact.query.iter().map(|name| self.string(name)).collect(),
+            redact_claims: redact.claims.iter().map(|name| self.string(name)).collect(),
+            log,
+            collector,
+            grpc,
+        }))
+    }
+
+    fn audit_field(&mut self, place: &Place<'_>, name: &str, text: &str) -> AuditField {
+        let field = push_field("params.fields".to_owned(), name);
+        if RESERVED.contains(&name) {
+            self.error(place, &field, format!("{} is a field that records have already", quote(name)));
+        }
+        let compiled = expression::compile(text, environment(place.phase));
+        self.refuse_body(place, &field, compiled.as_ref().ok());
+        AuditField { name: self.string(name), expression: self.intern(place, &field, compiled) }
+    }
+
+    /// A record would have to wait for what a caller may send slowly, or not at all.
+    fn refuse_body(&mut self, place: &Place<'_>, field: &str, compiled: Option<&wire::Expression>) {
+        let loaded = compiled.and_then(|compiled| Expression::load(compiled).ok());
+        if loaded.is_some_and(|expression| expression.attributes().contains(&Attribute::RequestBody)) {
+            self.error(place, field, "an audit log cannot read `request.body`".to_owned());
+        }
+    }
+
+    /// The name of a service, which must exist.
+    fn service(&mut self, place: &Place<'_>, field: &str, name: &str) -> u32 {
+        if !self.services.contains_key(name) {
+            let near = suggestion(name, self.services.keys().map(String::as_str));
+            self.error(place, field, format!("unknown service {}{near}", quote(name)));
+        }
+        self.string(name)
+    }
+
+    /// The same for one that speaks gRPC.
+    fn grpc_service(&mut self, place: &Place<'_>, name: &str) -> u32 {
+        let field = "params.to.grpc.service";
+        if self.services.get(name).is_some_and(|protocol| *protocol != Protocol::Http2) {
+            self.error(place, field, format!("service {} speaks HTTP/1: expected `protocol: grpc`", quote(name)));
+        }
+        self.service(place, field, name)
+    }
+}
+
+/// A percentage, which has four decimals at the most.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 100")]
+fn of_a_million(percent: f64) -> u32 {
+    (percent * f64::from(SAMPLE_OF / 100)).round() as u32
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuditLogParams {
+    to: ToParams,
+    sample: f64,
+    sample_denials: bool,
+    at: String,
+    #[serde(default)]
+    fields: BTreeMap<String, String>,
+    #[serde(default)]
+    headers: Vec<String>,
+    #[serde(default)]
+    omit: Vec<String>,
+    #[serde(default)]
+    redact: RedactParams,
+}
+
+#[derive(Deserialize)]
+struct ToParams {
+    log: bool,
+    http: Option<HttpParams>,
+    grpc: Option<GrpcParams>,
+}
+
+#[derive(Deserialize)]
+struct HttpParams {
+    service: String,
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct GrpcParams {
+    service: String,
+}
+
+#[derive(Deserialize, Default)]
+struct RedactParams {
+    #[serde(default)]
+    headers: Vec<String>,
+    #[serde(default)]
+    query: Vec<String>,
+    #[serde(default)]
+    claims: Vec<String>,
+}

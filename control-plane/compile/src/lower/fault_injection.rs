@@ -1,0 +1,56 @@
+//! `faultInjection`.
+
+use std::time::Duration;
+
+use postern_model::unit;
+use postern_proto::plan::v1::{FaultInjection, InjectedAbort, InjectedDelay, step::Policy};
+use serde::Deserialize;
+
+use super::{Lowering, Place, policies::LowerError};
+
+const LONGEST_DELAY: Duration = Duration::from_secs(300);
+
+impl Lowering {
+    pub(super) fn fault_injection(
+        &mut self,
+        place: &Place<'_>,
+        params: &FaultInjectionParams,
+    ) -> Result<Policy, LowerError> {
+        if params.delay.is_none() && params.abort.is_none() {
+            return Err(LowerError::Value("expected `delay` or `abort`"));
+        }
+        let delay = params.delay.as_ref().map(|delay| {
+            let duration = unit::duration(&delay.duration).unwrap_or_default();
+            if duration > LONGEST_DELAY {
+                self.error(place, "params.delay.duration", "expected at most `5m`".to_owned());
+            }
+            let milliseconds = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
+            InjectedDelay { milliseconds, percent: delay.percent }
+        });
+        let abort = params.abort.as_ref().map(|abort| InjectedAbort {
+            status: abort.status,
+            percent: abort.percent,
+            body: abort.body.as_deref().map(|body| self.string(body)),
+        });
+        Ok(Policy::FaultInjection(FaultInjection { delay, abort }))
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct FaultInjectionParams {
+    delay: Option<DelayParams>,
+    abort: Option<AbortParams>,
+}
+
+#[derive(Deserialize)]
+struct DelayParams {
+    duration: String,
+    percent: u32,
+}
+
+#[derive(Deserialize)]
+struct AbortParams {
+    status: u32,
+    percent: u32,
+    body: Option<String>,
+}

@@ -1,0 +1,86 @@
+//! `hmacAuth` and the keys of consumers.
+
+use std::time::Duration;
+
+use postern_base::diagnostic::quote;
+use postern_engine::replays::MOST_SIGNATURES;
+use postern_model::{Step, unit};
+use postern_proto::plan::v1::{HmacAuth, HmacKey, step::Policy};
+use serde::Deserialize;
+
+use super::{Lowering, Place};
+
+const DERIVED: [&str; 7] = ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HmacAuthParams {
+    components: Vec<String>,
+    label: Option<String>,
+    window: String,
+    clock_skew: String,
+    require_date: bool,
+    require_digest: bool,
+    refuse_replays: bool,
+    replay_rate: u32,
+}
+
+impl Lowering {
+    pub(super) fn hmac_key(&mut self, key: &postern_model::HmacKey) -> HmacKey {
+        HmacKey { id: self.string(&key.key_id), secret: key.secret.reveal().to_vec() }
+    }
+
+    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, step: &Step, params: &HmacAuthParams) -> Policy {
+        let components: Vec<_> = params.components.iter().map(|name| name.to_ascii_lowercase()).collect();
+        for (index, name) in components.iter().enumerate() {
+            let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if !DERIVED.contains(&name.as_str()) && (name.is_empty() || !name.bytes().all(token)) {
+                let known: Vec<_> = DERIVED.iter().map(|name| format!("`{name}`")).collect();
+                let message = format!("expected a header or one of {}, found {}", known.join(", "), quote(name));
+                self.error(place, &format!("params.components[{index}]"), message);
+            }
+        }
+        let label = params.label.as_deref().unwrap_or_default();
+        if params.label.is_some() && !is_key(label) {
+            let message = format!("expected a label such as `sig1`, found {}", quote(label));
+            self.error(place, "params.label", message);
+        }
+        let time = |written: &str| unit::duration(written).unwrap_or_default();
+        let (window, skew) = (time(&params.window), time(&params.clock_skew));
+        let replay_capacity = match params.refuse_replays {
+            false => 0,
+            true => self.replay_capacity(place, step, params.replay_rate, window.saturating_add(skew)),
+        };
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Policy::HmacAuth(HmacAuth {
+            components: components.iter().map(|name| self.string(name)).collect(),
+            label: self.string(label),
+            window_ns: nanoseconds(window),
+            skew_ns: nanoseconds(skew),
+            require_date: params.require_date,
+            require_digest: params.require_digest,
+            replay_capacity,
+        })
+    }
+
+    /// How many signatures of one key can be good at a time: those of the whole window, and of clocks that are ahead.
+    fn replay_capacity(&mut self, place: &Place<'_>, step: &Step, rate: u32, good: Duration) -> u32 {
+        let seconds = good.as_nanos().div_ceil(1_000_000_000).saturating_add(1);
+        let wanted = u32::try_from(seconds.saturating_mul(rate.into())).unwrap_or(u32::MAX);
+        // Who leaves the rate out has asked for no more than there is room for.
+        if wanted > MOST_SIGNATURES && step.params.get("replayRate").is_some() {
+            let message = format!(
+                "{rate} signatures a second for {seconds}s are more than the {MOST_SIGNATURES} that are remembered of a \
+                 key: lower `window`, or spread the load over several keys"
+            );
+            self.error(place, "params.replayRate", message);
+        }
+        wanted.min(MOST_SIGNATURES)
+    }
+}
+
+/// RFC 8941, section 3.1.2.
+fn is_key(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase() || first == '*')
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c))
+}

@@ -1,0 +1,416 @@
+//! Lowering: attached chains and consumers become a plan. Strings, expressions and chains are interned: what is equal is
+//! there once.
+
+mod audit_log;
+mod basic_auth;
+mod cors;
+mod defaults;
+mod ecma;
+mod fault_injection;
+mod hmac_auth;
+mod hops;
+mod interned;
+mod ip_filter;
+mod issuers;
+mod json_schema;
+mod jwt_validation;
+mod needs;
+mod policies;
+mod request_id;
+mod request_size;
+mod respond;
+mod rewrite;
+mod route_edits;
+mod security_headers;
+
+use std::collections::{BTreeMap, HashMap};
+
+use postern_engine::{
+    Phase,
+    budget::{self, STEPS},
+    cel,
+};
+use postern_model::{
+    Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource, Step,
+};
+use postern_proto::plan::v1::{
+    Answer, Chain, Consumer, DeclaredRoutes, DenyWith, Expression, FORMAT, HeaderValue, MatchedHeaders,
+    OnFailure as WireOnFailure, PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps,
+    TrafficPermission, source, step::Policy as WirePolicy, traffic_permission,
+};
+use prost::Message;
+
+use self::{interned::Interned, needs::Needs};
+use crate::{
+    attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
+    expression::{self, Environment, ExpressionError},
+    keys::KeySets,
+    route_match,
+    support::{Feature, Support},
+};
+
+/// What decisions and logs call the step that TrafficPermissions make up.
+pub const PERMISSION_STEP: &str = "TrafficPermission";
+
+/// What becomes of a chain that cannot be lowered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// Nothing is lowered: a change must be right whole.
+    Strict,
+    /// Its routes answer 500, and the rest is served.
+    Permissive,
+}
+
+/// What lowering makes of what is attached.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The plan, without a label.
+    pub plan: Plan,
+    /// Whether a step may ask for the tags of a source.
+    pub reads_source_tags: bool,
+    /// What is wrong with chains that were not lowered.
+    pub problems: Vec<Diagnostic>,
+}
+
+/// Lowers what is attached.
+pub fn lower(
+    scope: &Scope<'_>,
+    key_sets: &KeySets,
+    attachment: &Attachment<'_>,
+    strictness: Strictness,
+) -> Result<Lowered, Diagnostics> {
+    let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
+    let mut lowering = Lowering { services, support: scope.support.clone(), ..Lowering::default() };
+    if let Some(settings) = scope.settings() {
+        lowering.settings(&settings.spec);
+    }
+    lowering.issuers(scope, key_sets);
+    let chains: Vec<_> = attachment.chains.iter().map(|attached| lowering.chain(attached)).collect();
+    for (route, chain) in &attachment.routes {
+        let name = lowering.string(route);
+        lowering.plan.routes.extend(chains.get(*chain).map(|chain| Route { name, chain: *chain }));
+    }
+    let default = attachment.default.and_then(|chain| chains.get(chain));
+    lowering.plan.default_chain = default.map_or(0, |chain| chain.saturating_add(1));
+    lowering.plan.declared_routes = lowering.declared_routes(scope, attachment);
+    let needs = lowering.needs();
+    lowering.keep_issuers(&needs);
+    for consumer in scope.consumers.iter().filter(|consumer| needs.has_use_for(&consumer.spec)) {
+        lowering.consumer(consumer, &needs);
+    }
+    lowering.plan.silent = logs_nothing(scope);
+    // Nodes that get no listeners from us have routes that are not known here.
+    lowering.plan.count_routes = scope.gateways.is_empty();
+    let reads_source_tags = lowering.reads_source_tags || attachment.selects_by_tags();
+    let (mut plan, mut problems) = lowering.finish(strictness)?;
+    let mut found = route_edits::refuse(&mut plan, scope, attachment);
+    found.extend(hops::counted_twice(scope, attachment));
+    if strictness == Strictness::Strict {
+        Diagnostics::reject(found.clone())?;
+    }
+    problems.extend(found);
+    Ok(Lowered { plan, reads_source_tags, problems })
+}
+
+/// Whether no access log can show what was decided. Who brings listeners of their own may log there what we do not know of.
+fn logs_nothing(scope: &Scope<'_>) -> bool {
+    let ours = !scope.gateways.is_empty() && scope.envoy_resources.is_empty();
+    ours && attach::access_logs(scope).is_some_and(|logs| logs.iter().all(|log| log.backends.is_empty()))
+}
+
+#[derive(Default)]
+struct Lowering {
+    strings: Interned<String>,
+    expressions: Interned<Vec<u8>>,
+    chains: Interned<Vec<u8>>,
+    /// The expressions that are compiled already, by what they may know and what they must be.
+    compiled: HashMap<(Phase, bool), HashMap<String, u32>>,
+    plan: Plan,
+    /// The names of the plan's issuers, in its order.
+    issuers: Vec<String>,
+    /// The names of the services, and what they speak.
+    services: BTreeMap<String, Protocol>,
+    /// What the nodes understand.
+    support: Support,
+    /// Whether an expression reads the tags of a source.
+    reads_source_tags: bool,
+    errors: Vec<Diagnostic>,
+}
+
+/// The step that is being lowered.
+struct Place<'a> {
+    step: &'a EffectiveStep<'a>,
+    phase: Phase,
+}
+
+impl Lowering {
+    /// The place of a chain in the plan.
+    fn chain(&mut self, attached: &Attached<'_>) -> u32 {
+        let before = self.errors.len();
+        self.errors.extend(attached.errors.iter().cloned());
+        let mut chain = Chain {
+            request: self.steps(attached, Phase::Request),
+            response: self.steps(attached, Phase::Response),
+            shadow: attached.shadow,
+            body_limit: attached.body_limit,
+        };
+        if self.errors.len() > before {
+            // Whether it is served is decided at the end; if so, then as a chain that refuses everything.
+            let unsupported = vec![self.string("invalid-chain")];
+            let request = Some(Steps { steps: Vec::new(), unsupported });
+            chain = Chain { request, shadow: false, ..Chain::default() };
+        }
+        let index = self.chains.index(chain.encode_to_vec());
+        if usize::try_from(index).is_ok_and(|index| index == self.plan.chains.len()) {
+            self.plan.chains.push(chain);
+        }
+        index
+    }
+
+    /// A consumer with what it can be known by in this plan.
+    fn consumer(&mut self, consumer: &Resource<postern_model::Consumer>, needs: &Needs) {
+        let name = self.string(&consumer.name);
+        let api_keys = consumer.spec.api_keys.iter().filter(|_| needs.api_keys);
+        let api_key_sha256 = api_keys.map(|key| key.sha256.to_vec()).collect();
+        let groups = consumer.spec.groups.iter().map(|group| self.string(group)).collect();
+        let hmac = consumer.spec.hmac.iter().filter(|_| needs.hmac_keys).map(|key| self.hmac_key(key)).collect();
+        let password = consumer.spec.basic_auth.as_ref().filter(|_| needs.passwords);
+        let basic_auth = password.map(|credential| PasswordCredential {
+            username: self.string(&credential.username),
+            salt: credential.password.salt.clone(),
+            iterations: credential.password.iterations,
+            hash: credential.password.hash.to_vec(),
+        });
+        self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth, hmac });
+    }
+
+    /// The routes of gateways, as Envoy knows them.
+    fn declared_routes(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Option<DeclaredRoutes> {
+        if scope.gateways.is_empty() {
+            return None;
+        }
+        let mut declared = DeclaredRoutes::default();
+        let guarded = route_match::guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
+        for gateway in &scope.gateways {
+            for (route, marked) in gateway.spec.routes.iter().zip(route_match::marked_names(&gateway.spec, &guarded)) {
+                let marked = self.string(&marked);
+                let is_guarded = attachment.routes.contains_key(route.name.as_str());
+                if is_guarded { declared.guarded.push(marked) } else { declared.open.push(marked) }
+            }
+        }
+        declared.open.extend([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE].map(|name| self.string(name)));
+        Some(declared)
+    }
+
+    fn settings(&mut self, settings: &postern_model::Settings) {
+        self.plan.matched_headers = settings
+            .route_headers
+            .as_ref()
+            .map(|names| MatchedHeaders { names: names.iter().map(|name| self.header_name(name)).collect() });
+        self.plan.policy_not_supported = settings.policy_not_supported.as_ref().map(|answer| self.answer(answer));
+        self.plan.agent_unavailable = settings.agent_unavailable.as_ref().map(|answer| self.answer(answer));
+        let microseconds = settings.request_budget_ms.map_or(0, |budget| u64::from(budget).saturating_mul(1_000));
+        self.plan.steps = microseconds.saturating_mul(budget::STEPS_A_MICROSECOND);
+    }
+
+    fn steps(&mut self, attached: &Attached<'_>, phase: Phase) -> Option<Steps> {
+        let steps = attached.steps(phase);
+        let mut lowered = Vec::with_capacity(steps.len());
+        if phase == Phase::Request && !attached.permissions.is_empty() {
+            lowered.push(self.permissions(&attached.permissions));
+        }
+        for step in steps {
+            lowered.extend(self.step(&Place { step, phase }, &step.step));
+        }
+        (!lowered.is_empty()).then_some(Steps { steps: lowered, unsupported: Vec::new() })
+    }
+
+    fn permissions(&mut self, rules: &[Rule<'_>]) -> WireStep {
+        let lower = |rule: &Rule<'_>| traffic_permission::Rule {
+            source: Some(self.source(&rule.source)),
+            allow: rule.action == Action::Allow,
+            ..Default::default()
+        };
+        let rules = rules.iter().map(lower).collect();
+        WireStep {
+            name: self.string(PERMISSION_STEP),
+            policy: Some(WirePolicy::TrafficPermission(TrafficPermission { rules })),
+            ..WireStep::default()
+        }
+    }
+
+    fn source(&mut self, source: &Source) -> WireSource {
+        let tags = source.tags.iter();
+        WireSource {
+            mesh: self.string(&source.mesh),
+            service: source.service.as_ref().map(|service| self.string(service)),
+            tags: tags
+                .map(|(name, value)| source::Tag { name: self.string(name), value: self.string(value) })
+                .collect(),
+        }
+    }
+
+    /// A step whose work the node's Envoy would leave undone, without a word, is an error.
+    fn supported(&mut self, place: &Place<'_>, step: &Step) {
+        if step.policy != "rewrite" || self.support == Support::Full {
+            return;
+        }
+        let features =
+            [(Feature::HostRewrite, &["host"][..]), (Feature::PathRewrite, &["prefix", "template", "regex"])];
+        for (feature, params) in features {
+            let used = params.iter().find(|name| step.params.get(**name).is_some());
+            if let Some(name) = used.filter(|_| self.support.lacks(feature)) {
+                self.error(place, &format!("params.{name}"), feature.missing());
+            }
+        }
+    }
+
+    fn step(&mut self, place: &Place<'_>, step: &Step) -> Option<WireStep> {
+        self.supported(place, step);
+        let when = step.when.as_deref().map_or(0, |when| self.condition(place, "when", when));
+        let on_failure = match step.on_failure {
+            None => WireOnFailure::Unspecified,
+            Some(OnFailure::Deny) => WireOnFailure::Deny,
+            Some(OnFailure::Continue) => WireOnFailure::Continue,
+            Some(OnFailure::SkipRemaining) => WireOnFailure::SkipRemaining,
+        };
+        let policy = match self.policy(place, step) {
+            Ok(policy) => policy,
+            Err(error) => {
+                self.error(place, "params", error.to_string());
+                return None;
+            }
+        };
+        Some(WireStep {
+            name: self.string(&step.name),
+            when,
+            on_failure: on_failure.into(),
+            shadow: step.mode == Some(Mode::Shadow),
+            deny_with: step.deny_with.as_ref().map(|deny_with| self.deny_with(deny_with)),
+            source: place.step.source.as_ref().map(|source| self.source(source)),
+            alternative: place.step.alternative,
+            policy: Some(policy),
+        })
+    }
+
+    /// Compiles an expression; 0, and an error at its field, if it is wrong.
+    fn expression(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
+        self.compile(place, field, text, false, expression::compile)
+    }
+
+    /// The same for an expression that must be true or false.
+    fn condition(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
+        self.compile(place, field, text, true, expression::compile_condition)
+    }
+
+    /// Parsing is what takes time in lowering, so no text is parsed twice.
+    fn compile(
+        &mut self,
+        place: &Place<'_>,
+        field: &str,
+        text: &str,
+        condition: bool,
+        compile: impl Fn(&str, Environment) -> Result<Expression, Vec<ExpressionError>>,
+    ) -> u32 {
+        let kind = (place.phase, condition);
+        if let Some(index) = self.compiled.get(&kind).and_then(|compiled| compiled.get(text)) {
+            return *index;
+        }
+        let index = self.intern(place, field, compile(text, environment(place.phase)));
+        if index > 0 {
+            self.compiled.entry(kind).or_default().insert(text.to_owned(), index);
+        }
+        index
+    }
+
+    fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Result<Expression, Vec<ExpressionError>>) -> u32 {
+        match compiled {
+            Ok(compiled) if self.never_fits(place, field, &compiled) => 0,
+            Ok(compiled) => self.expressions.index(compiled.encode_to_vec()).saturating_add(1),
+            Err(errors) => {
+                for error in errors {
+                    self.error(place, field, format!("column {}: {}", error.column, error.message));
+                }
+                0
+            }
+        }
+    }
+
+    /// What a request may cost, in steps.
+    fn steps_of_request(&self) -> u64 {
+        if self.plan.steps == 0 { STEPS } else { self.plan.steps }
+    }
+
+    /// Notes what an expression reads, and whether it takes more steps than a request has, whatever the request is; that
+    /// is an error at its field. A body brings steps of its own, so what reads one may be able to afford it.
+    fn never_fits(&mut self, place: &Place<'_>, field: &str, compiled: &Expression) -> bool {
+        let Ok(expression) = cel::Expression::load(compiled) else { return false };
+        self.reads_source_tags |= expression.attributes().contains(&cel::Attribute::SourceTags);
+        let (least, steps) = (expression.least_cost(), self.steps_of_request());
+        let affordable = least <= steps || expression.attributes().contains(&cel::Attribute::RequestBody);
+        if !affordable {
+            let message = format!("this takes {least} steps or more, and a request has {steps}: it can only ever fail");
+            self.error(place, field, message);
+        }
+        !affordable
+    }
+
+    fn error(&mut self, place: &Place<'_>, field: &str, message: String) {
+        self.errors.extend(place.step.diagnose(field, message));
+    }
+
+    fn deny_with(&mut self, deny_with: &postern_model::DenyWith) -> DenyWith {
+        DenyWith {
+            status: deny_with.status.map(u32::from),
+            headers: self.header_values(&deny_with.headers),
+            body: deny_with.body.as_ref().map(|body| self.string(body)),
+        }
+    }
+
+    fn answer(&mut self, answer: &postern_model::Answer) -> Answer {
+        Answer {
+            status: answer.status.into(),
+            headers: self.header_values(&answer.headers),
+            body: self.string(&answer.body),
+        }
+    }
+
+    fn header_values(&mut self, values: &BTreeMap<String, String>) -> Vec<HeaderValue> {
+        let lower =
+            |(name, value): (&String, &String)| HeaderValue { name: self.header_name(name), value: self.string(value) };
+        values.iter().map(lower).collect()
+    }
+
+    fn header_name(&mut self, name: &str) -> u32 {
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return self.strings.index(name.to_ascii_lowercase());
+        }
+        self.string(name)
+    }
+
+    fn string(&mut self, text: &str) -> u32 {
+        self.strings.index_of(text)
+    }
+
+    fn finish(self, strictness: Strictness) -> Result<(Plan, Vec<Diagnostic>), Diagnostics> {
+        if strictness == Strictness::Strict {
+            Diagnostics::reject(self.errors.clone())?;
+        }
+        // What we encoded ourselves decodes; an expression that did not would be missing, and the gate would say so.
+        let decode = |bytes: Vec<u8>| Expression::decode(bytes.as_slice()).unwrap_or_default();
+        let plan = Plan {
+            format: FORMAT,
+            strings: self.strings.into_values(),
+            expressions: self.expressions.into_values().into_iter().map(decode).collect(),
+            ..self.plan
+        };
+        Ok((plan, self.errors))
+    }
+}
+
+const fn environment(phase: Phase) -> Environment {
+    match phase {
+        Phase::Request => Environment::Request,
+        Phase::Response => Environment::Response,
+    }
+}

@@ -1,0 +1,97 @@
+//! The line that a policy takes, from files to a snapshot, in one place. Each step is a module of its own.
+
+use std::{panic::resume_unwind, thread};
+
+use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_model::{Bundle, Diagnostic, Diagnostics, File, directory::SourceError};
+
+use crate::{
+    attach::{Attachment, Scope, attach},
+    gate::{self, EncodedPlan},
+    keys::KeySets,
+    lower::{Lowered, Strictness, lower},
+    revision::group_revision,
+    snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
+};
+
+/// Why files did not become a snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// They could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// What users wrote is wrong.
+    #[error(transparent)]
+    Diagnostics(#[from] Diagnostics),
+    /// The filter would not load what we made of it, and did not say for which resource.
+    #[error("the plan does not pass the gate: {0}")]
+    Gate(gate::Refusal),
+}
+
+/// YAML → model → attach → lower → gate → revision → snapshot, for a node that says nothing of itself, with no published
+/// key set known.
+pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileError> {
+    compile_bundle(&postern_model::read(files)?, &KeySets::default(), code)
+}
+
+/// The same from the model on, with the published key sets that are known.
+pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
+    let scope = Scope::of(bundle, &NodeIdentity::default());
+    let revision = group_revision(&scope, key_sets, code.digest());
+    let compiled = compile_scope(&scope, revision, key_sets, code, &Kept::default(), Strictness::Strict);
+    compiled.map(|(snapshot, _)| snapshot)
+}
+
+/// Like [`compile_bundle`], for what concerns one group of nodes. Unless it is strict, it also returns what is served as a
+/// refusal. `kept` has what was made for earlier revisions; `revision` is what the snapshot is called.
+pub fn compile_scope(
+    scope: &Scope<'_>,
+    revision: Digest,
+    key_sets: &KeySets,
+    code: &FilterCode,
+    kept: &Kept,
+    strictness: Strictness,
+) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
+    let attachment = &attach(scope);
+    // Neither needs the other, and both look at every route.
+    let (projection, admitted) = thread::scope(|threads| {
+        let projecting = threads.spawn(|| Projection::of(scope, attachment, kept));
+        let admitted = lower_and_admit(scope, key_sets, code, attachment, strictness);
+        (projecting.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
+    });
+    let (plan, problems) = admitted?;
+    let snapshot = projection.with_plan(scope, attachment, plan, code, revision);
+    check_raw(scope, &snapshot)?;
+    Ok((snapshot, problems))
+}
+
+fn lower_and_admit(
+    scope: &Scope<'_>,
+    key_sets: &KeySets,
+    code: &FilterCode,
+    attachment: &Attachment<'_>,
+    strictness: Strictness,
+) -> Result<(PlanOf, Vec<Diagnostic>), CompileError> {
+    let Lowered { plan, reads_source_tags, problems } = lower(scope, key_sets, attachment, strictness)?;
+    let encoded = EncodedPlan::new(&plan);
+    let (filters, admitted) = thread::scope(|threads| {
+        let making = threads.spawn(|| Filters::new(&encoded, code));
+        let admitted = code.gate().admit(encoded.clone());
+        (making.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
+    });
+    let admitted = admitted.map_err(|refusal| match gate::blame(&refusal, &plan, scope, attachment) {
+        Some(diagnostics) => CompileError::Diagnostics(diagnostics),
+        None => CompileError::Gate(refusal),
+    })?;
+    // A large one takes milliseconds to drop. Nobody waits for the thread.
+    drop(thread::spawn(move || drop(plan)));
+    Ok((PlanOf { plan: admitted, filters, reads_source_tags }, problems))
+}
+
+/// A snapshot in which every request is refused: for what cannot be served in any other way.
+pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
+    let revision = group_revision(scope, key_sets, code.digest());
+    let attachment = Attachment::default();
+    let plan = gate::refusal();
+    Snapshot::build(scope, &attachment, plan, code, revision)
+}

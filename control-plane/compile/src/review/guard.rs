@@ -1,0 +1,124 @@
+//! Whether a chain turns away whoever has not proved who they are.
+//!
+//! A guard is a step that can refuse an unknown caller, and that no request can avoid: it is enforced, has no condition,
+//! does not let pass what it cannot decide, and is for every source. Where a step has alternatives for some sources,
+//! each of them must be one.
+
+use postern_base::diagnostic::quote;
+use postern_model::{Diagnostic, Mode, OnFailure};
+use postern_proto::plan::v1::expression::{constant, node};
+use serde_json::Value as Json;
+
+use crate::{
+    attach::{Attached, EffectiveStep},
+    expression::{Environment, compile_condition},
+};
+
+/// Why a chain has no guard: what is wrong with those steps that would be one otherwise, each at its place.
+pub(super) type Gaps = Vec<Diagnostic>;
+
+/// Finds a guard, or says why there is none.
+pub(super) fn guarded(chain: &Attached<'_>) -> Result<(), Gaps> {
+    // What cannot be merged is refused, or answers 500.
+    if !chain.errors.is_empty() || !chain.permissions.is_empty() {
+        return Ok(());
+    }
+    let mut gaps = Vec::new();
+    let mut skipped = None;
+    for group in groups(&chain.request) {
+        let judged: Vec<_> = group.iter().map(|step| (step, judge(step, chain.shadow))).collect();
+        if !judged.iter().any(|(step, _)| authenticates(step)) {
+            skipped = skipped.or_else(|| group.iter().find(|step| skips(step, chain.shadow)));
+            continue;
+        }
+        if let Some(skips) = skipped {
+            let message = "leaves out the steps behind it when it cannot decide, and with them the authentication";
+            gaps.extend(skips.diagnose("onFailure", message));
+            continue;
+        }
+        let everyone = group.last().is_some_and(|step| step.source.is_none());
+        if everyone && judged.iter().all(|(_, judgement)| judgement.is_ok()) {
+            return Ok(());
+        }
+        let wrong = judged.iter().filter_map(|(step, judgement)| judgement.as_ref().err().map(|gap| (step, gap)));
+        gaps.extend(wrong.filter_map(|(step, Gap { field, message })| step.diagnose(field, message.clone())));
+        if let Some(last) = group.last().filter(|_| !everyone) {
+            gaps.extend(last.diagnose("", "is for some sources only: all others pass"));
+        }
+        skipped = group.iter().find(|step| skips(step, chain.shadow));
+    }
+    Err(gaps)
+}
+
+/// Steps with their alternatives.
+fn groups<'s, 'a>(steps: &'s [EffectiveStep<'a>]) -> impl Iterator<Item = &'s [EffectiveStep<'a>]> {
+    steps.chunk_by(|_, next| next.alternative)
+}
+
+struct Gap {
+    field: &'static str,
+    message: String,
+}
+
+/// Whether a step is of a kind that refuses unknown callers, or answers in place of the upstream.
+fn authenticates(step: &EffectiveStep<'_>) -> bool {
+    // `roleCheck` refuses whoever no earlier step has identified.
+    const POLICIES: [&str; 7] =
+        ["apiKeyAuth", "basicAuth", "hmacAuth", "jwtValidation", "trafficPermission", "roleCheck", "respond"];
+    POLICIES.contains(&step.step.policy.as_str())
+}
+
+fn judge(step: &EffectiveStep<'_>, shadow: bool) -> Result<(), Gap> {
+    let gap = |field, message: &str| Err(Gap { field, message: message.to_owned() });
+    let params = &step.step.params;
+    if !authenticates(step) {
+        return gap("policy", "takes the place of an authentication step, and is none");
+    }
+    if shadow || step.step.mode == Some(Mode::Shadow) {
+        return gap("mode", "is in shadow mode: it refuses nobody");
+    }
+    if step.step.when.as_deref().is_some_and(|when| !is_always(when)) {
+        return gap("when", "runs only where its condition is true: all other requests pass");
+    }
+    match step.step.on_failure {
+        Some(OnFailure::Continue) => return gap("onFailure", "lets requests pass that it cannot decide"),
+        Some(OnFailure::SkipRemaining) => return gap("onFailure", "lets requests pass that it cannot decide"),
+        Some(OnFailure::Deny) | None => {}
+    }
+    match step.step.policy.as_str() {
+        "jwtValidation" if params.get("allowMissing") == Some(&Json::Bool(true)) => {
+            gap("params.allowMissing", "lets requests without a token pass")
+        }
+        "trafficPermission" if admits_anyone(params) => gap("params.rules", "admits callers without a certificate"),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a failure of the step leaves out the rest of its chain.
+fn skips(step: &EffectiveStep<'_>, shadow: bool) -> bool {
+    let enforced = !shadow && step.step.mode != Some(Mode::Shadow) && step.step.policy != "auditLog";
+    enforced && step.step.on_failure == Some(OnFailure::SkipRemaining)
+}
+
+/// Whether the first rule that fits a caller without a certificate admits it.
+fn admits_anyone(params: &Json) -> bool {
+    let rules = params.get("rules").and_then(Json::as_array).into_iter().flatten();
+    let mut open = rules.filter(|rule| rule.pointer("/from/anyone") == Some(&Json::Bool(true)));
+    open.next().and_then(|rule| rule.get("action")).is_some_and(|action| action == "ALLOW")
+}
+
+/// Whether a condition holds for every request, as far as can be told by looking at it.
+fn is_always(when: &str) -> bool {
+    let Ok(compiled) = compile_condition(when, Environment::Request) else { return false };
+    let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
+    matches!(root, Some(node::Kind::Constant(constant)) if matches!(constant.kind, Some(constant::Kind::Bool(true))))
+}
+
+/// "route `users`", or what stands for all that no policy names.
+pub(super) fn route_label(mesh: &str, route: &str) -> String {
+    let of = if mesh == postern_base::node::DEFAULT_MESH { String::new() } else { format!(" of mesh {}", quote(mesh)) };
+    match route {
+        "" => format!("every route that no policy names{of}"),
+        route => format!("{}{of}", quote(route)),
+    }
+}

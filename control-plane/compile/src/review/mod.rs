@@ -1,0 +1,48 @@
+//! What is said of resources as a whole before they are in force: references that lead nowhere, routes that nothing
+//! guards, what looks like a slip, and what a change would leave open. It decides nothing else and serves nothing.
+
+mod exposure;
+mod guard;
+mod loss;
+mod references;
+mod unguarded;
+mod waiting;
+
+use postern_model::{Bundle, Diagnostics};
+
+use self::unguarded::Doors;
+pub use self::{loss::lost_guards, waiting::Waiting};
+use crate::{
+    attach::{Scope, attach, imagined_groups},
+    lint::{Finding, Lint},
+};
+
+/// Everything that is worth a warning, by file and line; or the errors, if there are any.
+pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
+    let mut errors = references::unknown(bundle);
+    let (mut lint, mut doors) = (Lint::default(), Doors::default());
+    for node in imagined_groups(bundle) {
+        let scope = Scope::of(bundle, &node);
+        let attachment = attach(&scope);
+        lint.look(&attachment);
+        doors.look(&node, &scope, &attachment);
+    }
+    let (denied, mut findings) = unguarded::judge(doors, bundle);
+    errors.extend(denied);
+    Diagnostics::reject(errors)?;
+    findings.extend(lint.finish(bundle));
+    findings.sort();
+    findings.dedup();
+    Ok(findings)
+}
+
+/// The names of some things in a sentence, all of them or the first few.
+fn listed(names: impl IntoIterator<Item = String>) -> String {
+    const MOST: usize = 8;
+    let names: Vec<_> = names.into_iter().collect();
+    let shown = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

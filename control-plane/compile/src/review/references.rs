@@ -1,0 +1,117 @@
+//! References to routes and services that nobody declares. Issuers are looked up where their steps are lowered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postern_base::diagnostic::{quote, suggestion};
+use postern_model::{Bundle, Diagnostic, Resource, TargetRef, Targeted};
+
+/// Every reference to what does not exist, unless it is `optional`.
+pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
+    let known = Known::of(bundle);
+    let mut found = Vec::new();
+    for policy in &bundle.route_policies {
+        known.check(policy, policy.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
+    }
+    for permission in &bundle.traffic_permissions {
+        known.check(permission, [], &mut found);
+    }
+    for timeout in &bundle.timeouts {
+        known.check(timeout, timeout.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
+    }
+    for log in &bundle.access_logs {
+        known.check(log, log.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
+    }
+    found
+}
+
+/// What there is, by mesh.
+#[derive(Default)]
+pub(super) struct Known<'a> {
+    meshes: BTreeMap<&'a str, Names<'a>>,
+}
+
+#[derive(Default)]
+struct Names<'a> {
+    /// The routes of gateways.
+    gateways: BTreeSet<&'a str>,
+    /// Those in resources that are written as Envoy's own.
+    raw: BTreeSet<String>,
+    services: BTreeSet<&'a str>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn of(bundle: &'a Bundle) -> Self {
+        let mut known = Self::default();
+        for gateway in &bundle.gateways {
+            let routes = gateway.spec.routes.iter().map(|route| route.name.as_str());
+            known.meshes.entry(gateway.mesh()).or_default().gateways.extend(routes);
+        }
+        for raw in &bundle.envoy_resources {
+            let routes = raw.spec.resource.routes().into_iter().map(|route| route.name);
+            known.meshes.entry(raw.mesh()).or_default().raw.extend(routes);
+        }
+        for service in &bundle.services {
+            known.meshes.entry(service.mesh()).or_default().services.insert(&service.name);
+        }
+        known
+    }
+
+    /// Whether some route of a mesh is declared. If none is, all of them are Envoy's own, and not known.
+    pub(super) fn has_routes(&self, mesh: &str) -> bool {
+        self.meshes.get(mesh).is_some_and(|names| !names.gateways.is_empty() || !names.raw.is_empty())
+    }
+
+    /// Whether a service of a mesh is declared.
+    pub(super) fn has_service(&self, mesh: &str, service: &str) -> bool {
+        self.meshes.get(mesh).is_some_and(|names| names.services.contains(service))
+    }
+
+    fn check<'t, T: Targeted>(
+        &self,
+        resource: &Resource<T>,
+        to: impl IntoIterator<Item = &'t TargetRef>,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        let mut route = |target: &TargetRef, field: &str| {
+            let message = self.unknown_route(resource.mesh(), target);
+            found.extend(message.map(|message| resource.diagnose(&format!("{field}.name"), message)));
+        };
+        route(resource.spec.target_ref(), "spec.targetRef");
+        let to: Vec<_> =
+            to.into_iter().enumerate().map(|(index, to)| (format!("spec.to[{index}].targetRef"), to)).collect();
+        to.iter().for_each(|(field, to)| route(to, field));
+        for (field, to) in &to {
+            let message = self.unknown_service(resource.mesh(), to);
+            found.extend(message.map(|message| resource.diagnose(&format!("{field}.name"), message)));
+        }
+    }
+
+    fn unknown_route(&self, mesh: &str, target: &TargetRef) -> Option<String> {
+        let route = target.route().filter(|_| !target.is_optional())?;
+        let nothing = Names::default();
+        let names = self.meshes.get(mesh).unwrap_or(&nothing);
+        let of_gateway = matches!(target, TargetRef::MeshGatewayRoute { .. });
+        let raw = || names.raw.iter().map(String::as_str).filter(|_| !of_gateway);
+        let none = names.gateways.is_empty() && names.raw.is_empty();
+        let is_known = names.gateways.contains(route) || !of_gateway && names.raw.contains(route);
+        // Without any, the routes are Envoy's own.
+        if !of_gateway && none || is_known {
+            return None;
+        }
+        let near = suggestion(route, names.gateways.iter().copied().chain(raw()));
+        let way_out = match of_gateway {
+            true => "a route of no Gateway is an `HTTPRoute`",
+            false => "a route of Envoy's own needs `optional: true`",
+        };
+        Some(format!("unknown route {}{near} ({way_out})", quote(route)))
+    }
+
+    fn unknown_service(&self, mesh: &str, target: &TargetRef) -> Option<String> {
+        let service = target.service().filter(|_| !target.is_optional())?;
+        if self.has_service(mesh, service) {
+            return None;
+        }
+        let names = self.meshes.get(mesh).into_iter().flat_map(|names| names.services.iter().copied());
+        Some(format!("unknown service {}{}", quote(service), suggestion(service, names)))
+    }
+}

@@ -1,0 +1,115 @@
+//! Routes without authentication: what `Settings.unguarded` makes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postern_base::{diagnostic::quote, node::NodeIdentity};
+use postern_model::{Bundle, Diagnostic, Unguarded};
+
+use super::{exposure::Exposure, listed};
+use crate::{
+    attach::{Attachment, Scope},
+    lint::Finding,
+};
+
+/// What the finding of a route without authentication is called.
+const ROUTE: &str = "unguarded-route";
+/// What that of a step is called which does not count as authentication.
+const STEP: &str = "open-door";
+
+/// The routes without authentication, group by group.
+#[derive(Default)]
+pub(super) struct Doors {
+    meshes: BTreeMap<String, Found>,
+}
+
+/// Errors where routes must have authentication, and findings where they should.
+pub(super) fn judge(doors: Doors, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Finding>) {
+    let (mut errors, mut findings) = (Vec::new(), Vec::new());
+    for (mesh, found) in doors.meshes {
+        let settings = bundle.settings.iter().find(|settings| settings.mesh() == mesh);
+        let found = found.into_findings();
+        match settings.and_then(|settings| settings.spec.unguarded).unwrap_or_default() {
+            Unguarded::Deny => errors.extend(found.into_iter().map(|finding| finding.at)),
+            Unguarded::Warn => findings.extend(found),
+            Unguarded::Allow => {}
+        }
+    }
+    (errors, findings)
+}
+
+/// What was found in a mesh.
+#[derive(Default)]
+struct Found {
+    /// By route: where it is written, and on which nodes it is open and guarded.
+    routes: BTreeMap<String, Open>,
+    /// By what is wrong with a step: the routes that it concerns.
+    steps: BTreeMap<Diagnostic, BTreeSet<String>>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Where the route is written, and whether some step of it nearly counts.
+    place: Option<(Diagnostic, bool)>,
+    /// Some nodes where it is open.
+    nodes: Option<String>,
+    /// Whether there are others, where it is guarded.
+    guarded_elsewhere: bool,
+}
+
+impl Doors {
+    /// Looks at what is attached for a group of nodes.
+    pub(super) fn look(&mut self, node: &NodeIdentity, scope: &Scope<'_>, attachment: &Attachment<'_>) {
+        let exposure = Exposure::of(scope, attachment);
+        let found = self.meshes.entry(node.mesh.clone()).or_default();
+        for (name, route) in exposure.routes.iter().filter(|(_, route)| !route.public) {
+            let Err(gaps) = exposure.guard(route) else {
+                found.routes.entry(name.clone()).or_default().guarded_elsewhere = true;
+                continue;
+            };
+            let Some(place) = route.place.diagnose(String::new()) else { continue };
+            let open = found.routes.entry(name.clone()).or_default();
+            open.place.get_or_insert((place, !gaps.is_empty()));
+            open.nodes.get_or_insert_with(|| described(node));
+            for gap in gaps {
+                found.steps.entry(gap.clone()).or_default().insert(quote(name));
+            }
+        }
+    }
+}
+
+impl Found {
+    fn into_findings(self) -> Vec<Finding> {
+        let routes = self.routes.into_iter().filter_map(|(name, open)| {
+            let (place, nearly) = open.place?;
+            let nodes = open.nodes.filter(|_| open.guarded_elsewhere).map(|nodes| format!(" on {nodes}"));
+            let has = match nearly {
+                true => "no authentication that every request must pass",
+                false => "no authentication",
+            };
+            let message = format!(
+                "route {} has {has}{}: add a step such as `apiKeyAuth` or `jwtValidation`, or say `public: {{ reason: … }}`",
+                quote(&name),
+                nodes.unwrap_or_default()
+            );
+            Some(Finding { at: Diagnostic { message, ..place }, code: ROUTE })
+        });
+        let steps = self.steps.into_iter().map(|(gap, routes)| {
+            let what = if routes.len() == 1 { "route" } else { "routes" };
+            let message = format!("{}: it does not count as authentication of {what} {}", gap.message, listed(routes));
+            Finding { at: Diagnostic { message, ..gap }, code: STEP }
+        });
+        routes.chain(steps).collect()
+    }
+}
+
+/// The nodes that an imagined one stands for.
+fn described(node: &NodeIdentity) -> String {
+    let tags: Vec<_> = node.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let tags = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(",")) };
+    match (node.id.as_str(), node.service.as_str(), tags.is_empty()) {
+        ("", "", true) => "nodes that no target selects".to_owned(),
+        ("", "", false) => format!("nodes{tags}"),
+        ("", service, _) => format!("nodes of service {}{tags}", quote(service)),
+        (id, ..) => format!("node {}", quote(id)),
+    }
+}

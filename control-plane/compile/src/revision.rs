@@ -1,0 +1,52 @@
+//! Revisions: what a set of resources is called, by its content alone.
+
+use postern_base::digest::Digest;
+use postern_model::{Bundle, Declaration, Issuer, KeySource, Resource};
+
+use crate::{attach::Scope, keys::KeySets, support::Support};
+
+/// The digest over all resources, the published keys that they use, and the filter that runs them.
+pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest {
+    let mut parts = Parts::default();
+    parts.add(bundle.iter());
+    parts.keys(&bundle.issuers, key_sets);
+    parts.digest(filter)
+}
+
+/// The same over what concerns one group of nodes, and what they do not understand of it: equal to the whole revision if
+/// everything concerns them.
+pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) -> Digest {
+    let mut parts = Parts::default();
+    parts.add(scope.iter());
+    parts.keys(scope.issuers.iter().copied(), key_sets);
+    if scope.support != Support::Full {
+        parts.0.push(Digest::of_parts([&b"support"[..], format!("{:?}", scope.support).as_bytes()]));
+    }
+    parts.digest(filter)
+}
+
+/// The digests of all that counts. Each says what it is of, so that their order does not matter.
+#[derive(Default)]
+struct Parts(Vec<Digest>);
+
+impl Parts {
+    fn add<'a>(&mut self, resources: impl Iterator<Item = Declaration<'a>>) {
+        self.0.extend(resources.map(|resource| resource.digest.clone()));
+    }
+
+    fn keys<'a>(&mut self, issuers: impl IntoIterator<Item = &'a Resource<Issuer>>, key_sets: &KeySets) {
+        for issuer in issuers {
+            let KeySource::Published { uri, .. } = &issuer.spec.keys else { continue };
+            if let Some(set) = key_sets.get(uri) {
+                // Keys are plain data, which can always be written down.
+                let set = serde_json::to_vec(set).unwrap_or_default();
+                self.0.push(Digest::of_parts([b"keys", issuer.mesh().as_bytes(), issuer.name.as_bytes(), &set]));
+            }
+        }
+    }
+
+    fn digest(mut self, filter: &Digest) -> Digest {
+        self.0.sort_unstable();
+        Digest::of_parts([filter].into_iter().chain(&self.0).map(|digest| digest.as_str().as_bytes()))
+    }
+}

@@ -1,0 +1,204 @@
+//! The access logs of generated listeners: one JSON object a request, with the decision in it; on Envoy's standard output
+//! unless AccessLogs say otherwise.
+//!
+//! The messages are declared again, because the map in `google.protobuf.Struct` is a hash map in `envoy-types`: its
+//! encoding, and with it the listener's version, would change from run to run.
+
+use std::collections::BTreeMap;
+
+use envoy_types::pb::{
+    envoy::{
+        config::accesslog::v3::{
+            AccessLog, AccessLogFilter, AndFilter, ComparisonFilter, ExtensionFilter, OrFilter, RuntimeFilter,
+            StatusCodeFilter, access_log::ConfigType, access_log_filter::FilterSpecifier, comparison_filter::Op,
+            extension_filter::ConfigType as FilterConfig,
+        },
+        config::core::v3::RuntimeUInt32,
+        extensions::access_loggers::filters::cel::v3::ExpressionFilter,
+        r#type::v3::{FractionalPercent, fractional_percent::DenominatorType},
+    },
+    google::protobuf::Any,
+};
+use postern_model::{LogBackend, Settings, unit::Percent};
+use prost::Message;
+
+use super::any;
+use crate::{
+    attach::{self, Logged, Scope, Which},
+    route_match::MARK,
+};
+
+const STDOUT: &str = "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog";
+const FILE: &str = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog";
+
+/// What is logged, by field.
+const FIELDS: [(&str, &str); 9] = [
+    ("time", "%START_TIME%"),
+    ("method", "%REQ(:METHOD)%"),
+    ("path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
+    ("status", "%RESPONSE_CODE%"),
+    ("details", "%RESPONSE_CODE_DETAILS%"),
+    ("route", "%METADATA(ROUTE:postern:route)%"),
+    ("request_id", "%REQ(X-REQUEST-ID)%"),
+    ("duration_ms", "%DURATION%"),
+    ("decision", "%FILTER_STATE(wasm.postern:PLAIN)%"),
+];
+
+/// From this status on, a request is in every sample.
+const TROUBLE: u32 = 400;
+
+/// The keys under which an Envoy's own runtime can change a sample while it runs.
+const SAMPLE_KEY: &str = "postern.log_sampling";
+const TROUBLE_KEY: &str = "postern.log_always_from_status";
+
+/// The access logs of a group of nodes.
+pub(super) fn access_logs(scope: &Scope<'_>) -> Vec<AccessLog> {
+    let nothing = Settings::default();
+    let settings = scope.settings().map_or(&nothing, |settings| &settings.spec);
+    let sample = settings.log_sampling;
+    let Some(logged) = attach::access_logs(scope) else { return vec![to_stdout(filter(None, sample))] };
+    let mut logs = Vec::new();
+    for logged in logged {
+        let filter = filter(condition(&logged), sample);
+        for name in &logged.backends {
+            logs.push(match settings.log_backends.iter().find(|backend| backend.name == *name) {
+                Some(LogBackend { file, .. }) => to_file(&file.path, filter.clone()),
+                None => to_stdout(filter.clone()),
+            });
+        }
+    }
+    logs
+}
+
+/// What a log has of all requests: those that meet the condition and are in the sample.
+fn filter(condition: Option<String>, sample: Option<Percent>) -> Option<AccessLogFilter> {
+    let filters: Vec<_> = condition.map(meets).into_iter().chain(sample.map(sampled)).collect();
+    match filters.as_slice() {
+        [] => None,
+        [filter] => Some(filter.clone()),
+        _ => Some(specified(FilterSpecifier::AndFilter(AndFilter { filters }))),
+    }
+}
+
+fn specified(filter: FilterSpecifier) -> AccessLogFilter {
+    AccessLogFilter { filter_specifier: Some(filter) }
+}
+
+fn meets(expression: String) -> AccessLogFilter {
+    let expression = ExpressionFilter { expression, ..Default::default() };
+    specified(FilterSpecifier::ExtensionFilter(ExtensionFilter {
+        name: "envoy.access_loggers.extension_filters.cel".to_owned(),
+        config_type: Some(FilterConfig::TypedConfig(any(&expression))),
+    }))
+}
+
+/// Chance decides, and not the request's id: a caller who chose that would choose what is logged.
+fn sampled(sample: Percent) -> AccessLogFilter {
+    let trouble = StatusCodeFilter {
+        comparison: Some(ComparisonFilter {
+            op: Op::Ge.into(),
+            value: Some(RuntimeUInt32 { default_value: TROUBLE, runtime_key: TROUBLE_KEY.to_owned() }),
+        }),
+    };
+    let chance = RuntimeFilter {
+        runtime_key: SAMPLE_KEY.to_owned(),
+        percent_sampled: Some(FractionalPercent {
+            numerator: sample.of_a_million,
+            denominator: DenominatorType::Million.into(),
+        }),
+        use_independent_randomness: true,
+    };
+    let filters = [FilterSpecifier::StatusCodeFilter(trouble), FilterSpecifier::RuntimeFilter(chance)];
+    specified(FilterSpecifier::OrFilter(OrFilter { filters: filters.map(specified).into() }))
+}
+
+/// Which requests are logged, in CEL; all of them if there is nothing to say.
+fn condition(logged: &Logged) -> Option<String> {
+    let mut terms: Vec<_> = terms(&logged.which);
+    for earlier in &logged.unless {
+        terms.push(match self::terms(earlier).as_slice() {
+            [] => "false".to_owned(),
+            earlier => format!("!({})", earlier.join(" && ")),
+        });
+    }
+    (!terms.is_empty()).then(|| terms.join(" && "))
+}
+
+fn terms(which: &Which) -> Vec<String> {
+    // What is absent, such as the cluster of a request that was refused, is an error in CEL, which is not what is meant.
+    let equals = |attribute: &str, value: &str| format!("(has({attribute}) && {attribute} == {})", literal(value));
+    let mut terms = Vec::new();
+    // Behind the name there is a mark.
+    let is_route = |route: &str| {
+        format!("(has(xds.route_name) && xds.route_name.startsWith({}))", literal(&format!("{route}{MARK}")))
+    };
+    terms.extend(which.route.as_deref().map(is_route));
+    terms.extend(which.service.as_deref().map(|service| equals("xds.cluster_name", service)));
+    let identity = "connection.uri_san_peer_certificate";
+    terms.extend(which.source.as_ref().map(|source| match &source.service {
+        Some(service) => equals(identity, &format!("spiffe://{}/{service}", source.mesh)),
+        None => {
+            let prefix = literal(&format!("spiffe://{}/", source.mesh));
+            format!("(has({identity}) && {identity}.startsWith({prefix}))")
+        }
+    }));
+    terms
+}
+
+/// A string in CEL. Names have no quotes and backslashes; if one had, it would not end the string.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+fn to_stdout(filter: Option<AccessLogFilter>) -> AccessLog {
+    let log = StdoutAccessLog { log_format: Some(format()) };
+    access_log("envoy.access_loggers.stdout", STDOUT, log.encode_to_vec(), filter)
+}
+
+fn to_file(path: &str, filter: Option<AccessLogFilter>) -> AccessLog {
+    let log = FileAccessLog { path: path.to_owned(), log_format: Some(format()) };
+    access_log("envoy.access_loggers.file", FILE, log.encode_to_vec(), filter)
+}
+
+fn access_log(name: &str, type_url: &str, value: Vec<u8>, filter: Option<AccessLogFilter>) -> AccessLog {
+    let config = Any { type_url: type_url.to_owned(), value };
+    AccessLog { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(config)), filter }
+}
+
+fn format() -> SubstitutionFormatString {
+    let text = |text: &str| Value { string_value: text.to_owned() };
+    let fields = FIELDS.iter().map(|(name, format)| ((*name).to_owned(), text(format))).collect();
+    SubstitutionFormatString { json_format: Some(Struct { fields }) }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FileAccessLog {
+    #[prost(string, tag = "1")]
+    path: String,
+    #[prost(message, optional, tag = "5")]
+    log_format: Option<SubstitutionFormatString>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StdoutAccessLog {
+    #[prost(message, optional, tag = "1")]
+    log_format: Option<SubstitutionFormatString>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SubstitutionFormatString {
+    #[prost(message, optional, tag = "2")]
+    json_format: Option<Struct>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Struct {
+    #[prost(btree_map = "string, message", tag = "1")]
+    fields: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Value {
+    #[prost(string, tag = "3")]
+    string_value: String,
+}

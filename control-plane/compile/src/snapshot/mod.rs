@@ -1,0 +1,292 @@
+//! A snapshot: all that one group of nodes is served, as Envoy's own resources, encoded once.
+//!
+//! Building is a projection: it reads the model and the plan, and decides nothing about either.
+
+mod access_log;
+mod agent;
+mod cluster;
+mod duration;
+mod edge;
+mod endpoint;
+mod filter;
+mod kept;
+mod listener;
+mod matcher;
+mod path;
+mod raw;
+mod request_match;
+mod route;
+mod secret;
+mod source_tags;
+mod timeout;
+mod tls;
+mod virtual_host;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+};
+
+use envoy_types::pb::google::protobuf::Any;
+use postern_base::digest::Digest;
+use postern_engine::Placement;
+use prost::{Message, Name};
+
+pub use filter::FilterCode;
+pub(crate) use filter::Filters;
+pub use kept::Kept;
+pub use postern_base::resource_type::ResourceType;
+pub(crate) use raw::check as check_raw;
+pub use virtual_host::NOBODY;
+use virtual_host::with_base;
+
+use crate::{
+    attach::{self, Attachment, Scope},
+    gate::AdmittedPlan,
+};
+
+/// The name under which an Envoy with listeners of its own finds the filter's configuration.
+pub const FILTER_NAME: &str = Placement::Overlay.name();
+
+/// One resource as it goes over the wire.
+#[derive(Debug, PartialEq)]
+pub struct Resource {
+    /// What subscriptions call it.
+    pub name: String,
+    /// The digest of its content.
+    pub version: Digest,
+    /// Its encoding.
+    pub body: Any,
+    /// Who wrote it.
+    pub author: Author,
+}
+
+/// Who wrote a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// We did, from what a user declared.
+    Postern,
+    /// A user did, word for word.
+    User,
+}
+
+impl Resource {
+    fn new<M: Message + Name>(name: &str, message: &M) -> Self {
+        let body = any(message);
+        Self { name: name.to_owned(), version: Digest::of(&body.value), body, author: Author::Postern }
+    }
+
+    /// The same content under a version that changes whenever `other` changes too.
+    fn versioned_with(self, other: &Self) -> Self {
+        let versions = [self.version.as_str(), other.version.as_str()];
+        Self { version: Digest::of_parts(versions.map(str::as_bytes)), ..self }
+    }
+}
+
+/// A message in an `Any`.
+fn any<M: Message + Name>(message: &M) -> Any {
+    Any { type_url: M::type_url(), value: message.encode_to_vec() }
+}
+
+/// Some resources of one type, and the version that stands for exactly these.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResourceSet {
+    /// The digest over the resources' names and versions.
+    pub version: Digest,
+    /// The resources, in the order of their names.
+    pub resources: Vec<Arc<Resource>>,
+}
+
+impl FromIterator<Arc<Resource>> for ResourceSet {
+    fn from_iter<I: IntoIterator<Item = Arc<Resource>>>(resources: I) -> Self {
+        let resources: Vec<_> = resources.into_iter().collect();
+        let parts = resources.iter().flat_map(|resource| [resource.name.as_str(), resource.version.as_str()]);
+        let version = Digest::of_parts(parts.map(str::as_bytes));
+        Self { version, resources }
+    }
+}
+
+impl ResourceSet {
+    /// The resource of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
+        let place = self.resources.binary_search_by(|resource| resource.name.as_str().cmp(name)).ok()?;
+        self.resources.get(place)
+    }
+}
+
+/// Which resources of a type a client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All that there are.
+    Everything,
+    /// The ones of these names.
+    Named(BTreeSet<String>),
+}
+
+impl Selection {
+    /// Whether a resource of this name is wanted.
+    pub fn includes(&self, name: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Named(names) => names.contains(name),
+        }
+    }
+}
+
+/// Resources by type and name.
+type Resources = BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>;
+
+/// The plan of a group of nodes, and what brings it to them.
+#[derive(Debug)]
+pub(crate) struct PlanOf {
+    pub(crate) plan: AdmittedPlan,
+    pub(crate) filters: Filters,
+    /// Whether it may ask for the tags of a source.
+    pub(crate) reads_source_tags: bool,
+}
+
+/// What a group of nodes is served beside its plan and the listeners that run it.
+#[derive(Debug)]
+pub(crate) struct Projection(Resources);
+
+impl Projection {
+    /// Projects what concerns a group of nodes. What it has in common with one made before is taken from there.
+    pub(crate) fn of(scope: &Scope<'_>, attachment: &Attachment<'_>, kept: &Kept) -> Self {
+        let clusters = scope.services.iter().map(|service| {
+            let timeouts = attach::for_service(scope, &service.name);
+            cluster::cluster(service, &timeouts.conf)
+        });
+        let clusters: Vec<_> = clusters.collect();
+        let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
+            // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
+            Some(endpoint::endpoints(service)?.versioned_with(cluster))
+        });
+        let mut resources = Resources::new();
+        insert(&mut resources, ResourceType::Secret, secret::secrets(scope));
+        insert(&mut resources, ResourceType::Endpoints, endpoints);
+        let agents = scope.agents.iter().copied().map(agent::cluster);
+        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents));
+        let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment, kept));
+        let routes = routes.map(|resource| (resource.name.clone(), resource)).collect();
+        resources.insert(ResourceType::RouteConfiguration, routes);
+        Self(resources)
+    }
+
+    /// The snapshot, with a plan that the gate let through.
+    pub(crate) fn with_plan(
+        self,
+        scope: &Scope<'_>,
+        attachment: &Attachment<'_>,
+        plan: PlanOf,
+        code: &FilterCode,
+        revision: Digest,
+    ) -> Snapshot {
+        let PlanOf { plan, filters, reads_source_tags } = plan;
+        let Self(mut resources) = self;
+        let logs = access_log::access_logs(scope);
+        // A listener subscribes to the one that it needs.
+        insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
+        let listeners = scope.gateways.iter().flat_map(|gateway| {
+            let manager = listener::Manager {
+                gateway: &gateway.name,
+                http: &gateway.spec.http,
+                trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
+                reads_source_tags,
+                access_logs: &logs,
+            };
+            listener::listeners(gateway, &manager)
+        });
+        insert(&mut resources, ResourceType::Listener, listeners);
+        raw::add(&mut resources, scope);
+        Snapshot { revision, resources, plan, whole: Default::default() }
+    }
+}
+
+fn insert(resources: &mut Resources, kind: ResourceType, list: impl IntoIterator<Item = Resource>) {
+    let named = list.into_iter().map(|resource| (resource.name.clone(), Arc::new(resource))).collect();
+    resources.insert(kind, named);
+}
+
+/// All resources of every type. Immutable; streams share it.
+#[derive(Debug)]
+pub struct Snapshot {
+    revision: Digest,
+    resources: Resources,
+    plan: AdmittedPlan,
+    /// All of a type, made when it is first asked for.
+    whole: [OnceLock<Arc<ResourceSet>>; ResourceType::ALL.len()],
+}
+
+impl Snapshot {
+    /// A snapshot of these very resources.
+    pub fn assemble(
+        revision: Digest,
+        plan: AdmittedPlan,
+        all: impl IntoIterator<Item = (ResourceType, Resource)>,
+    ) -> Self {
+        let mut resources: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for (kind, resource) in all {
+            resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
+        }
+        Self { revision, resources, plan, whole: Default::default() }
+    }
+
+    /// Projects what concerns a group of nodes, and a plan that was made elsewhere, into Envoy's resources.
+    pub fn build(
+        scope: &Scope<'_>,
+        attachment: &Attachment<'_>,
+        plan: AdmittedPlan,
+        code: &FilterCode,
+        revision: Digest,
+    ) -> Self {
+        let projection = Projection::of(scope, attachment, &Kept::default());
+        let filters = Filters::new(plan.encoded(), code);
+        let plan = PlanOf { plan, filters, reads_source_tags: attachment.selects_by_tags() };
+        projection.with_plan(scope, attachment, plan, code, revision)
+    }
+
+    /// This snapshot with the listeners and clusters written anew. Versions stay: what an Envoy accepts or refuses is the
+    /// same.
+    pub fn rewritten<E>(&self, rewrite: impl Fn(&Resource) -> Result<Any, E>) -> Result<Self, E> {
+        let rewrite = |resource: &Arc<Resource>| {
+            let Resource { name, version, author, .. } = &**resource;
+            let (name, version, author) = (name.clone(), version.clone(), *author);
+            Ok(Arc::new(Resource { name, version, body: rewrite(resource)?, author }))
+        };
+        let mut resources = self.resources.clone();
+        for kind in [ResourceType::Cluster, ResourceType::Listener] {
+            for resource in resources.get_mut(&kind).into_iter().flat_map(BTreeMap::values_mut) {
+                *resource = rewrite(resource)?;
+            }
+        }
+        Ok(Self { revision: self.revision.clone(), resources, plan: self.plan.clone(), whole: Default::default() })
+    }
+
+    /// The revision that this is the snapshot of.
+    pub fn revision(&self) -> &Digest {
+        &self.revision
+    }
+
+    /// The plan that the filter's configuration carries.
+    pub fn plan(&self) -> &AdmittedPlan {
+        &self.plan
+    }
+
+    /// All resources of a type, as streams are served them: virtual hosts with those that every client gets.
+    pub fn whole(&self, kind: ResourceType) -> Arc<ResourceSet> {
+        let make = || {
+            let all = self.select(kind, &Selection::Everything);
+            Arc::new(match kind {
+                ResourceType::VirtualHost => with_base(all, &self.whole(ResourceType::RouteConfiguration)),
+                _ => all,
+            })
+        };
+        self.whole.get(kind as usize).map_or_else(make, |place| Arc::clone(place.get_or_init(make)))
+    }
+
+    /// The resources of a type that a selection names. A name that is not there is left out.
+    pub fn select(&self, kind: ResourceType, selection: &Selection) -> ResourceSet {
+        let all = self.resources.get(&kind).into_iter().flatten();
+        all.filter(|(name, _)| selection.includes(name)).map(|(_, resource)| Arc::clone(resource)).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! The path of a route → Envoy's matcher. Whatever an upstream takes for the path of a route, Envoy does too: the ways to
+//! spell it are in [`PathText`].
+
+use std::fmt::Write;
+
+use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
+use postern_model::{PathMatch, PathText, Spelling};
+
+use super::matcher::{regex, regex_of};
+
+/// A prefix ends where a segment ends: `/users` is `/users` and `/users/7`, never `/userspace`.
+pub(super) fn path_specifier(path: &PathMatch) -> PathSpecifier {
+    match path {
+        PathMatch::Exact(text) => exact(&PathText::read(text)),
+        PathMatch::Prefix(text) => prefix(&PathText::read(text)),
+        PathMatch::Template(template) => PathSpecifier::SafeRegex(Pattern::of_template(template).compile()),
+        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
+    }
+}
+
+fn exact(path: &PathText) -> PathSpecifier {
+    match path.plain() {
+        Some(plain) => PathSpecifier::Path(plain),
+        None => PathSpecifier::SafeRegex(Pattern::default().text(path).compile()),
+    }
+}
+
+fn prefix(path: &PathText) -> PathSpecifier {
+    let whole = path.spellings().last() == Some(&Spelling::Plain(b'/'));
+    match path.plain() {
+        Some(plain) if whole => PathSpecifier::Prefix(plain),
+        Some(plain) => PathSpecifier::PathSeparatedPrefix(plain),
+        None if whole => PathSpecifier::SafeRegex(Pattern::default().text(path).part(REST).compile()),
+        None => PathSpecifier::SafeRegex(Pattern::default().text(path).part(BELOW).compile()),
+    }
+}
+
+/// A piece of an expression, and how many instructions of RE2 it can become.
+type Part = (&'static str, usize);
+
+const SEGMENT: Part = ("[^/]+", 16);
+const REST: Part = (".*", 16);
+const BELOW: Part = ("(?:/.*)?", 20);
+/// What an expression is refused from, unless it says that it may be larger; and what is around every expression.
+const MOST: usize = 100;
+const AROUND: usize = 10;
+
+/// An expression that is being put together.
+///
+/// Envoy's own matcher of templates is not used: no `{name}` of it stands for a segment with `[` or `]`, so that such a
+/// request would go past the route.
+#[derive(Default)]
+struct Pattern {
+    text: String,
+    instructions: usize,
+}
+
+impl Pattern {
+    fn of_template(template: &str) -> Self {
+        let segments = template.split('/').skip(1);
+        segments.fold(Self::default(), |pattern, segment| {
+            let pattern = pattern.part(("/", 1));
+            match segment {
+                rest if rest.ends_with("=**}") => pattern.part(REST),
+                name if name.starts_with('{') => pattern.part(SEGMENT),
+                text => pattern.text(&PathText::read(text)),
+            }
+        })
+    }
+
+    fn part(mut self, (text, instructions): Part) -> Self {
+        self.text += text;
+        self.instructions += instructions;
+        self
+    }
+
+    fn text(self, path: &PathText) -> Self {
+        path.spellings().iter().fold(self, |pattern, spelling| pattern.spelling(*spelling))
+    }
+
+    fn spelling(mut self, spelling: Spelling) -> Self {
+        match spelling {
+            Spelling::Plain(b'.') => self.part((r"\.", 1)),
+            Spelling::Plain(byte) => {
+                self.text.push(char::from(byte));
+                self.part(("", 1))
+            }
+            Spelling::Either(byte) => {
+                let _ = write!(self.text, r"(?:\{}|", char::from(byte));
+                self.escaped(byte).part((")", 3))
+            }
+            Spelling::Escaped(byte) => self.escaped(byte),
+        }
+    }
+
+    /// A byte as `%` and two digits, which may be of either case.
+    fn escaped(mut self, byte: u8) -> Self {
+        self.text.push('%');
+        for digit in [byte >> 4, byte & 0xf] {
+            let _ = match digit {
+                0..=9 => write!(self.text, "{digit}"),
+                _ => write!(self.text, "[{digit:x}{digit:X}]"),
+            };
+        }
+        self.part(("", 5))
+    }
+
+    fn compile(self) -> envoy_types::pb::envoy::r#type::matcher::v3::RegexMatcher {
+        regex_of(&self.text, self.instructions + AROUND > MOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: PathMatch, expect: &str) {
+        let text = match path_specifier(&path) {
+            PathSpecifier::Path(text) => format!("path {text}"),
+            PathSpecifier::Prefix(text) => format!("prefix {text}"),
+            PathSpecifier::PathSeparatedPrefix(text) => format!("separated {text}"),
+            PathSpecifier::SafeRegex(regex) => format!("regex {}", regex.regex),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text, expect, "{path:?}");
+    }
+
+    #[test]
+    fn uses_the_cheapest_matcher_that_knows_all_spellings() {
+        let (exact, prefix) = (|text: &str| PathMatch::Exact(text.into()), |text: &str| PathMatch::Prefix(text.into()));
+        let template = |text: &str| PathMatch::Template(text.into());
+        check(exact("/users"), "path /users");
+        check(exact("/%75sers"), "path /users");
+        check(exact("/a@b"), r"regex /a(?:\@|%40)b");
+        check(exact("/a%2Fb"), "regex /a%2[fF]b");
+        check(prefix("/"), "prefix /");
+        check(prefix("/a"), "separated /a");
+        check(prefix("/a/"), "prefix /a/");
+        check(prefix("/ä"), "regex /%[cC]3%[aA]4(?:/.*)?");
+        check(prefix("/ä/"), "regex /%[cC]3%[aA]4/.*");
+        check(template("/users/{id}/keys"), "regex /users/[^/]+/keys");
+        check(template("/v1.0/{rest=**}"), r"regex /v1\.0/.*");
+        check(template("/a/{b}/"), "regex /a/[^/]+/");
+    }
+}

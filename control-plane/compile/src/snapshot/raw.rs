@@ -1,0 +1,86 @@
+//! `EnvoyResource` → itself, beside what is generated.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use postern_base::{diagnostic::quote, digest::Digest};
+use postern_model::{Diagnostic, Diagnostics, EnvoyResource};
+use prost::Message;
+
+use super::{Author, Resource, ResourceType, Resources, Selection, Snapshot};
+use crate::attach::Scope;
+
+/// Adds what users wrote word for word. What is generated under the same name stays: [`check`] reports it.
+pub(super) fn add(resources: &mut Resources, scope: &Scope<'_>) {
+    // Endpoints last, since their versions take in those of their clusters.
+    let (endpoints, others): (Vec<_>, Vec<_>) =
+        scope.envoy_resources.iter().copied().partition(|raw| raw.spec.resource.kind() == ResourceType::Endpoints);
+    for raw in others {
+        insert(resources, &raw.spec, resource(&raw.spec));
+    }
+    let clusters = clusters_by_endpoints(resources.get(&ResourceType::Cluster));
+    for raw in endpoints {
+        let resource = resource(&raw.spec);
+        let cluster = clusters.get(resource.name.as_str());
+        let resource = match cluster {
+            Some(cluster) => resource.versioned_with(cluster),
+            None => resource,
+        };
+        insert(resources, &raw.spec, resource);
+    }
+}
+
+/// Reports every resource whose name we have generated another one under.
+pub(crate) fn check(scope: &Scope<'_>, snapshot: &Snapshot) -> Result<(), Diagnostics> {
+    let generated = |kind, name: &str| {
+        let named = Selection::Named([name.to_owned()].into());
+        snapshot.select(kind, &named).resources.iter().any(|resource| resource.author == Author::Postern)
+    };
+    let clashes = scope.envoy_resources.iter().filter_map(|raw| {
+        let resource = &raw.spec.resource;
+        generated(resource.kind(), resource.name()).then(|| {
+            let maker = maker(scope, resource.kind(), resource.name()).map(|maker| format!(" for {maker}"));
+            let (kind, name) = (resource.type_name(), quote(resource.name()));
+            let message = format!("{kind} {name} is already generated{}", maker.unwrap_or_default());
+            raw.diagnose(&resource.name_field(), message)
+        })
+    });
+    Diagnostics::reject(clashes.collect())
+}
+
+/// The resource that a generated one is made from, and where it stands.
+fn maker(scope: &Scope<'_>, kind: ResourceType, name: &str) -> Option<String> {
+    fn named<T>(resources: &[&postern_model::Resource<T>], name: &str) -> Option<Diagnostic> {
+        Some(resources.iter().find(|resource| resource.name == name)?.diagnose("metadata.name", ""))
+    }
+    let gateway = name.split_once('/').map_or(name, |(gateway, _)| gateway);
+    let place = match kind {
+        ResourceType::Cluster | ResourceType::Endpoints => named(&scope.services, name),
+        _ => named(&scope.gateways, gateway),
+    }?;
+    Some(format!("{} ({}:{})", place.resource.unwrap_or_default(), place.file, place.line))
+}
+
+fn resource(raw: &EnvoyResource) -> Resource {
+    let body = raw.resource.body().clone();
+    let name = raw.resource.name().to_owned();
+    Resource { name, version: Digest::of(&body.value), body, author: Author::User }
+}
+
+fn insert(resources: &mut Resources, raw: &EnvoyResource, resource: Resource) {
+    let named = resources.entry(raw.resource.kind()).or_default();
+    named.entry(resource.name.clone()).or_insert_with(|| Arc::new(resource));
+}
+
+/// Clusters by what their endpoints are called: their own name, unless they say otherwise.
+fn clusters_by_endpoints(clusters: Option<&BTreeMap<String, Arc<Resource>>>) -> BTreeMap<String, Arc<Resource>> {
+    let mut by_endpoints = BTreeMap::new();
+    for (name, resource) in clusters.into_iter().flatten() {
+        let service_name = Cluster::decode(resource.body.value.as_slice())
+            .ok()
+            .and_then(|cluster| Some(cluster.eds_cluster_config?.service_name))
+            .filter(|service_name| !service_name.is_empty());
+        by_endpoints.insert(service_name.unwrap_or_else(|| name.clone()), Arc::clone(resource));
+    }
+    by_endpoints
+}

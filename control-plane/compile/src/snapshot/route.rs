@@ -1,0 +1,253 @@
+//! `Gateway` → Envoy's route configuration. Every Envoy route has the user's name for it: the filter finds the chain by it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use envoy_types::pb::{
+    envoy::config::route::v3::{
+        RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost, WeightedCluster,
+        route::Action,
+        route_action::{ClusterSpecifier, HostRewriteSpecifier},
+        weighted_cluster::ClusterWeight,
+    },
+    google::protobuf::{UInt32Value, UInt64Value},
+};
+use postern_base::digest::Digest;
+use postern_model::{Backend, Cause, EdgeHttp, Gateway, Retries, Timeouts};
+
+use super::{
+    Kept, Resource,
+    duration::duration,
+    edge,
+    matcher::{exact, header_match, header_matcher},
+    path::path_specifier,
+    request_match, timeout,
+};
+use crate::{
+    attach::{self, Attachment, Scope},
+    route_match,
+    support::Feature,
+};
+
+const ANY_HOST: &str = "*";
+/// What the filter leaves for the router; a path that it did not leave stays as it is.
+const NEW_PATH: &str = "%FILTER_STATE(wasm.postern_path:PLAIN)%";
+/// For the host, Envoy writes `-` for what is not there: then it is the host that came.
+const NEW_HOST: &str = concat!(
+    r#"%COALESCE({"operators": [{"command": "FILTER_STATE", "param": "wasm.postern_host:PLAIN"}, "#,
+    r#"{"command": "REQ", "param": ":authority"}]})%"#
+);
+
+/// What is said of a route elsewhere than in its gateway.
+#[derive(Debug)]
+struct Said {
+    /// Its name in Envoy.
+    name: String,
+    rewrites_path: bool,
+    rewrites_host: bool,
+    timeouts: Timeouts,
+}
+
+impl Said {
+    fn of(route: &postern_model::Route, name: String, rewrites: Rewrites, scope: &Scope<'_>) -> Self {
+        Self {
+            name,
+            // Where it is not understood, the chain refuses everything.
+            rewrites_path: rewrites.path && !scope.support.lacks(Feature::PathRewrite),
+            rewrites_host: rewrites.host && !scope.support.lacks(Feature::HostRewrite),
+            timeouts: attach::for_route(scope, route).conf,
+        }
+    }
+}
+
+/// What the chain of a route rewrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rewrites {
+    path: bool,
+    host: bool,
+}
+
+impl Rewrites {
+    fn of(route: &postern_model::Route, attachment: &Attachment<'_>) -> Self {
+        let chain = attachment.routes.get(route.name.as_str()).and_then(|chain| attachment.chains.get(*chain));
+        let rewrites =
+            || chain.into_iter().flat_map(|chain| &chain.request).filter(|step| step.step.policy == "rewrite");
+        let has =
+            |names: &[&str]| rewrites().any(|step| names.iter().any(|name| step.step.params.get(*name).is_some()));
+        Self { path: has(&["prefix", "template", "regex"]), host: has(&["host"]) }
+    }
+}
+
+/// The routes of a gateway, under its name.
+pub(super) fn route_configuration(
+    gateway: &postern_model::Resource<Gateway>,
+    scope: &Scope<'_>,
+    attachment: &Attachment<'_>,
+    kept: &Kept,
+) -> Arc<Resource> {
+    let rewrites: Vec<_> = gateway.spec.routes.iter().map(|route| Rewrites::of(route, attachment)).collect();
+    let guarded = route_match::guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
+    let made_of = made_of(gateway, scope, &rewrites, &guarded);
+    kept.get_or_make(made_of, || made(gateway, scope, &rewrites, &guarded))
+}
+
+/// The digest of all that [`made`] looks at.
+fn made_of(
+    gateway: &postern_model::Resource<Gateway>,
+    scope: &Scope<'_>,
+    rewrites: &[Rewrites],
+    guarded: &BTreeSet<&str>,
+) -> Digest {
+    let rewrites: Vec<u8> = rewrites.iter().map(|to| u8::from(to.path) | u8::from(to.host) << 1).collect();
+    let support = format!("{:?}", scope.support);
+    let guarded = Digest::of_parts(guarded.iter().map(|service| service.as_bytes()));
+    let timeouts = scope.timeouts.iter().map(|timeout| timeout.digest().as_str().as_bytes());
+    let timeouts = Digest::of_parts(timeouts);
+    Digest::of_parts(
+        [gateway.digest().as_str(), guarded.as_str(), timeouts.as_str(), &support]
+            .map(str::as_bytes)
+            .into_iter()
+            .chain([rewrites.as_slice()]),
+    )
+}
+
+fn made(
+    gateway: &postern_model::Resource<Gateway>,
+    scope: &Scope<'_>,
+    rewrites: &[Rewrites],
+    guarded: &BTreeSet<&str>,
+) -> Resource {
+    let names = route_match::marked_names(&gateway.spec, guarded);
+    let routes = gateway.spec.routes.iter().zip(names).zip(rewrites);
+    let routes: Vec<_> =
+        routes.map(|((route, name), rewrites)| (route, Said::of(route, name, *rewrites, scope))).collect();
+    let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
+    // There is always one for all other hosts, so that what is no host is refused whatever the routes are.
+    let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
+    let message = RouteConfiguration {
+        name: gateway.name.clone(),
+        virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, &gateway.spec.http, &routes)).collect(),
+        ignore_port_in_host_matching: true,
+        ..Default::default()
+    };
+    Resource::new(&gateway.name, &message)
+}
+
+/// Envoy picks the most specific virtual host and looks no further, so each holds all routes that its host can reach.
+fn virtual_host(host: &str, http: &EdgeHttp, routes: &[(&postern_model::Route, Said)]) -> VirtualHost {
+    let reachable = routes
+        .iter()
+        .filter(|(route, _)| route.hosts.is_empty() || route.hosts.iter().any(|pattern| covers(pattern, host)));
+    VirtualHost {
+        name: host.to_owned(),
+        domains: vec![host.to_owned()],
+        routes: edge::refusals(http).chain(reachable.flat_map(|(route, said)| envoy_routes(route, said))).collect(),
+        // Otherwise a request by HTTP/2 is buffered only up to its window.
+        request_body_buffer_limit: Some(UInt64Value { value: http.buffer_limit.into() }),
+        ..Default::default()
+    }
+}
+
+/// Whether every host that `host` stands for is one that `pattern` stands for.
+fn covers(pattern: &str, host: &str) -> bool {
+    pattern == host
+        || pattern == ANY_HOST
+        || pattern.strip_prefix('*').is_some_and(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
+}
+
+/// One Envoy route for each method, all under the one name.
+fn envoy_routes(route: &postern_model::Route, said: &Said) -> Vec<Route> {
+    let methods = &route.matching.methods;
+    if methods.is_empty() {
+        return vec![envoy_route(route, None, said)];
+    }
+    methods.iter().map(|method| envoy_route(route, Some(method), said)).collect()
+}
+
+fn envoy_route(route: &postern_model::Route, method: Option<&String>, said: &Said) -> Route {
+    let methods = method.map(|method| header_matcher(":method", exact(method)));
+    let matching = RouteMatch {
+        path_specifier: Some(path_specifier(&route.matching.path)),
+        headers: methods
+            .into_iter()
+            .chain(route.matching.headers.iter().map(header_match))
+            .chain(route.matching.cookies.iter().map(request_match::cookie))
+            .collect(),
+        query_parameters: route.matching.query.iter().map(request_match::query).collect(),
+        ..Default::default()
+    };
+    let mut action = RouteAction {
+        cluster_specifier: Some(clusters(&route.backends)),
+        retry_policy: route.retries.as_ref().map(retry_policy),
+        path_rewrite: if said.rewrites_path { NEW_PATH.to_owned() } else { String::new() },
+        host_rewrite_specifier: said.rewrites_host.then(|| HostRewriteSpecifier::HostRewrite(NEW_HOST.to_owned())),
+        ..Default::default()
+    };
+    timeout::set_on_route(&mut action, &said.timeouts);
+    Route {
+        name: said.name.clone(),
+        r#match: Some(matching),
+        action: Some(Action::Route(action)),
+        metadata: Some(edge::named(&route.name)),
+        ..Default::default()
+    }
+}
+
+fn clusters(backends: &[Backend]) -> ClusterSpecifier {
+    if let [only] = backends {
+        return ClusterSpecifier::Cluster(only.service.clone());
+    }
+    let weight = |backend: &Backend| ClusterWeight {
+        name: backend.service.clone(),
+        weight: Some(UInt32Value { value: backend.weight }),
+        ..Default::default()
+    };
+    ClusterSpecifier::WeightedClusters(WeightedCluster {
+        clusters: backends.iter().map(weight).collect(),
+        ..Default::default()
+    })
+}
+
+fn retry_policy(retries: &Retries) -> RetryPolicy {
+    let causes: Vec<_> = retries.on.iter().map(|cause| retry_on(*cause)).collect();
+    RetryPolicy {
+        retry_on: causes.join(","),
+        num_retries: Some(UInt32Value { value: retries.attempts }),
+        per_try_timeout: retries.per_try_timeout.map(duration),
+        ..Default::default()
+    }
+}
+
+/// A cause in Envoy's words.
+const fn retry_on(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ServerError => "5xx",
+        Cause::GatewayError => "gateway-error",
+        Cause::ConnectFailure => "connect-failure",
+        Cause::RefusedStream => "refused-stream",
+        Cause::Reset => "reset",
+        Cause::Retriable4xx => "retriable-4xx",
+        Cause::Cancelled => "cancelled",
+        Cause::DeadlineExceeded => "deadline-exceeded",
+        Cause::Internal => "internal",
+        Cause::ResourceExhausted => "resource-exhausted",
+        Cause::Unavailable => "unavailable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_which_hosts_a_pattern_covers() {
+        let check = |pattern, host, expect| assert_eq!(covers(pattern, host), expect, "{pattern} {host}");
+        check("a.example.com", "a.example.com", true);
+        check("a.example.com", "b.example.com", false);
+        check("*.example.com", "a.example.com", true);
+        check("*.example.com", "*.a.example.com", true);
+        check("*.example.com", "*.example.com", true);
+        check("*.example.com", "example.com", false);
+        check("*", "a.example.com", true);
+        check("a.example.com", "*", false);
+    }
+}

@@ -1,0 +1,13 @@
+//! The node at the other end of a stream.
+
+use postern_base::node::NodeIdentity;
+
+use crate::xds::session::Session;
+
+/// A node that has said who it is.
+pub(super) struct Peer {
+    pub(super) node: NodeIdentity,
+    /// The number of its stream.
+    pub(super) stream: u64,
+    pub(super) session: Session,
+}

@@ -1,0 +1,353 @@
+//! One stream: a response body that, when it is polled, reads requests, follows publications and gives out responses.
+//!
+//! HTTP/2 polls it only while its client takes what it is given. Whatever is published meanwhile is merged: there is only
+//! the latest.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+    time::{Instant, SystemTime},
+};
+
+use axum::{body::Body, http::HeaderMap};
+use http_body::Frame;
+use postern_base::{bounded, digest::Digest, node::NodeIdentity};
+use postern_compile::snapshot::ResourceType;
+use postern_release::{fleet::Joined, publication::Publication};
+use prost::bytes::Bytes;
+use tokio::time::Sleep;
+use tokio_stream::{Stream, wrappers::WatchStream};
+use tonic::{Status, Streaming};
+
+use super::{
+    Shared,
+    connection::{Line, Used},
+    decode::Decode,
+    frame::frames,
+    peer::Peer,
+    rate::Rate,
+    record::record,
+    watchdog::Watched,
+};
+use crate::{
+    redirect::Source,
+    xds::{
+        content::Variant,
+        limits::{MOST_NAME_BYTES, MOST_NAMES, REQUEST_BURST, TIME_TO_FIRST_REQUEST},
+        offer::Offers,
+        session::{Reaction, Request, Response, Session, Subscribed, Wish},
+        wire::{ClientMessage, Scope, node_of},
+    },
+};
+
+/// What bootstraps of ours call us.
+const OUR_CLUSTER: &str = "postern";
+
+/// The body of a stream's response.
+pub(super) struct StreamBody<M> {
+    shared: Arc<Shared>,
+    scope: Scope,
+    /// Where the client gets from what it does not get on this stream, if that is not an aggregated one.
+    source: Option<Source>,
+    requests: Streaming<M>,
+    publications: WatchStream<Option<Arc<Publication>>>,
+    /// Who the client is, once it has said so.
+    peer: Option<Box<Peer>>,
+    /// What the node is to be served, while it is being made.
+    awaited: Option<Box<Awaited>>,
+    responses: VecDeque<Response>,
+    /// The second frame of the response that is being given out.
+    rest: Option<Bytes>,
+    end: End,
+    opened: Instant,
+    rate: Rate,
+    timer: Option<Pin<Box<Sleep>>>,
+    watched: Watched,
+    _used: Option<Used>,
+}
+
+/// The snapshot of a group that is being compiled, or redirected to the sources of this stream.
+struct Awaited {
+    revision: Digest,
+    offers: Pin<Box<dyn Future<Output = Option<Arc<Offers>>> + Send>>,
+}
+
+impl Awaited {
+    fn of(release: &Arc<Publication>, peer: &Peer, source: Option<Source>, shared: &Arc<Shared>) -> Self {
+        let (node, shared) = (peer.node.clone(), Arc::clone(shared));
+        let make = move |release: &Publication| {
+            let offers = shared.offers.of(&release.snapshot_for(&node));
+            let Some(source) = source else { return offers };
+            offers.by_way_of(&source).unwrap_or_else(|error| {
+                tracing::error!(node = node.id, "its sources cannot be named: {error}");
+                offers
+            })
+        };
+        Self { revision: release.revision().clone(), offers: Box::pin(release.prepare(make)) }
+    }
+}
+
+/// How far a stream is with its end.
+enum End {
+    NotYet,
+    With(Box<Status>),
+    Told,
+}
+
+impl<M: ClientMessage> StreamBody<M> {
+    /// `called` is what the client calls us.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        scope: Scope,
+        called: &str,
+        requests: Body,
+        line: Option<Arc<Line>>,
+    ) -> Self {
+        let now = Instant::now();
+        let incremental = M::VARIANT == Variant::Incremental;
+        let source = Source::Streams { cluster: cluster_name(called), incremental };
+        Self {
+            requests: Streaming::new_request(Decode::default(), requests, None, Some(shared.limits.message_bytes)),
+            publications: WatchStream::new(shared.publications.follow()),
+            _used: line.as_ref().map(Line::used),
+            watched: shared.watchdog.watch(line),
+            shared,
+            scope,
+            source: (scope != Scope::Aggregated).then_some(source),
+            peer: None,
+            awaited: None,
+            responses: VecDeque::new(),
+            rest: None,
+            end: End::NotYet,
+            opened: now,
+            rate: Rate::new(now),
+            timer: None,
+        }
+    }
+
+    /// Waits for the next thing that happens, and deals with it. An error, or the client's good-bye, is the end.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        if let Poll::Ready(message) = Pin::new(&mut self.requests).poll_next(context) {
+            let message = message.unwrap_or_else(|| Err(Status::ok("")))?;
+            return Poll::Ready(self.on_message(message));
+        }
+        if self.peer.is_some()
+            && let Poll::Ready(publication) = Pin::new(&mut self.publications).poll_next(context)
+        {
+            let publication = publication.ok_or_else(|| Status::unavailable("the control plane is shutting down"))?;
+            self.on_publication(publication);
+            return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(taken) = self.poll_awaited(context) {
+            return Poll::Ready(taken);
+        }
+        ready!(self.poll_timer(context));
+        Poll::Ready(self.on_time())
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let deadline = match &self.peer {
+            Some(peer) => peer.session.deadline(),
+            None => Some(self.opened + TIME_TO_FIRST_REQUEST),
+        };
+        let Some(deadline) = deadline.map(tokio::time::Instant::from_std) else {
+            self.timer = None;
+            return Poll::Pending;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(context)
+    }
+
+    fn on_time(&mut self) -> Result<(), Status> {
+        self.timer = None;
+        let Some(peer) = &mut self.peer else {
+            return Err(Status::deadline_exceeded(format!("no request came within {TIME_TO_FIRST_REQUEST:?}")));
+        };
+        let reaction = peer.session.on_deadline(Instant::now());
+        self.carry_out(reaction);
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: M) -> Result<(), Status> {
+        let now = Instant::now();
+        let per_second = self.shared.limits.requests_per_second;
+        if !self.rate.take(per_second, REQUEST_BURST, now) {
+            let message = format!("more than {per_second} requests a second came on this stream");
+            return Err(Status::resource_exhausted(message));
+        }
+        if self.peer.is_none() {
+            self.peer = Some(Box::new(self.join(node_of(&message)?)));
+        }
+        // Checked before it is kept for the log.
+        let type_url = bounded::shown(message.type_url()).into_owned();
+        let request = self.scope.read(message)?;
+        let Some(peer) = &mut self.peer else { return Ok(()) };
+        match request {
+            Some(request) => {
+                let request = within_limits(request, &peer.session)?;
+                let reaction = peer.session.on_request(request, now);
+                self.carry_out(reaction);
+            }
+            None => tracing::debug!(node = peer.node.id, type_url, "asked for a type that is not served"),
+        }
+        Ok(())
+    }
+
+    fn join(&self, node: NodeIdentity) -> Peer {
+        let fleet = &self.shared.fleet;
+        let Joined { stream, memory } = match self.scope {
+            Scope::Aggregated => fleet.connect_aggregated(&node, SystemTime::now()),
+            Scope::Single(_) => fleet.connect(&node, SystemTime::now()),
+        };
+        tracing::info!(node = node.id, service = node.service, stream, "connected");
+        Peer { node, stream, session: Session::new(M::VARIANT, stream, memory.recall()) }
+    }
+
+    /// Takes what is in force for the node, or asks for it if it is not made yet. What was asked for before is history.
+    fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
+        let (Some(peer), Some(publication)) = (&self.peer, publication) else { return };
+        let release = publication.shared_release_for(&peer.node);
+        let compiled = release.compiled_for(&peer.node).filter(|_| self.source.is_none());
+        self.awaited = None;
+        match compiled {
+            Some(snapshot) => self.on_snapshot(release.revision().clone(), self.shared.offers.of(&snapshot)),
+            None => self.awaited = Some(Box::new(Awaited::of(&release, peer, self.source.clone(), &self.shared))),
+        }
+    }
+
+    fn on_snapshot(&mut self, revision: Digest, offers: Arc<Offers>) {
+        let Some(peer) = &mut self.peer else { return };
+        let reaction = peer.session.on_snapshot(revision, offers, Instant::now());
+        self.carry_out(reaction);
+    }
+
+    /// Waits for the snapshot that was asked for, if one was.
+    fn poll_awaited(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        let Some(awaited) = &mut self.awaited else { return Poll::Pending };
+        let made = ready!(awaited.offers.as_mut().poll(context));
+        let revision = awaited.revision.clone();
+        self.awaited = None;
+        let offers = made.ok_or_else(|| Status::internal("the resources of this node could not be made"))?;
+        self.on_snapshot(revision, offers);
+        Poll::Ready(Ok(()))
+    }
+
+    fn carry_out(&mut self, reaction: Reaction) {
+        let Some(peer) = &self.peer else { return };
+        for response in &reaction.responses {
+            let (kind, version) = (response.kind(), response.content.version.short());
+            self.shared.traffic.pushes.increment(kind);
+            tracing::debug!(node = peer.node.id, %kind, version, nonce = response.nonce, "sent");
+        }
+        if !reaction.events.is_empty() {
+            record(&self.shared, peer, reaction.events);
+        }
+        self.responses.extend(reaction.responses);
+    }
+
+    /// The next frame of what is waiting to be given out.
+    fn next_frame(&mut self) -> Option<Frame<Bytes>> {
+        if let Some(rest) = self.rest.take() {
+            return Some(Frame::data(rest));
+        }
+        if let Some(response) = self.responses.pop_front() {
+            let (first, rest) = frames(&response);
+            self.rest = rest;
+            return Some(Frame::data(first));
+        }
+        self.responses = VecDeque::new();
+        match std::mem::replace(&mut self.end, End::Told) {
+            End::With(status) => Some(Frame::trailers(trailers(&status))),
+            other => {
+                self.end = other;
+                None
+            }
+        }
+    }
+
+    fn finish(&mut self, status: Status) {
+        let node = self.peer.as_ref().map_or("unknown", |peer| peer.node.id.as_str());
+        if status.code() != tonic::Code::Ok {
+            tracing::warn!(node, code = ?status.code(), message = status.message(), "xDS stream ended");
+        }
+        self.end = End::With(Box::new(status));
+    }
+}
+
+/// The cluster that an Envoy calls us by: it puts the name there, unless it is told to put something else, such as an
+/// address. Then it is the name that our bootstraps have.
+fn cluster_name(called: &str) -> String {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let fits = !called.is_empty() && called.len() <= bounded::NAME && called.bytes().all(is_name);
+    // An address would be one, too.
+    let is_address = called.parse::<std::net::IpAddr>().is_ok();
+    if fits && !is_address { called.to_owned() } else { OUR_CLUSTER.to_owned() }
+}
+
+/// A request, unless too many names would be subscribed to, or too long ones. What callers of an Envoy ask it for must not
+/// end its stream: further virtual hosts are not looked for.
+fn within_limits(mut request: Request, session: &Session) -> Result<Request, Status> {
+    let Subscribed { names, bytes } = session.subscribed_after(&request);
+    if names <= MOST_NAMES && bytes <= MOST_NAME_BYTES {
+        return Ok(request);
+    }
+    let kind = request.kind;
+    match &mut request.wish {
+        Wish::Changes { subscribe, .. } if kind == ResourceType::VirtualHost => subscribe.clear(),
+        _ => {
+            let message = match names <= MOST_NAMES {
+                false => format!("{names} names of {kind} are subscribed to: at most {MOST_NAMES} are served"),
+                true => format!("names of {bytes} bytes are subscribed to: at most {MOST_NAME_BYTES} are served"),
+            };
+            return Err(Status::resource_exhausted(message));
+        }
+    }
+    Ok(request)
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    // A message that is no header text leaves the code, which is what clients act on.
+    if status.add_header(&mut trailers).is_err() {
+        trailers.insert(Status::GRPC_STATUS, axum::http::HeaderValue::from(status.code() as i32));
+    }
+    trailers
+}
+
+impl<M: ClientMessage> http_body::Body for StreamBody<M> {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.watched.taken();
+        loop {
+            if let Some(frame) = self.next_frame() {
+                self.shared.watchdog.handed_out(&self.watched);
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            if matches!(self.end, End::Told) {
+                return Poll::Ready(None);
+            }
+            if let Err(status) = ready!(self.poll_event(context)) {
+                self.finish(status);
+            }
+        }
+    }
+}
+
+impl<M> Drop for StreamBody<M> {
+    fn drop(&mut self) {
+        self.shared.open_streams.fetch_sub(1, Ordering::Relaxed);
+        self.shared.watchdog.forget(&self.watched);
+        if let Some(peer) = &self.peer {
+            tracing::info!(node = peer.node.id, stream = peer.stream, "disconnected");
+            self.shared.fleet.disconnect(&peer.node.id, peer.stream, SystemTime::now());
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A directory of resources: its YAML files, and the certificates and keys beside them, read whole. Whoever watches it is
+//! elsewhere ([`source`](postern::source)).
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use postern_base::regular_file;
+
+use crate::{File, attachment::is_attachment};
+
+/// How deep folders may nest.
+const DEEPEST: usize = 16;
+/// How many entries a directory may have with all of its folders, and how many bytes in all files that are read: as many as
+/// a bundle may have.
+const MOST_ENTRIES: usize = 100_000;
+const LARGEST: u64 = 64 << 20;
+
+/// Why a directory could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file system said no.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// What was read.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// A directory that says nothing is more likely a mistake than a wish to serve nothing.
+    #[error("{}: no `.yaml` or `.yml` files in this directory", .0.display())]
+    Empty(PathBuf),
+    /// A file without a byte is most likely being written.
+    #[error("{}: the file is empty: is it being written?", .0.display())]
+    EmptyFile(PathBuf),
+    /// Folders in folders without an end.
+    #[error("{}: folders are nested too deep: at most {DEEPEST} levels are read", .0.display())]
+    Nested(PathBuf),
+    /// A link leads to a folder that it is in.
+    #[error("{}: the link leads to a folder that it is in", .0.display())]
+    Loop(PathBuf),
+    /// A link leads out of the directory.
+    #[error("{}: the link leads out of the directory, to {}: copy the file, or read the directory that has both", path.display(), target.display())]
+    Outside {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// More files than anybody has.
+    #[error("{}: there are more than {MOST_ENTRIES} files and folders", .0.display())]
+    TooMany(PathBuf),
+}
+
+/// Every `.yaml` and `.yml` file in a directory and its folders, and the certificates and keys for them, in the order of
+/// their paths. Links are followed as long as they stay inside the directory.
+pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
+    let failed = |error| SourceError::Read { path: directory.to_owned(), error };
+    let mut search =
+        Search { root: directory.canonicalize().map_err(failed)?, above: Vec::new(), seen: 0, found: Vec::new() };
+    search.folder(directory)?;
+    let mut paths = search.found;
+    paths.sort();
+    if !paths.iter().any(|path| is_resources(path)) {
+        return Err(SourceError::Empty(directory.to_owned()));
+    }
+    let mut left = LARGEST;
+    paths.into_iter().map(|path| read_file(path, &mut left)).collect()
+}
+
+/// A walk through a directory.
+struct Search {
+    /// The directory, without links.
+    root: PathBuf,
+    /// The folders that lead to the current one, without links.
+    above: Vec<PathBuf>,
+    /// How many entries were looked at.
+    seen: usize,
+    found: Vec<PathBuf>,
+}
+
+impl Search {
+    fn folder(&mut self, path: &Path) -> Result<(), SourceError> {
+        let failed = |error| SourceError::Read { path: path.to_owned(), error };
+        let real = path.canonicalize().map_err(failed)?;
+        if self.above.contains(&real) {
+            return Err(SourceError::Loop(path.to_owned()));
+        }
+        if self.above.len() > DEEPEST {
+            return Err(SourceError::Nested(path.to_owned()));
+        }
+        self.above.push(real);
+        for entry in fs::read_dir(path).map_err(failed)? {
+            self.entry(entry.map_err(failed)?.path())?;
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    fn entry(&mut self, path: PathBuf) -> Result<(), SourceError> {
+        self.seen = self.seen.saturating_add(1);
+        if self.seen > MOST_ENTRIES {
+            return Err(SourceError::TooMany(path));
+        }
+        if is_hidden(&path) {
+            return Ok(());
+        }
+        let wanted = is_read(&path);
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            // It leads nowhere, or in a circle, and has no name that would be read.
+            Err(_) if !wanted => return Ok(()),
+            Err(error) => return Err(SourceError::Read { path, error }),
+        };
+        if !metadata.is_dir() && !wanted {
+            return Ok(());
+        }
+        self.stays_inside(&path)?;
+        if metadata.is_dir() {
+            return self.folder(&path);
+        }
+        self.found.push(path);
+        Ok(())
+    }
+
+    /// A link may lead anywhere inside the directory, as those of mounted volumes do. What is outside was not handed over.
+    fn stays_inside(&self, path: &Path) -> Result<(), SourceError> {
+        let failed = |error| SourceError::Read { path: path.to_owned(), error };
+        if !fs::symlink_metadata(path).map_err(failed)?.is_symlink() {
+            return Ok(());
+        }
+        let target = path.canonicalize().map_err(failed)?;
+        if target.starts_with(&self.root) {
+            Ok(())
+        } else {
+            Err(SourceError::Outside { path: path.to_owned(), target })
+        }
+    }
+}
+
+fn is_resources(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// Editors and mounted volumes keep their own affairs in hidden files.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn read_file(path: PathBuf, left: &mut u64) -> Result<File, SourceError> {
+    let bytes = match regular_file::read(&path, *left) {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(SourceError::Read { path, error }),
+    };
+    if bytes.is_empty() {
+        return Err(SourceError::EmptyFile(path));
+    }
+    *left = left.saturating_sub(bytes.len() as u64);
+    Ok(File { name: path.display().to_string(), bytes })
+}
+
+/// Whether a file of this name is read.
+pub fn is_read(path: &Path) -> bool {
+    !is_hidden(path) && (is_resources(path) || is_attachment(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(directory: &Path, expect: &str) {
+        match read(directory) {
+            Ok(files) => {
+                let names: Vec<_> = files.iter().map(|file| file.name.rsplit('/').next().unwrap_or_default()).collect();
+                assert_eq!(names.join(" "), expect);
+            }
+            Err(error) => assert!(!expect.is_empty() && error.to_string().contains(expect), "{error}"),
+        }
+    }
+
+    #[test]
+    fn reads_a_mounted_volume() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("..2026_01")).unwrap();
+        fs::write(at("..2026_01/a.yaml"), "kind: A").unwrap();
+        symlink("..2026_01", at("..data")).unwrap();
+        symlink("..data/a.yaml", at("a.yaml")).unwrap();
+        check(directory.path(), "a.yaml");
+        // The directory itself may be a link.
+        let beside = tempfile::tempdir().unwrap();
+        symlink(directory.path(), beside.path().join("policies")).unwrap();
+        check(&beside.path().join("policies"), "a.yaml");
+    }
+
+    #[test]
+    fn follows_no_link_in_a_circle_or_out_of_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a.yaml"), "kind: A").unwrap();
+        fs::create_dir_all(at("x/y")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        check(directory.path(), "a.yaml");
+        symlink("../..", at("x/y/up")).unwrap();
+        check(directory.path(), "up: the link leads to a folder that it is in");
+        fs::remove_file(at("x/y/up")).unwrap();
+        symlink("self.yaml", at("self.yaml")).unwrap();
+        check(directory.path(), "self.yaml: Too many levels of symbolic links");
+        fs::remove_file(at("self.yaml")).unwrap();
+        symlink("/etc/hostname", at("b.yaml")).unwrap();
+        check(directory.path(), "b.yaml: the link leads out of the directory, to /etc/hostname");
+        fs::remove_file(at("b.yaml")).unwrap();
+        symlink("/", at("root")).unwrap();
+        check(directory.path(), "root: the link leads out of the directory, to /: ");
+        fs::remove_file(at("root")).unwrap();
+        symlink("/dev/zero", at("zero.yaml")).unwrap();
+        check(directory.path(), "zero.yaml: the link leads out of the directory, to /dev/zero");
+    }
+
+    #[test]
+    fn reads_regular_files_of_bounded_size_alone() {
+        let error = |path: &str, most| regular_file::read(Path::new(path), most).unwrap_err().to_string();
+        assert_eq!(error("/dev/zero", 10), "not a regular file: only regular files are read");
+        assert_eq!(error("/dev", 10), "not a regular file: only regular files are read");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(regular_file::read(&file, 5).unwrap(), b"12345");
+        assert_eq!(error(file.to_str().unwrap(), 4), "larger than 4 bytes: no more are read");
+    }
+}

@@ -1,0 +1,383 @@
+//! The rules for values that are written as strings, one function a kind: `Err` says what was expected.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use postern_base::diagnostic::{one_of, quote, suggestion};
+use postern_engine::{
+    cel::Pattern,
+    header::{self, HeaderUse},
+};
+
+use super::{cidr::Cidr, unit};
+
+/// The longest template of a path that Envoy takes.
+const LONGEST_TEMPLATE: usize = 256;
+/// How often a regular expression can repeat something in RE2.
+const MOST_TIMES: u64 = 1000;
+
+/// What a rule says about a string.
+pub(super) type Outcome = Result<(), String>;
+
+pub(super) fn text(_: &str) -> Outcome {
+    Ok(())
+}
+
+pub(super) fn name(text: &str) -> Outcome {
+    let first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let all = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    expect(
+        first && all && text.len() <= 253,
+        "a name of at most 253 letters, digits, `.`, `_` and `-` that starts with a letter or digit",
+        text,
+    )
+}
+
+pub(super) fn header_name(text: &str) -> Outcome {
+    // Envoy has it as `:authority`.
+    expect(!text.eq_ignore_ascii_case("host"), "the name of a header other than `host`", text)?;
+    if text.starts_with(':') {
+        return Err(format!("expected the name of a header, found the pseudo-header {}", quote(text)));
+    }
+    expect(is_token(text), "the name of a header", text)
+}
+
+/// A header that a step sets or removes: the engine says which it may, and why not.
+pub(super) fn edited_header(text: &str, how: HeaderUse) -> Outcome {
+    header_name(text)?;
+    let done = match how {
+        HeaderUse::Set => "set",
+        HeaderUse::Remove => "removed",
+    };
+    match header::refusal(&text.to_ascii_lowercase(), how) {
+        None => Ok(()),
+        Some(why) => Err(format!("header {} cannot be {done}: {why}", quote(text))),
+    }
+}
+
+/// The message does not repeat the value: it may be a credential.
+pub(super) fn header_value(text: &str) -> Outcome {
+    match text.chars().find(|c| c.is_ascii_control() && *c != '\t') {
+        None => Ok(()),
+        Some(control) => Err(format!("control character {} is not allowed in a header", quote(&control.to_string()))),
+    }
+}
+
+/// A length of time above zero.
+pub(super) fn duration(text: &str) -> Outcome {
+    expect(
+        unit::duration(text).is_some_and(|time| !time.is_zero()),
+        "a length of time such as `250ms`, `1s` or `5m`",
+        text,
+    )
+}
+
+/// A length of time, or zero for none.
+pub(super) fn timeout(text: &str) -> Outcome {
+    expect(unit::duration(text).is_some(), "a length of time such as `250ms` or `5m`, or `0s` for no limit", text)
+}
+
+pub(super) fn size(text: &str) -> Outcome {
+    expect(unit::size(text).is_some(), "a size such as `65536`, `64KiB` or `1MiB`", text)
+}
+
+pub(super) fn method(text: &str) -> Outcome {
+    let upper = !text.chars().any(|c| c.is_ascii_lowercase());
+    expect(is_token(text) && upper, "an HTTP method in upper case", text)
+}
+
+pub(super) fn path(text: &str) -> Outcome {
+    expect(text.starts_with('/'), "a path that starts with `/`", text)?;
+    let allowed = |c: char| !c.is_control() && !matches!(c, ' ' | '?' | '#');
+    expect(text.chars().all(allowed), "a path without spaces, query and fragment", text)
+}
+
+/// A path whose segments are text, `{name}` or, as the last one, `{name=**}`. The bounds are Envoy's.
+pub(super) fn path_template(text: &str) -> Outcome {
+    expect(text.starts_with('/'), "a path that starts with `/`", text)?;
+    if text.len() > LONGEST_TEMPLATE {
+        return Err(format!("expected at most {LONGEST_TEMPLATE} bytes, found {}", text.len()));
+    }
+    let mut names = Vec::new();
+    let mut segments = text.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let Some(inside) = segment.strip_prefix('{').and_then(|inside| inside.strip_suffix('}')) else {
+            literal_segment(segment, segments.peek().is_none())?;
+            continue;
+        };
+        let name = inside.strip_suffix("=**");
+        if name.is_some() && segments.peek().is_some() {
+            return Err(format!("nothing comes behind all the rest: {}", quote(segment)));
+        }
+        let name = name.unwrap_or(inside);
+        let fits = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !fits || names.contains(&name) {
+            return Err(format!("a `{{name}}` is of letters, digits and `_`, and there once: {}", quote(segment)));
+        }
+        names.push(name);
+    }
+    Ok(())
+}
+
+fn literal_segment(segment: &str, last: bool) -> Outcome {
+    if segment.contains(['{', '}']) {
+        return Err(format!("a `{{name}}` is a whole segment: {}", quote(segment)));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~%!$&'()+,;:@=".contains(c);
+    if !segment.chars().all(fits) {
+        return Err(format!("only letters, digits and `-._~%!$&'()+,;:@=` stand for themselves: {}", quote(segment)));
+    }
+    if segment.is_empty() && !last {
+        return Err("a segment cannot be empty".to_owned());
+    }
+    Ok(())
+}
+
+/// Envoy's regular expressions are RE2's, which has all that our own have but for very long repetitions.
+pub(super) fn regex(text: &str) -> Outcome {
+    match Pattern::compile(text) {
+        _ if text.is_empty() => expect(false, "a regular expression", text),
+        Ok(_) if text.split(['{', ',', '}']).any(|part| part.parse().is_ok_and(|times: u64| times > MOST_TIMES)) => {
+            Err(format!("{} repeats something more than {MOST_TIMES} times", quote(text)))
+        }
+        Ok(_) => Ok(()),
+        Err(reason) => Err(format!("{} is no regular expression: {reason}", quote(text))),
+    }
+}
+
+pub(super) fn host(text: &str) -> Outcome {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let valid = text == "*" || is_host_name(name) || text.parse::<Ipv4Addr>().is_ok();
+    expect(valid, "a host name, `*`, or `*.` and a host name, without a port", text)
+}
+
+pub(super) fn address(text: &str) -> Outcome {
+    let valid = text.parse::<IpAddr>().is_ok() || is_host_name(text);
+    expect(valid, "an IP address or a DNS name, without a port", text)
+}
+
+pub(super) fn ip_address(text: &str) -> Outcome {
+    expect(text.parse::<IpAddr>().is_ok(), "an IP address", text)
+}
+
+/// A network with bits set past its prefix is most often a slip: the right form is told.
+pub(super) fn cidr(text: &str) -> Outcome {
+    let Some(cidr) = Cidr::parse(text) else {
+        return expect(false, "an IP address or a network such as `10.0.0.0/8`", text);
+    };
+    match cidr.without_host_bits() {
+        right if right == cidr => Ok(()),
+        right => {
+            Err(format!("{} has bits set past its prefix: did you mean {}?", quote(text), quote(&right.to_string())))
+        }
+    }
+}
+
+/// The message does not repeat the value: a user may have put the secret itself there.
+pub(super) fn sha256(text: &str) -> Outcome {
+    if text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()) {
+        return Ok(());
+    }
+    Err("expected a SHA-256 digest of 64 hexadecimal digits".to_owned())
+}
+
+pub(super) fn choice(text: &str, words: &[&str]) -> Outcome {
+    if words.contains(&text) {
+        return Ok(());
+    }
+    match suggestion(text, words.iter().copied()) {
+        near if near.is_empty() || words.len() == 1 => expect(false, &one_of(words), text),
+        near => Err(format!("unknown value {}{near}", quote(text))),
+    }
+}
+
+fn expect(valid: bool, what: &str, text: &str) -> Outcome {
+    match text {
+        _ if valid => Ok(()),
+        "" => Err(format!("expected {what}, found an empty string")),
+        _ => Err(format!("expected {what}, found {}", quote(text))),
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+}
+
+/// A name of DNS labels. The last is not a number, so that a mistyped IPv4 address is none.
+fn is_host_name(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    text.len() <= 253 && text.split('.').all(label) && !last.chars().all(|c| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: fn(&str) -> Outcome, valid: &[&str], invalid: &[&str]) {
+        for text in valid {
+            assert_eq!(rule(text), Ok(()), "for `{text}`");
+        }
+        for text in invalid {
+            assert!(rule(text).is_err(), "for `{text}`");
+        }
+    }
+
+    #[test]
+    fn knows_names() {
+        check(
+            name,
+            &["a", "0", "users-api_v1.2", "A", &"a".repeat(253)],
+            &["", "-a", ".a", "a b", "é", "a/b", &"a".repeat(254)],
+        );
+    }
+
+    #[test]
+    fn knows_header_names() {
+        check(
+            header_name,
+            &["x-api-key", "X-Api-Key", "a!#$%&'*+.^_`|~1"],
+            &["", "a b", "a:", ":path", "Host", "host", "é"],
+        );
+    }
+
+    #[test]
+    fn knows_headers_that_steps_may_edit() {
+        let framing =
+            ["Content-Length", "transfer-encoding", "TE", "connection", "Host", ":path", "upgrade", "a b", ""];
+        check(|text| edited_header(text, HeaderUse::Set), &["x-a", "Authorization"], &framing);
+        check(|text| edited_header(text, HeaderUse::Remove), &["x-a", "x-envoy-internal"], &framing);
+        check(|text| edited_header(text, HeaderUse::Set), &[], &["X-Envoy-Internal", "x-envoy-max-retries"]);
+        let said =
+            "header `Content-Length` cannot be set: it frames a message or a connection, which only the proxy may do";
+        assert_eq!(edited_header("Content-Length", HeaderUse::Set), Err(said.to_owned()));
+    }
+
+    #[test]
+    fn knows_header_values() {
+        check(header_value, &["", "a b\tc", "é"], &["a\nb", "a\r", "\0", "\u{7f}"]);
+    }
+
+    #[test]
+    fn never_repeats_a_header_value_or_a_digest() {
+        assert_eq!(header_value("secret\r"), Err(r"control character `\r` is not allowed in a header".to_owned()));
+        assert_eq!(sha256("secret"), Err("expected a SHA-256 digest of 64 hexadecimal digits".to_owned()));
+    }
+
+    #[test]
+    fn knows_methods() {
+        check(method, &["GET", "M-SEARCH", "X1"], &["", "get", "Get", "GE T"]);
+    }
+
+    #[test]
+    fn knows_paths() {
+        check(path, &["/", "/a/b.c", "/%20/é"], &["", "a", "*", "/a?b", "/a#b", "/a b", "/\n"]);
+    }
+
+    #[test]
+    fn knows_path_templates() {
+        check(
+            path_template,
+            &["/", "/users/{id}", "/{a}/{b_1}", "/files/{rest=**}", "/users/", "/v1.0/a%20b/{a}/"],
+            &[
+                "users",
+                "/{}",
+                "/{a}/{a}",
+                "/x{a}",
+                "/{a=**}/b",
+                "/{a-b}",
+                "/{a=*}",
+                "/a?b",
+                "/{a",
+                "/a}",
+                "//a",
+                "/*",
+                "/é",
+                &format!("/{}", "a".repeat(256)),
+            ],
+        );
+    }
+
+    #[test]
+    fn knows_regular_expressions() {
+        check(
+            regex,
+            &["a", "/users/[0-9]+", r"v\d{1,3}", "(a|b)*c"],
+            &["", "(", "[a", "*", r"(a)\1", "(?=a)", "a{1001}", "(ab){2,1001}", &"a".repeat(4097)],
+        );
+    }
+
+    #[test]
+    fn knows_hosts() {
+        let invalid =
+            ["", "a:80", "*a", "*.", "a.*", "*.*", "a..b", "a.", "-a", "a-", "::1", "*.1.2.3.4", &"a".repeat(64)];
+        check(host, &["*", "a", "a.example.com", "*.example.com", "A_b-c.x1", "1.2.3.4"], &invalid);
+    }
+
+    #[test]
+    fn knows_addresses() {
+        check(
+            address,
+            &["10.0.0.1", "::1", "users.svc", "localhost"],
+            &["", "a:80", "10.0.0.1:80", "[::1]", "300.0.0.1", "*"],
+        );
+        check(ip_address, &["10.0.0.1", "::1"], &["", "localhost", "10.0.0.1:80", "10.0.0"]);
+    }
+
+    #[test]
+    fn knows_networks() {
+        check(
+            cidr,
+            &[
+                "10.0.0.1",
+                "10.0.0.0/8",
+                "0.0.0.0/0",
+                "10.0.0.1/32",
+                "::1",
+                "2001:db8::/32",
+                "::/0",
+                "::ffff:10.0.0.0/104",
+            ],
+            &[
+                "",
+                "10.0.0.0/33",
+                "10.0.0.0/",
+                "/8",
+                "10.0.0.0/+8",
+                "10.0.0.0/08",
+                "10.0/8",
+                "::/129",
+                "a/8",
+                "10.0.0.1/8",
+            ],
+        );
+        let said = "`10.1.2.3/8` has bits set past its prefix: did you mean `10.0.0.0/8`?";
+        assert_eq!(cidr("10.1.2.3/8"), Err(said.to_owned()));
+    }
+
+    #[test]
+    fn knows_digests() {
+        check(
+            sha256,
+            &[&"0a".repeat(32), &"0A".repeat(32)],
+            &["", &"0a".repeat(31), &"0g".repeat(32), &"é".repeat(32)],
+        );
+    }
+
+    #[test]
+    fn knows_choices() {
+        assert_eq!(choice("Mesh", &["Mesh", "Proxy"]), Ok(()));
+        assert_eq!(choice("mehs", &["Mesh", "Proxy"]), Err("unknown value `mehs`: did you mean `Mesh`?".to_owned()));
+        assert_eq!(choice("x", &["Mesh", "Proxy"]), Err("expected one of `Mesh`, `Proxy`, found `x`".to_owned()));
+        assert_eq!(choice("postern/v2", &["postern/v1"]), Err("expected `postern/v1`, found `postern/v2`".to_owned()));
+        assert_eq!(
+            choice("", &["Mesh", "Proxy"]),
+            Err("expected one of `Mesh`, `Proxy`, found an empty string".to_owned())
+        );
+    }
+}

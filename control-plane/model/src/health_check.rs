@@ -1,0 +1,182 @@
+//! How an Envoy finds out which endpoints of a service can take requests.
+
+use std::time::Duration;
+
+use postern_base::{diagnostic::Path, yaml::Node};
+use postern_engine::schema::{Field, Kind, Object};
+use serde::{Deserialize, Serialize};
+
+use super::{report::Report, unit};
+
+const THRESHOLD: Kind = Kind::Integer { min: 1, max: 100 };
+
+/// What a user may write.
+pub(super) const SCHEMA: Object = Object {
+    fields: &[
+        Field::optional("http", Kind::Object(&HTTP), "A request that is answered with 200."),
+        Field::optional("tcp", Kind::Object(&TCP), "A connection that can be opened."),
+        Field::optional("grpc", Kind::Object(&GRPC), "A call of `grpc.health.v1.Health`; the protocol must be HTTP/2."),
+        Field::optional("interval", Kind::Duration, "The time between two checks.").or("10s"),
+        Field::optional("timeout", Kind::Duration, "How long a check may take.").or("2s"),
+        Field::optional("unhealthyThreshold", THRESHOLD, "The failed checks in a row after which it gets no requests.")
+            .or("3"),
+        Field::optional("healthyThreshold", THRESHOLD, "The passed checks in a row after which it gets them again.")
+            .or("2"),
+    ],
+    exactly_one_of: &["http", "tcp", "grpc"],
+};
+
+const HTTP: Object = Object {
+    fields: &[
+        Field::required("path", Kind::Path, "The path to ask for."),
+        Field::optional("host", Kind::Address, "The host to ask for; the service's name if left out."),
+    ],
+    exactly_one_of: &[],
+};
+
+const TCP: Object = Object { fields: &[], exactly_one_of: &[] };
+
+const GRPC: Object = Object {
+    fields: &[Field::optional("service", Kind::Text, "The gRPC service to ask about; the whole server if left out.")],
+    exactly_one_of: &[],
+};
+
+/// How to find out which endpoints can take requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct HealthCheck {
+    /// What is tried.
+    pub probe: Probe,
+    /// The time between two checks.
+    pub interval: Duration,
+    /// How long a check may take.
+    pub timeout: Duration,
+    /// The failed checks in a row after which an endpoint gets no requests.
+    pub unhealthy_threshold: u32,
+    /// The passed checks in a row after which it gets them again.
+    pub healthy_threshold: u32,
+}
+
+/// What is tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Probe {
+    /// A request that is answered with 200.
+    Http {
+        /// The path to ask for.
+        path: String,
+        /// The host to ask for, if not the service's name.
+        host: Option<String>,
+    },
+    /// A connection that can be opened.
+    Tcp {},
+    /// A call of `grpc.health.v1.Health`.
+    Grpc {
+        /// What to ask about; the whole server if empty.
+        #[serde(default)]
+        service: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    #[serde(flatten)]
+    probe: Probe,
+    #[serde(default = "interval", deserialize_with = "unit::deserialize_duration")]
+    interval: Duration,
+    #[serde(default = "timeout", deserialize_with = "unit::deserialize_duration")]
+    timeout: Duration,
+    #[serde(default = "three")]
+    unhealthy_threshold: u32,
+    #[serde(default = "two")]
+    healthy_threshold: u32,
+}
+
+impl From<Written> for HealthCheck {
+    fn from(Written { probe, interval, timeout, unhealthy_threshold, healthy_threshold }: Written) -> Self {
+        Self { probe, interval, timeout, unhealthy_threshold, healthy_threshold }
+    }
+}
+
+const fn interval() -> Duration {
+    Duration::from_secs(10)
+}
+
+const fn timeout() -> Duration {
+    Duration::from_secs(2)
+}
+
+const fn two() -> u32 {
+    2
+}
+
+const fn three() -> u32 {
+    3
+}
+
+/// Reports what the schema cannot say.
+pub(super) fn rules(check: &Node, protocol: &str, path: &Path<'_>, report: &mut Report<'_>) {
+    if let Some(grpc) = check.get("grpc")
+        && protocol == "http1"
+    {
+        report.error(grpc.at, &path.field("grpc"), "gRPC needs `protocol: grpc` or `http2`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{File, read};
+
+    fn read_check(protocol: &str, check: &str) -> Result<HealthCheck, String> {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: Service\nmetadata: {{name: s}}\nspec: {{endpoints: [{{address: a, port: 1}}], \
+             protocol: {protocol},\n healthCheck: {check}}}"
+        );
+        let bundle = read(&[File { name: "s".to_owned(), bytes: text.into_bytes() }]);
+        bundle
+            .map(|mut bundle| bundle.services.remove(0).spec.health_check.clone().unwrap())
+            .map_err(|errors| errors.to_string())
+    }
+
+    #[test]
+    fn fills_in_defaults() {
+        let expect = HealthCheck {
+            probe: Probe::Tcp {},
+            interval: Duration::from_secs(10),
+            timeout: Duration::from_secs(2),
+            unhealthy_threshold: 3,
+            healthy_threshold: 2,
+        };
+        assert_eq!(read_check("http1", "{tcp: {}}"), Ok(expect));
+    }
+
+    #[test]
+    fn reads_every_probe() {
+        let probe = |protocol, text| read_check(protocol, text).map(|check| check.probe);
+        let http = Probe::Http { path: "/up".to_owned(), host: Some("a".to_owned()) };
+        assert_eq!(probe("http1", "{http: {path: /up, host: a}}"), Ok(http));
+        assert_eq!(probe("grpc", "{grpc: {}}"), Ok(Probe::Grpc { service: String::new() }));
+        assert_eq!(probe("http2", "{grpc: {service: x.Y}}"), Ok(Probe::Grpc { service: "x.Y".to_owned() }));
+    }
+
+    #[test]
+    fn reports_what_does_not_fit() {
+        let fails = |check: &str, expect: &[&str]| {
+            let errors = read_check("http1", check).unwrap_err();
+            assert_eq!(errors.lines().collect::<Vec<_>>(), expect);
+        };
+        let place = "s:5:15: Service `s`: spec.healthCheck";
+        fails("{interval: 1s}", &[&format!("{place}: expected exactly one of `http`, `tcp`, `grpc`")]);
+        fails(
+            "{grpc: {}, timeout: 0s, healthyThreshold: 0}",
+            &[
+                "s:5:22: Service `s`: spec.healthCheck.grpc: gRPC needs `protocol: grpc` or `http2`",
+                "s:5:35: Service `s`: spec.healthCheck.timeout: expected a length of time such as `250ms`, `1s` or `5m`, \
+                 found `0s`",
+                "s:5:57: Service `s`: spec.healthCheck.healthyThreshold: expected a whole number from 1 to 100, found `0`",
+            ],
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! YAML to model: what users write, checked and typed. Everything downstream takes these values as they are; nothing
+//! checks them again. It reads no files and knows nothing of plans, Envoy or xDS.
+//!
+//! A file becomes trees ([`yaml`]), a tree is checked against its kind's schema (`check`, `format`) and by its kind's own
+//! rules, becomes a typed [`Resource`] (`resource`, `reading`), and all of them together are a [`Bundle`] once they fit
+//! each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+//!
+//! Dependencies point one way: `report` ← `check` ← `kind` (what every kind says of itself) ← each kind, in a file of its own
+//! ← `kinds` (the list of them, and what follows from it) ← `links` ← `reading` ← `reader`. A new kind is such a file and
+//! an entry of the list.
+
+mod access_log;
+mod agent;
+pub mod attachment;
+mod check;
+pub mod cidr;
+mod consumer;
+mod cookie_pattern;
+pub mod directory;
+mod edge;
+mod envoy_resource;
+mod format;
+mod gateway;
+mod header_match;
+mod health_check;
+mod issuer;
+pub mod jwk;
+mod key_uri;
+mod kind;
+mod kinds;
+mod links;
+mod password;
+mod path_text;
+mod pem;
+pub mod protobuf_json;
+mod public;
+mod raw_routes;
+mod reader;
+mod reading;
+mod report;
+mod request_match;
+mod resource;
+mod route;
+mod route_policy;
+pub mod schema;
+mod secret;
+mod service;
+mod settings;
+mod step;
+mod target_ref;
+mod timeout;
+mod traffic_permission;
+pub mod unit;
+mod upstream_tls;
+
+use std::fmt;
+
+use postern_base::yaml;
+
+pub use self::{
+    access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
+    agent::{Agent, AgentAddress, AgentRetry},
+    consumer::{ApiKey, BasicAuth, Consumer, HmacKey},
+    cookie_pattern::CookiePattern,
+    edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores},
+    envoy_resource::{EnvoyResource, RawResource},
+    gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
+    header_match::{HeaderCondition, HeaderMatch},
+    health_check::{HealthCheck, Probe},
+    issuer::{Issuer, KeySource},
+    key_uri::KeyUri,
+    kind::{Absence, KindSchema},
+    kinds::{Bundle, SCHEMAS, Selected},
+    password::PasswordHash,
+    path_text::{PathText, Spelling},
+    pem::{Certificates, PrivateKey},
+    public::Public,
+    raw_routes::RawRoute,
+    reader::Reader,
+    request_match::{CookieCondition, CookieMatch, QueryMatch},
+    resource::{Declaration, Declared, Resource},
+    route::{Backend, Cause, Match, PathMatch, Retries, Route},
+    route_policy::{Chains, Directed, RoutePolicy},
+    secret::Secret,
+    service::{Address, Endpoint, Protocol, Service},
+    settings::{Answer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
+    step::{DenyWith, Inheritable, Mode, OnFailure, Step},
+    target_ref::{Level, Reach, TargetRef, Targeted},
+    timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
+    traffic_permission::{Action, Permission, TrafficPermission},
+    upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
+};
+use self::{
+    attachment::{Attachments, is_attachment},
+    reading::Reading,
+    report::Report,
+};
+pub use self::{route_policy::STEP, timeout::CONF as TIMEOUT_CONF};
+pub use postern_base::diagnostic::{Diagnostic, Diagnostics};
+
+/// A file with any number of documents or, by its name, certificates or a key for them.
+#[derive(Clone)]
+pub struct File {
+    /// What errors call it.
+    pub name: String,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for File {
+    /// Without the content: it can hold credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({:?}, {} bytes)", self.name, self.bytes.len())
+    }
+}
+
+/// The one document of a file that declares nothing, such as the input of an expression.
+pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
+    let parsed = yaml::parse(&file.bytes);
+    let (mut report, mut faults) = (Report::new(&file.name, None), parsed.broken);
+    let mut documents = parsed.documents.into_iter();
+    let document = documents.next().map_or(serde_json::Value::Null, |document| {
+        faults.extend(document.faults);
+        document.root.to_json()
+    });
+    if let Some(second) = documents.next() {
+        report.error_in(second.root.at, None, "expected one document, found more");
+    }
+    for fault in faults {
+        report.error_in(fault.at, fault.field, fault.message);
+    }
+    Diagnostics::reject(report.into_found()).map(|()| document)
+}
+
+/// Reads all files as one bundle, or says everything that is wrong with them. A [`Reader`] does the same again and again.
+pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
+    let mut reading = Reading::new(Attachments::of(files));
+    for file in files.iter().filter(|file| !is_attachment(file.name.as_ref())) {
+        reading.file(file);
+    }
+    reading.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn file(name: &str, text: &str) -> File {
+        File { name: name.to_owned(), bytes: text.as_bytes().to_vec() }
+    }
+
+    fn files() -> Vec<File> {
+        let head = "apiVersion: postern/v1\nkind:";
+        let endpoints = "spec: {endpoints: [{address: 127.0.0.1, port: 9000}]}";
+        vec![
+            file(
+                "gateway.yaml",
+                &format!(
+                    "{head} Gateway\nmetadata: {{name: edge, labels: {{team: a}}}}\nspec:\n  listeners: [{{name: http, \
+                     port: 80}}]\n  routes:\n    - {{name: users, service: users}}\n    - {{name: orders, service: orders}}\n"
+                ),
+            ),
+            file("users.yaml", &format!("{head} Service\nmetadata: {{name: users}}\n{endpoints}\n")),
+            file("orders.yaml", &format!("{head} Service\nmetadata: {{name: orders}}\n{endpoints}\n")),
+            file(
+                "people.yaml",
+                &format!(
+                    "{head} Consumer\nmetadata: {{name: bob}}\nspec: {{apiKeys: [{{key: b}}]}}\n---\n\
+                     {head} Consumer\nmetadata: {{name: alice}}\nspec: {{apiKeys: [{{key: a}}]}}\n"
+                ),
+            ),
+            file(
+                "policy.yaml",
+                &format!(
+                    "{head} RoutePolicy\nmetadata: {{name: p}}\nspec:\n  targetRef: {{kind: HTTPRoute, name: users}}\n  \
+                     request: [{{policy: headers, params: {{set: {{x-b: c, x-a: d}}}}}}]\n"
+                ),
+            ),
+        ]
+    }
+
+    /// Every order of the items.
+    fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+        let mut found = vec![vec![]];
+        for item in items {
+            let longer =
+                |order: &Vec<T>, index| [&order[..index], std::slice::from_ref(item), &order[index..]].concat();
+            found = found.iter().flat_map(|order| (0..=order.len()).map(move |index| longer(order, index))).collect();
+        }
+        found
+    }
+
+    #[test]
+    fn reads_the_same_bundle_in_any_order_of_files() {
+        let expect = format!("{:?}", read(&files()).unwrap());
+        let orders = orders(&files());
+        assert_eq!(orders.len(), 120);
+        for order in orders {
+            assert_eq!(format!("{:?}", read(&order).unwrap()), expect);
+        }
+    }
+
+    #[test]
+    fn reports_the_same_errors_in_any_order_of_files() {
+        let mut files = files();
+        files[1] = file("users.yaml", "kind: Service\nmetadata: {name: users}\n");
+        files[2].name = "another-gateway.yaml".to_owned();
+        files[2].bytes = files[0].bytes.clone();
+        files.push(file("broken.yaml", "["));
+        let expect = read(&files).unwrap_err();
+        assert_eq!(
+            expect.to_string().lines().collect::<Vec<_>>(),
+            [
+                "broken.yaml:2:1: not valid YAML: while parsing a node, did not find expected node content",
+                "gateway.yaml:3:18: Gateway `edge`: metadata.name: Gateway `edge` is already declared (another-gateway.yaml:3)",
+                "users.yaml:1:1: Service `users`: apiVersion: missing required field `apiVersion`",
+                "users.yaml:1:1: Service `users`: spec: missing required field `spec`",
+            ]
+        );
+        for order in orders(&files) {
+            assert_eq!(read(&order).unwrap_err(), expect);
+        }
+    }
+
+    #[test]
+    fn sorts_resources_by_name() {
+        let bundle = read(&files()).unwrap();
+        let names: Vec<_> = bundle.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+        assert_eq!(names, ["alice", "bob"]);
+        assert_eq!(bundle.gateways[0].labels, BTreeMap::from([("team".to_owned(), "a".to_owned())]));
+    }
+
+    #[test]
+    fn reads_no_files_as_an_empty_bundle() {
+        assert!(read(&[]).unwrap().gateways.is_empty());
+        assert!(read(&[file("empty.yaml", "")]).unwrap().services.is_empty());
+    }
+
+    #[test]
+    fn diagnoses_a_field_of_a_resource() {
+        let bundle = read(&files()).unwrap();
+        let shown = bundle.gateways[0].diagnose("spec.routes[1].service", "no such service").to_string();
+        assert_eq!(shown, "gateway.yaml:8:31: Gateway `edge`: spec.routes[1].service: no such service");
+        let shown = bundle.gateways[0].diagnose("spec.listeners[0].address", "not free").to_string();
+        assert_eq!(shown, "gateway.yaml:5:15: Gateway `edge`: spec.listeners[0].address: not free");
+    }
+
+    #[test]
+    fn shows_no_content_of_a_file() {
+        assert_eq!(format!("{:?}", file("a.yaml", "secret")), r#"File("a.yaml", 6 bytes)"#);
+    }
+}

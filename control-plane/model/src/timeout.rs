@@ -1,0 +1,172 @@
+//! `Timeout`: how long the proxies that it is attached to wait for others.
+
+use postern_base::{diagnostic::Path, yaml::Node};
+use postern_engine::schema::{Field, Kind, Object};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::{self, Reach, TargetRef, Targeted},
+};
+
+/// The whole document.
+const SCHEMA: KindSchema = KindSchema {
+    name: "Timeout",
+    about: "How long proxies wait for the services that they call. Envoy's own defaults hold where none says.",
+    document: Object {
+        fields: &[
+            kind::API_VERSION,
+            kind::kind(&["Timeout"]),
+            kind::METADATA,
+            Field::required("spec", Kind::Object(&SPEC), "Who waits how long for whom."),
+        ],
+        exactly_one_of: &[],
+    },
+    absence: Absence::FailsClosed,
+    example: EXAMPLE,
+};
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: Timeout
+metadata: { name: patience }
+spec:
+  targetRef: { kind: Mesh }
+  to:
+    - targetRef: { kind: Mesh }
+      connectTimeout: 2s
+      http: { requestTimeout: 5s, streamIdleTimeout: 1h }
+    - targetRef: { kind: Service, name: users }
+      http: { idleTimeout: 0s }
+";
+
+const SPEC: Object = Object {
+    fields: &[
+        Field::required("targetRef", target_ref::TARGET, "Who waits."),
+        kind::OVERRIDE,
+        Field::required(
+            "to",
+            Kind::List { item: &Kind::Object(&TO), at_least: 1 },
+            "For whom. Where several entries are for one destination, the first that sets a field counts.",
+        ),
+    ],
+    exactly_one_of: &[],
+};
+
+const TO: Object = Object {
+    fields: &[
+        Field::required("targetRef", target_ref::DESTINATION, "Where the traffic goes."),
+        CONNECT_TIMEOUT,
+        HTTP_FIELD,
+    ],
+    exactly_one_of: &[],
+};
+
+/// What an entry says of its destination: what is merged.
+pub const CONF: Object = Object { fields: &[CONNECT_TIMEOUT, HTTP_FIELD], exactly_one_of: &[] };
+
+const CONNECT_TIMEOUT: Field =
+    Field::optional("connectTimeout", Kind::Duration, "Until a connection stands. Not for a route.");
+const HTTP_FIELD: Field = Field::optional("http", Kind::Object(&HTTP), "For HTTP.");
+
+const HTTP: Object = Object {
+    fields: &[
+        Field::optional("requestTimeout", Kind::Timeout, "Until the whole response is there."),
+        Field::optional("streamIdleTimeout", Kind::Timeout, "While nothing is sent on a stream."),
+        Field::optional("idleTimeout", Kind::Timeout, "While a connection has no stream. Not for a route."),
+    ],
+    exactly_one_of: &[],
+};
+
+/// How long proxies wait for others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Timeout {
+    /// What it is attached to.
+    pub target_ref: TargetRef,
+    /// Whether nothing more specific can change what it says.
+    #[serde(default, rename = "override")]
+    pub overrides: bool,
+    /// For whom, at least one entry.
+    pub to: Vec<TimeoutTo>,
+}
+
+/// How long they wait for some destinations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimeoutTo {
+    /// The destinations.
+    pub target_ref: TargetRef,
+    /// How long.
+    #[serde(flatten)]
+    pub conf: Timeouts,
+}
+
+/// Lengths of time, as users write them; what is left out is not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeouts {
+    /// Until a connection stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<String>,
+    /// For HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTimeouts>,
+}
+
+/// The same for HTTP; `0s` is no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpTimeouts {
+    /// Until the whole response is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_timeout: Option<String>,
+    /// While nothing is sent on a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_idle_timeout: Option<String>,
+    /// While a connection has no stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<String>,
+}
+
+impl Targeted for Timeout {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
+impl Spec for Timeout {
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
+
+    fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+        target_ref::all_rules(spec, &["to"], path, report);
+        for (index, entry) in spec.get("to").map_or(&[][..], Node::items).iter().enumerate() {
+            let (list, http) = (path.field("to"), entry.get("http"));
+            let path = list.item(index);
+            let kind = entry.get("targetRef").and_then(|target| target.get("kind")).and_then(Node::text);
+            if !matches!(kind, Some("MeshGatewayRoute" | "HTTPRoute")) {
+                continue;
+            }
+            // These belong to a connection, which routes share.
+            if let Some(node) = entry.get("connectTimeout") {
+                report.error(node.at, &path.field("connectTimeout"), "a route has no connections of its own");
+            }
+            if let Some(node) = http.and_then(|http| http.get("idleTimeout")) {
+                report.error(
+                    node.at,
+                    &path.field("http").field("idleTimeout"),
+                    "a route has no connections of its own",
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `TrafficPermission`: which sources may call what it is attached to.
+
+use postern_base::{diagnostic::Path, yaml::Node};
+use postern_engine::schema::{Field, Kind, Object};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    kind::{self, Absence, KindSchema, Spec},
+    report::Report,
+    target_ref::{self, Reach, TargetRef, Targeted},
+};
+
+/// The whole document.
+const SCHEMA: KindSchema = KindSchema {
+    name: "TrafficPermission",
+    about: "Which sources may call what it is attached to. Where one is attached, a source that no entry selects is refused.",
+    document: Object {
+        fields: &[
+            kind::API_VERSION,
+            kind::kind(&["TrafficPermission"]),
+            kind::METADATA,
+            Field::required("spec", Kind::Object(&SPEC), "Who may call what."),
+        ],
+        exactly_one_of: &[],
+    },
+    absence: Absence::MayOpen,
+    example: EXAMPLE,
+};
+
+const EXAMPLE: &str = "\
+apiVersion: postern/v1
+kind: TrafficPermission
+metadata: { name: users-callers }
+spec:
+  targetRef: { kind: Service, name: users }
+  from:
+    - { targetRef: { kind: ServiceSubset, name: web, tags: { version: v1 } }, action: DENY }
+    - { targetRef: { kind: Service, name: web }, action: ALLOW }
+";
+
+const SPEC: Object = Object {
+    fields: &[
+        Field::required("targetRef", target_ref::TARGET, "What is called."),
+        kind::OVERRIDE,
+        Field::required(
+            "from",
+            Kind::List { item: &Kind::Object(&FROM), at_least: 1 },
+            "The sources; the first entry that selects one decides.",
+        ),
+    ],
+    exactly_one_of: &[],
+};
+
+const FROM: Object = Object {
+    fields: &[
+        Field::required("targetRef", target_ref::SOURCE, "Who calls, by its certificate."),
+        Field::required("action", Kind::Choice(&["ALLOW", "DENY"]), "What becomes of its requests."),
+    ],
+    exactly_one_of: &[],
+};
+
+/// Which sources may call what it is attached to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TrafficPermission {
+    /// What it is attached to.
+    pub target_ref: TargetRef,
+    /// Whether nothing more specific can change what it says.
+    #[serde(default, rename = "override")]
+    pub overrides: bool,
+    /// The sources, at least one entry.
+    pub from: Vec<Permission>,
+}
+
+/// What some sources may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Permission {
+    /// The sources.
+    pub target_ref: TargetRef,
+    /// Whether they may call.
+    pub action: Action,
+}
+
+/// What becomes of a source's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Action {
+    /// They pass.
+    Allow,
+    /// They are refused.
+    Deny,
+}
+
+impl Targeted for TrafficPermission {
+    fn target_ref(&self) -> &TargetRef {
+        &self.target_ref
+    }
+
+    fn overrides(&self) -> bool {
+        self.overrides
+    }
+}
+
+impl Spec for TrafficPermission {
+    const SCHEMA: KindSchema = SCHEMA;
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::attached(self)
+    }
+
+    fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+        target_ref::all_rules(spec, &["from"], path, report);
+    }
+}

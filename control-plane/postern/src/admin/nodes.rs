@@ -1,0 +1,166 @@
+//! Nodes: who is there, what each says of itself, runs and refuses.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use postern_base::{
+    diagnostic::{quote, suggestion},
+    node::NodeIdentity,
+};
+use postern_compile::snapshot::ResourceType;
+use postern_release::{
+    fleet::{NodeReport, TypeStatus},
+    releases::NodeStanding,
+    store::NodeRecord,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    extract::{Form, Named, Shown, on_a_thread},
+    operation::Operation,
+    problem::Problem,
+};
+use crate::control_plane::ControlPlane;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get(
+            "/api/v1/nodes",
+            ("listNodes", "List the nodes that are connected, or were not long ago."),
+            list,
+        )
+        .shows::<Vec<NodeView>>("The nodes, by their identities."),
+        Operation::get(
+            "/api/v1/nodes/absent",
+            ("listAbsentNodes", "List the nodes that were there when a rollout last ended, and are not now."),
+            absent,
+        )
+        .shows::<BTreeMap<String, NodeRecord>>("What is remembered of them, by their identities."),
+        Operation::get("/api/v1/nodes/{id}", ("getNode", "Show one node."), get)
+            .path::<Identified>()
+            .shows::<NodeView>("The node.")
+            .problem(404, "No node of this identity is known."),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Identified {
+    /// The node's identity (`node.id`).
+    id: String,
+}
+
+/// Where a node is, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum NodeState {
+    /// It runs all that it is to run.
+    Ready,
+    /// It has not answered yet.
+    Pending,
+    /// It refuses something, and runs what it had before.
+    Refusing,
+    /// It is not connected.
+    Gone,
+}
+
+impl NodeState {
+    pub(super) const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Refusing, Self::Gone];
+
+    /// By what the fleet alone knows of it.
+    pub(super) fn of(report: &NodeReport) -> Self {
+        match report {
+            NodeReport { connected: false, .. } => Self::Gone,
+            NodeReport { types, .. } if types.values().any(|status| status.refused.is_some()) => Self::Refusing,
+            NodeReport { revision: Some(_), .. } => Self::Ready,
+            NodeReport { .. } => Self::Pending,
+        }
+    }
+}
+
+/// A node.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeView {
+    #[serde(flatten)]
+    identity: NodeIdentity,
+    state: NodeState,
+    /// Since when it is connected, or not, in seconds since 1970.
+    since: u64,
+    /// The revision that it is to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<u64>,
+    /// The revision that it runs in all that it subscribed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
+    /// Why it refuses the revision that it is to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// What is odd about it as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
+    /// What it runs and refuses, by type of resource.
+    types: BTreeMap<ResourceType, TypeStatus>,
+}
+
+async fn list(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Vec<NodeView>>, Problem> {
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, views(&plane)))).await
+}
+
+async fn absent(
+    State(plane): State<Arc<ControlPlane>>,
+    form: Form,
+) -> Result<Shown<BTreeMap<String, NodeRecord>>, Problem> {
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, absent_nodes(&plane)))).await
+}
+
+async fn get(
+    State(plane): State<Arc<ControlPlane>>,
+    form: Form,
+    Named(Identified { id }): Named<Identified>,
+) -> Result<Shown<NodeView>, Problem> {
+    on_a_thread(move || {
+        let views = views(&plane);
+        let known: Vec<_> = views.iter().map(|view| view.identity.id.clone()).collect();
+        let found = views.into_iter().find(|view| view.identity.id == id);
+        found.map(|view| Shown(form, view)).ok_or_else(|| no_such_node(&id, &known))
+    })
+    .await
+}
+
+pub(super) fn no_such_node(id: &str, known: &[String]) -> Problem {
+    let near = suggestion(id, known.iter().map(String::as_str));
+    Problem::not_found("no such node", format!("no node {} is known{near}", quote(id)))
+}
+
+/// The nodes that were there when a rollout last ended, and are not now.
+fn absent_nodes(plane: &ControlPlane) -> BTreeMap<String, NodeRecord> {
+    let mut absent = plane.in_force().releases().known_nodes().clone();
+    let present = plane.population().sightings();
+    present.iter().filter(|node| node.connected).for_each(|node| drop(absent.remove(&node.node.id)));
+    absent
+}
+
+fn views(plane: &ControlPlane) -> Vec<NodeView> {
+    let all = plane.fleet().ask(|fleet| (fleet.identities(), fleet.report(), fleet.sightings()));
+    let (identities, reports, sightings) = all;
+    let mut standings = plane.in_force().releases().standings(&sightings);
+    let view = |(identity, report): (NodeIdentity, NodeReport)| {
+        let NodeStanding { target, running, refused } = standings.remove(&identity.id).unwrap_or_default();
+        let state = match NodeState::of(&report) {
+            NodeState::Ready if running.is_none() || running != target => NodeState::Pending,
+            state => state,
+        };
+        NodeView {
+            identity,
+            state,
+            since: report.since,
+            target,
+            revision: running,
+            reason: refused,
+            warning: report.warning,
+            types: report.types,
+        }
+    };
+    identities.into_iter().zip(reports).map(view).collect()
+}

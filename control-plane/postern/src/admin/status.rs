@@ -1,0 +1,103 @@
+//! All that the control plane knows at a glance, and the filter's code.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use postern_base::digest::Digest;
+use postern_compile::keys::KeySetReport;
+use postern_release::{fleet::NodeReport, rollout::RolloutReport};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    extract::{Form, Named, Shown, on_a_thread},
+    operation::Operation,
+    problem::Problem,
+    warnings::Warnings,
+};
+use crate::control_plane::ControlPlane;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get(
+            "/status",
+            ("getStatus", "All at a glance: what is in force, how it spreads, and which node runs what."),
+            status,
+        )
+        .shows::<Status>("The status."),
+        Operation::get(
+            "/filter/{file}",
+            ("getFilter", "The filter's code, by its digest, for whoever puts it on nodes."),
+            filter,
+        )
+        .path::<FilterFile>()
+        .text("application/wasm", "The code.")
+        .problem(404, "The filter in force is another one."),
+    ]
+}
+
+/// All that the control plane knows, at a glance.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    /// The revision that nodes should run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<Digest>,
+    /// How it spreads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout: Option<RolloutReport>,
+    /// The digest of the filter that runs it.
+    filter: Digest,
+    /// Why the latest change was refused, if it was: a line an error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_change: Vec<String>,
+    /// What is worth a warning about what is in force.
+    #[serde(flatten)]
+    warnings: Warnings,
+    /// The key sets that issuers publish.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    key_sets: Vec<KeySetReport>,
+    nodes: Vec<NodeReport>,
+}
+
+async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Status>, Problem> {
+    on_a_thread(move || Ok::<_, Problem>(Shown(form, Status::of(&plane)))).await
+}
+
+impl Status {
+    fn of(plane: &ControlPlane) -> Self {
+        let reading = plane.in_force();
+        Self {
+            revision: plane.publications().latest().map(|publication| publication.revision().clone()),
+            rollout: reading.rollout_report(),
+            filter: plane.code().digest().clone(),
+            refused_change: reading.refused_change().to_vec(),
+            warnings: reading.warnings(&plane.identities()).into(),
+            key_sets: plane.keys().report(),
+            nodes: plane.fleet().report(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct FilterFile {
+    /// The digest of the filter, with or without `.wasm`.
+    file: String,
+}
+
+async fn filter(
+    State(plane): State<Arc<ControlPlane>>,
+    Named(FilterFile { file }): Named<FilterFile>,
+) -> Result<Response, Problem> {
+    let digest = plane.code().digest();
+    if file.strip_suffix(".wasm").unwrap_or(&file) != digest.as_str() {
+        let detail = format!("no filter of this digest: the one in force is {digest}");
+        return Err(Problem::not_found("no such filter", detail));
+    }
+    let headers = [(header::CONTENT_TYPE, "application/wasm"), (header::CACHE_CONTROL, "public, immutable")];
+    Ok((headers, plane.code().bytes().to_vec()).into_response())
+}

@@ -1,0 +1,84 @@
+//! Steps of a rollout as they are written on the command line.
+
+use std::str::FromStr;
+
+use postern_model::unit;
+use postern_release::rollout::{Pick, Step, Tolerance};
+
+/// `25%:30s` or `stage=canary:1m`; without a time, the next step follows at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CanaryStep(pub(super) Step);
+
+impl FromStr for CanaryStep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (nodes, pause) = text.split_once(':').unwrap_or((text, "0s"));
+        let pause =
+            unit::duration(pause).ok_or_else(|| format!("`{pause}` is not a duration such as `30s` or `5m`"))?;
+        let nodes = match (nodes.strip_suffix('%'), nodes.split_once('=')) {
+            (Some(share), _) => match share.parse() {
+                Ok(share @ 1..=100) => Pick::Share(share),
+                _ => return Err(format!("`{share}` is not a share from 1 to 100")),
+            },
+            (None, Some((tag, value))) if !tag.is_empty() => Pick::Tags([(tag.to_owned(), value.to_owned())].into()),
+            _ => return Err(format!("`{nodes}` is neither a share such as `25%` nor a tag such as `stage=canary`")),
+        };
+        Ok(Self(Step { nodes, pause }))
+    }
+}
+
+/// `2` or `5%`.
+pub(super) fn tolerance(text: &str) -> Result<Tolerance, String> {
+    let wrong = || format!("`{text}` is neither a number such as `2` nor a share below 100 such as `5%`");
+    match text.strip_suffix('%') {
+        None => text.parse().map(Tolerance::Nodes).map_err(|_| wrong()),
+        Some(share) => match share.parse() {
+            Ok(share @ 0..=99) => Ok(Tolerance::Share(share)),
+            _ => Err(wrong()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn check(text: &str, expect: Result<(Pick, u64), &str>) {
+        let found = text.parse::<CanaryStep>();
+        let expect = expect.map(|(nodes, seconds)| CanaryStep(Step { nodes, pause: Duration::from_secs(seconds) }));
+        assert_eq!(found, expect.map_err(str::to_owned), "for `{text}`");
+    }
+
+    #[test]
+    fn reads_shares_and_tags() {
+        let tags = |tag: &str, value: &str| Pick::Tags([(tag.to_owned(), value.to_owned())].into());
+        check("25%:30s", Ok((Pick::Share(25), 30)));
+        check("100%", Ok((Pick::Share(100), 0)));
+        check("stage=canary:1m", Ok((tags("stage", "canary"), 60)));
+        check("stage=", Ok((tags("stage", ""), 0)));
+    }
+
+    #[test]
+    fn reads_how_many_may_refuse() {
+        assert_eq!(tolerance("2"), Ok(Tolerance::Nodes(2)));
+        assert_eq!(tolerance("5%"), Ok(Tolerance::Share(5)));
+        for wrong in ["", "-1", "100%", "%", "2.5", "two"] {
+            assert!(
+                tolerance(wrong).is_err_and(|message| message.contains(&format!("`{wrong}` is neither"))),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        check("0%", Err("`0` is not a share from 1 to 100"));
+        check("101%:1s", Err("`101` is not a share from 1 to 100"));
+        check("25:1s", Err("`25` is neither a share such as `25%` nor a tag such as `stage=canary`"));
+        check("=x", Err("`=x` is neither a share such as `25%` nor a tag such as `stage=canary`"));
+        check("25%:soon", Err("`soon` is not a duration such as `30s` or `5m`"));
+    }
+}

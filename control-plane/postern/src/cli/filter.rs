@@ -1,0 +1,84 @@
+//! The filter that commands load plans in: where it is found, and where its compiled form is kept.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::Context;
+use clap::Args;
+use postern_base::digest::Digest;
+use postern_compile::{
+    gate::{Gate, ModuleCache, Origin},
+    snapshot::FilterCode,
+    wasm::{Filter, Limits},
+};
+
+/// Which filter, and which cache.
+#[derive(Debug, Args)]
+pub(super) struct FilterOptions {
+    /// The filter's code; default: `postern_filter.wasm` beside this program or in `filter/` next to its folder
+    #[arg(long, value_name = "FILE", env = "POSTERN_FILTER")]
+    filter: Option<PathBuf>,
+    /// Where the compiled filter is kept for the next start; default: the state directory if there is one, else `postern` in
+    /// the user's cache directory
+    #[arg(long, value_name = "DIR", env = "POSTERN_CACHE")]
+    cache: Option<PathBuf>,
+}
+
+impl FilterOptions {
+    /// The filter, behind a gate of its own code.
+    pub(super) fn read(&self, state: Option<&Path>, on_nodes: Option<PathBuf>) -> anyhow::Result<FilterCode> {
+        let code = self.find()?.context(
+            "the filter's code was not found: build it with `cargo xtask build-filter`, or name it with `--filter`",
+        )?;
+        self.gated(state, FilterCode::new(code, on_nodes))
+    }
+
+    /// The same, or none if no filter is named and none is found.
+    pub(super) fn read_if_there(&self) -> anyhow::Result<Option<FilterCode>> {
+        self.find()?.map(|code| self.gated(None, FilterCode::new(code, None))).transpose()
+    }
+
+    fn find(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(path) = self.filter.clone().or_else(find_filter) else { return Ok(None) };
+        let bytes = fs::read(&path).with_context(|| format!("cannot read the filter {}", path.display()))?;
+        anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
+        Ok(Some(bytes))
+    }
+
+    fn gated(&self, state: Option<&Path>, code: FilterCode) -> anyhow::Result<FilterCode> {
+        let begin = Instant::now();
+        let (filter, origin) = self.compiled(state, code.bytes(), code.digest()).context("the filter cannot be run")?;
+        let (milliseconds, cached) = (begin.elapsed().as_millis(), origin == Origin::Cached);
+        tracing::info!(filter = code.digest().short(), cached, milliseconds, "filter ready for the gate");
+        Ok(code.gated(Gate::of_filter(filter, Limits::default())))
+    }
+
+    fn compiled(&self, state: Option<&Path>, code: &[u8], digest: &Digest) -> anyhow::Result<(Filter, Origin)> {
+        let home = self.cache.clone().or_else(|| state.map(Path::to_owned)).or_else(user_cache);
+        match home.map(|home| ModuleCache::open(&home)) {
+            Some(Ok(cache)) => return Ok(cache.filter(code, digest)?),
+            Some(Err(error)) => tracing::warn!("{error}"),
+            None => tracing::debug!("no directory for compiled filters"),
+        }
+        Ok((Filter::compile(code)?, Origin::Compiled))
+    }
+}
+
+/// The filter beside this program, as a package lays it out, or where a build of this repository puts it.
+fn find_filter() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?;
+    let folder = program.parent()?;
+    let beside = folder.join("postern_filter.wasm");
+    let built = folder.parent()?.join("filter/postern_filter.wasm");
+    [beside, built].into_iter().find(|path| path.is_file())
+}
+
+/// `$XDG_CACHE_HOME/postern` or `~/.cache/postern`, if the environment says where that is.
+fn user_cache() -> Option<PathBuf> {
+    let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")));
+    Some(cache?.join("postern"))
+}

@@ -1,0 +1,318 @@
+//! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
+
+mod bootstrap;
+mod canary;
+mod client;
+mod clients;
+mod conditions;
+mod diff;
+mod events;
+mod explain;
+mod filter;
+mod remote;
+mod resources;
+mod status;
+mod table;
+mod test;
+mod validate;
+mod warnings;
+
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use postern_base::{open_files, terminal};
+use postern_deliver::{
+    discovery,
+    files::{self, Delivery},
+    xds::Limits,
+};
+use postern_model::schema;
+use postern_release::{
+    publication::Publication,
+    releases::{KEPT, Releases, Terms},
+    rollout::{Strategy, Tolerance},
+    store::{Database, Memory, Store},
+};
+use postern_tools::{eval::Eval, reference};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time,
+};
+use tracing_subscriber::EnvFilter;
+
+use self::{
+    bootstrap::Bootstrap,
+    canary::{CanaryStep, tolerance},
+    diff::Diff,
+    events::Events,
+    explain::{Explain, Simulate},
+    filter::FilterOptions,
+    remote::{Apply, Rollback, RolloutCommand},
+    resources::{Delete, Get},
+    status::{Nodes, Revisions, Status},
+    test::Test,
+    validate::Validate,
+};
+use crate::{
+    control_plane::ControlPlane,
+    http,
+    serve::{Followed, ServeError, Sockets, follow, serve_with},
+};
+
+/// Route policies that run inside Envoy, proven before they get there.
+#[derive(Debug, Parser)]
+#[command(name = "postern", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// How long the end waits for changes that are being taken in.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
+
+const EXIT_CODES: &str = "Exit codes: 0 it went well, 1 it did not, 2 wrong usage. `diff` and `simulate` answer by theirs: 0 no \
+                          change, or the request goes upstream; 1 a change, or the request is answered; 2 trouble.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a directory of resources to Envoys over xDS, and follow its changes
+    Serve(Box<Serve>),
+    Eval(Eval),
+    Explain(Explain),
+    Simulate(Simulate),
+    Validate(Validate),
+    /// Run your own tests of policies, without a server; exit code 1 if one fails
+    Test(Test),
+    /// Put a directory of resources in force as a new revision of a running control plane
+    Apply(Apply),
+    Diff(Diff),
+    Status(Status),
+    Nodes(Nodes),
+    Get(Get),
+    Delete(Delete),
+    Events(Events),
+    Revisions(Revisions),
+    /// Go back to what an earlier revision said, as a new revision
+    Rollback(Rollback),
+    /// Pause, resume or abort the rollout under way
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
+    /// Print what an Envoy is started with to be a node of this control plane
+    Bootstrap(Bootstrap),
+    /// Print a script that completes commands and options in a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print a JSON Schema of all resources, or of one kind, for editors
+    Schema {
+        /// The kind, such as `Gateway`; all of them if left out
+        kind: Option<String>,
+    },
+    /// Write a page of docs/ to the standard output
+    #[command(hide = true)]
+    Reference {
+        /// Which one
+        page: Page,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Serve {
+    /// The directory with `.yaml` files; a change in it is in force at once. Without it, all changes come by `postern apply`,
+    /// and `--state` keeps them
+    #[arg(long, value_name = "DIR", required_unless_present = "state")]
+    config: Option<PathBuf>,
+    /// Where revisions are kept; default: in memory, and a restart begins with revision 1
+    #[arg(long, value_name = "DIR", env = "POSTERN_STATE")]
+    state: Option<PathBuf>,
+    /// The file with the key that stored resources are sealed with, made with the store; default: `store.key` beside it
+    #[arg(long, value_name = "FILE", env = "POSTERN_STATE_KEY", requires = "state")]
+    state_key: Option<PathBuf>,
+    /// How many revisions are kept to go back to, unless `Settings` say it
+    #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = kept)]
+    keep: usize,
+    /// A step of every rollout: a share of the nodes or a tag, and how long to wait there, such as `25%:30s` or `stage=canary:1m`;
+    /// more than once for more steps. Default: all nodes at once. What `Settings` say goes first
+    #[arg(long = "canary", value_name = "STEP")]
+    canary: Vec<CanaryStep>,
+    /// How many nodes may refuse a revision before all go back: a number, or a share such as `5%`. Nodes count that ran the last
+    /// good revision when this one started. What `Settings` say goes first
+    #[arg(long, value_name = "N|SHARE", default_value = "0", value_parser = tolerance)]
+    max_refused: Tolerance,
+    /// Let changes of the directory leave routes without authentication that have it now, or remove everything
+    #[arg(long, requires = "config")]
+    allow_unguarded: bool,
+    #[command(flatten)]
+    filter: FilterOptions,
+    /// Where that file lies on every node; default: the code is sent with the configuration
+    #[arg(long, value_name = "PATH")]
+    filter_on_nodes: Option<PathBuf>,
+    /// Where to serve xDS; port 0 picks a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18000")]
+    xds: SocketAddr,
+    /// Where to serve status and the filter's code over HTTP; port 0 picks a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18001")]
+    http: SocketAddr,
+    #[command(flatten)]
+    files: files::Options,
+    /// How log lines look
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Which log lines are shown, such as `debug` or `postern=debug,warn`
+    #[arg(long, value_name = "FILTER", env = "POSTERN_LOG", default_value = "info")]
+    log: String,
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    discovery: discovery::Options,
+    #[command(flatten)]
+    web: http::Options,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Page {
+    Policies,
+    Resources,
+}
+
+impl Page {
+    fn write(self) -> String {
+        match self {
+            Self::Policies => reference::policies(),
+            Self::Resources => reference::resources(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Cli {
+    /// Runs the command and says how it went: 0 well, 1 not, 2 wrong usage. Two commands answer a question by it: 0 no, 1
+    /// yes, 2 cannot be told.
+    pub fn run(self) -> ExitCode {
+        let result = match self.command {
+            Command::Diff(options) => return answer(options.run()),
+            Command::Simulate(options) => return answer(options.run().map(|upstream| !upstream)),
+            Command::Serve(options) => options.run(),
+            Command::Eval(options) => options.run(),
+            Command::Explain(options) => options.run(),
+            Command::Validate(options) => options.run(),
+            Command::Test(options) => options.run(),
+            Command::Apply(options) => options.run(),
+            Command::Status(options) => options.run(),
+            Command::Nodes(options) => options.run(),
+            Command::Get(options) => options.run(),
+            Command::Delete(options) => options.run(),
+            Command::Events(options) => options.run(),
+            Command::Revisions(options) => options.run(),
+            Command::Rollback(options) => options.run(),
+            Command::Rollout(command) => command.run(),
+            Command::Bootstrap(options) => options.run(),
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "postern", &mut io::stdout());
+                Ok(())
+            }
+            Command::Schema { kind } => print_schema(kind.as_deref()),
+            Command::Reference { page } => {
+                print!("{}", page.write());
+                Ok(())
+            }
+        };
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// The exit code of a question, as `diff` and `grep` have it.
+fn answer(answer: anyhow::Result<bool>) -> ExitCode {
+    match answer {
+        Ok(answer) => ExitCode::from(u8::from(answer)),
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl Serve {
+    #[tokio::main]
+    async fn run(self) -> anyhow::Result<()> {
+        self.start_logging()?;
+        open_files::allow_most(self.limits.streams);
+        let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
+        let store: Arc<dyn Store> = match (&self.state, &self.state_key) {
+            (None, _) => Arc::new(Memory::default()),
+            (Some(state), None) => Arc::new(Database::open(state)?),
+            (Some(state), Some(key)) => Arc::new(Database::open_with(state, key)?),
+        };
+        let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
+        let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
+        let terms = Terms { strategy, tolerance: self.max_refused };
+        let plane = Arc::new(ControlPlane::with_releases(code, Releases::new(store, terms, self.keep)));
+        let delivery = self.files.delivery()?;
+        let sockets = Sockets::bind(self.xds, self.http).await?;
+        tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
+        let allow_unguarded = self.allow_unguarded;
+        let directory = self.config.as_deref().map(|path| Followed { path, allow_unguarded });
+        let mut terminated = signal(SignalKind::terminate())?;
+        // A task of its own: connections are accepted while a change is compiled.
+        let (limits, web, discovery) = (self.limits.clone(), self.web.clone(), self.discovery.clone());
+        let served = tokio::spawn(serve_with(Arc::clone(&plane), sockets, limits, web, discovery));
+        tokio::select! {
+            ended = follow(Arc::clone(&plane), directory) => ended?,
+            () = deliver(delivery, plane.publications().follow()) => {}
+            ended = served => ended.map_err(ServeError::Ended)??,
+            _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
+            _ = terminated.recv() => tracing::info!("terminated"),
+        }
+        // A change that is being taken in is stored, if that does not take long.
+        let _ = time::timeout(LONGEST_FAREWELL, plane.commands().end()).await;
+        Ok(())
+    }
+
+    fn start_logging(&self) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_new(&self.log).with_context(|| format!("`{}` is not a log filter", self.log))?;
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+        match self.log_format {
+            LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
+            LogFormat::Json => lines.json().init(),
+        }
+        Ok(())
+    }
+}
+
+fn print_schema(kind: Option<&str>) -> anyhow::Result<()> {
+    let schema = match kind {
+        Some(kind) => schema::of_kind(kind)?,
+        None => schema::of_all_kinds(),
+    };
+    Ok(terminal::write(&format!("{schema:#}\n"))?)
+}
+
+/// Delivers to files for as long as there is something to deliver, or never ends if nobody asked for that.
+async fn deliver(delivery: Option<Delivery>, publications: watch::Receiver<Option<Arc<Publication>>>) {
+    match delivery {
+        Some(delivery) => delivery.follow(publications).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn kept(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=10_000).contains(&number) => Ok(number),
+        _ => Err("expected a number from 1 to 10000".to_owned()),
+    }
+}

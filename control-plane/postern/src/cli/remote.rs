@@ -1,0 +1,247 @@
+//! Commands that change what a running control plane has in force, and wait for what comes of it.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use postern_model::directory;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Output, Remote, at, items},
+    warnings,
+};
+
+/// How often progress is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+pub(super) struct Apply {
+    /// The directory with `.yaml` files: all resources, and not a change to some
+    directory: PathBuf,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// How a revision is made of something new.
+#[derive(Debug, Args)]
+pub(super) struct Change {
+    /// Only say whether it would be taken
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
+    #[command(flatten)]
+    pub(super) unguarded: AllowUnguarded,
+    /// Why
+    #[arg(long, short, value_name = "TEXT", default_value = "")]
+    pub(super) message: String,
+    /// The number of the revision that this follows: refuse if another came in between
+    #[arg(long, value_name = "N")]
+    pub(super) parent: Option<u64>,
+}
+
+/// The explicit word for a change that opens routes.
+#[derive(Debug, Args)]
+pub(super) struct AllowUnguarded {
+    /// Let it leave routes without authentication that have it now, or remove everything
+    #[arg(long)]
+    pub(super) allow_unguarded: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Rollback {
+    /// The number of the revision to go back to
+    revision: u64,
+    #[command(flatten)]
+    unguarded: AllowUnguarded,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Whether and how long to wait for nodes.
+#[derive(Debug, Args)]
+pub(super) struct Waiting {
+    /// Wait until every live node runs it, or it was rolled back
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RolloutCommand {
+    /// Go no further for now
+    Pause(Remote),
+    /// Go on
+    Resume(Remote),
+    /// Go back to the last good revision
+    Abort(Remote),
+}
+
+impl Apply {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let files = files(&self.directory)?;
+        let Change { dry_run, waiting, unguarded, message, parent } = &self.change;
+        let body = json!({
+            "files": files,
+            "dryRun": dry_run,
+            "allowUnguarded": unguarded.allow_unguarded,
+            "message": message,
+            "author": author(),
+        });
+        let outcome = self.remote.server.post("/api/v1/apply", &body, *parent)?;
+        waiting.finish(&self.remote, &outcome)
+    }
+}
+
+impl Rollback {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let allow_unguarded = self.unguarded.allow_unguarded;
+        let body = json!({ "revision": self.revision, "allowUnguarded": allow_unguarded, "author": author() });
+        let outcome = self.remote.server.post("/api/v1/rollback", &body, None)?;
+        self.waiting.finish(&self.remote, &outcome)
+    }
+}
+
+impl RolloutCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let (name, done, remote) = match &self {
+            Self::Pause(remote) => ("pause", "paused", remote),
+            Self::Resume(remote) => ("resume", "resumed", remote),
+            Self::Abort(remote) => ("abort", "aborted: all nodes go back to the last good revision", remote),
+        };
+        remote.server.post(&format!("/api/v1/rollout/{name}"), &json!({}), None)?;
+        if !remote.output.write(&remote.server.get("/api/v1/rollout")?)? {
+            println!("{done}");
+        }
+        Ok(())
+    }
+}
+
+/// A directory as the API takes it.
+pub(super) fn files(directory: &Path) -> anyhow::Result<Vec<Value>> {
+    let file = |file: postern_model::File| {
+        let text = String::from_utf8(file.bytes).with_context(|| format!("{} is not text", file.name))?;
+        Ok(json!({ "name": file.name, "text": text }))
+    };
+    directory::read(directory)?.into_iter().map(file).collect()
+}
+
+/// Who gives commands.
+pub(super) fn author() -> String {
+    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "cli".to_owned())
+}
+
+impl Waiting {
+    /// Says what came of a change, and waits for its nodes if that is asked for.
+    pub(super) fn finish(&self, remote: &Remote, outcome: &Value) -> anyhow::Result<()> {
+        let number = at(outcome, "/revision/number").as_u64().filter(|_| self.wait);
+        if remote.output != Output::Table {
+            let Some(number) = number else { return remote.output.write(outcome).map(drop) };
+            self.wait_for(remote, number)?;
+            let revision = remote.server.get(&format!("/api/v1/revisions/{number}"))?;
+            let mut result = outcome.clone();
+            result.as_object_mut().map(|result| result.insert("revision".to_owned(), revision));
+            return remote.output.write(&result).map(drop);
+        }
+        warnings::show(outcome);
+        match (at(outcome, "/result").as_str().unwrap_or_default(), at(outcome, "/revision/number")) {
+            ("created", number) => println!("revision {number} created"),
+            ("unchanged", number) => println!("nothing to do: revision {number} says the same"),
+            _ => println!("valid"),
+        }
+        number.map_or(Ok(()), |number| self.wait_for(remote, number))
+    }
+
+    /// Shows how nodes take a revision, until it is over.
+    fn wait_for(&self, remote: &Remote, number: u64) -> anyhow::Result<()> {
+        let (begin, timeout) = (Instant::now(), Duration::from_secs(self.timeout));
+        let mut progress = Progress { silent: remote.output != Output::Table, shown: String::new() };
+        loop {
+            let rollout = remote.server.get("/api/v1/rollout")?;
+            let revision = remote.server.get(&format!("/api/v1/revisions/{number}"))?;
+            let ready = ready_nodes(&revision);
+            progress.show(bar(&rollout, ready));
+            if at(&rollout, "/candidate").as_u64() != Some(number) {
+                progress.end();
+                bail!("revision {} has taken the place of revision {number}", at(&rollout, "/candidate"));
+            }
+            let state = at(&rollout, "/state").as_str().unwrap_or_default();
+            let late = begin.elapsed() > timeout;
+            if late || ["completed", "rolledBack", "aborted"].contains(&state) {
+                progress.end();
+            }
+            match state {
+                "completed" => {
+                    let took = begin.elapsed().as_secs_f64();
+                    progress.say(&format!("revision {number} runs on {} nodes, {took:.1} s", ready.1));
+                    return Ok(());
+                }
+                "rolledBack" => {
+                    let node = at(&rollout, "/node").as_str().unwrap_or_default();
+                    let reason = at(&rollout, "/reason").as_str().unwrap_or_default();
+                    bail!("rolled back to revision {}: node `{node}`: {reason}", at(&rollout, "/lastGood"));
+                }
+                "aborted" => bail!("aborted: all nodes go back to revision {}", at(&rollout, "/lastGood")),
+                _ if late => bail!("not on all nodes after {} s", timeout.as_secs()),
+                _ => std::thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+/// How many nodes run a revision, of how many that are to.
+fn ready_nodes(revision: &Value) -> (usize, usize) {
+    let nodes = || items(at(revision, "/conditions")).iter().filter(|condition| at(condition, "/node").is_string());
+    (nodes().filter(|condition| at(condition, "/status") == "True").count(), nodes().count())
+}
+
+fn bar(rollout: &Value, (ready, all): (usize, usize)) -> String {
+    const WIDTH: usize = 30;
+    let filled = (ready * WIDTH).checked_div(all).unwrap_or(0);
+    let bar = format!("{}{}", "#".repeat(filled), ".".repeat(WIDTH - filled));
+    format!("step {} of {} [{bar}] {ready} of {all} nodes", at(rollout, "/step"), at(rollout, "/steps"))
+}
+
+/// What is shown while waiting.
+struct Progress {
+    silent: bool,
+    shown: String,
+}
+
+impl Progress {
+    /// Over the line before on a terminal, else a line of its own.
+    fn show(&mut self, line: String) {
+        if self.silent || line == self.shown {
+            return;
+        }
+        let mut out = std::io::stdout();
+        let shown = if out.is_terminal() { write!(out, "\r\x1b[K{line}") } else { writeln!(out, "{line}") };
+        // A reader that is gone is told by the exit code.
+        let _ = shown.and_then(|()| out.flush());
+        self.shown = line;
+    }
+
+    /// What comes after progress stands on a line of its own.
+    fn end(&self) {
+        if !self.silent && std::io::stdout().is_terminal() {
+            println!();
+        }
+    }
+
+    fn say(&self, line: &str) {
+        if !self.silent {
+            println!("{line}");
+        }
+    }
+}

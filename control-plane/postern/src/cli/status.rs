@@ -1,0 +1,216 @@
+//! `postern status`, `postern nodes` and `postern revisions`: what is, at a glance.
+
+use clap::Args;
+use postern_base::{terminal, uri::escaped};
+use serde_json::{Value, json};
+
+use super::{
+    client::{Remote, at, items, text},
+    clients, conditions,
+    resources::{self, Reference},
+    table::{Table, age, age_of_seconds, short, utc},
+    warnings,
+};
+
+/// Show what is in force, how it spreads, and which node runs what; or where one resource is
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    /// One resource, such as `RoutePolicy/users-api`: its conditions, with nodes and reasons
+    #[arg(value_name = "KIND/NAME")]
+    resource: Option<Reference>,
+    /// The mesh of that resource; default: `default`
+    #[arg(long, value_name = "NAME", requires = "resource")]
+    mesh: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Status {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        if let Some(reference) = &self.resource {
+            return resources::status(&self.remote, reference, self.mesh.as_deref());
+        }
+        let status = self.remote.server.get("/status")?;
+        if self.remote.output.write(&status)? {
+            return Ok(());
+        }
+        terminal::write(&head(&status))?;
+        let absent = self.remote.server.get("/api/v1/nodes/absent")?;
+        node_table(items(&self.remote.server.get("/api/v1/nodes")?), &absent).print()
+    }
+}
+
+fn head(status: &Value) -> String {
+    let rollout = at(status, "/rollout");
+    let or_none = |value: &Value| if value.is_null() { "none".to_owned() } else { text(value) };
+    let mut lines = Vec::new();
+    if rollout.is_null() {
+        lines.push("revision  none".to_owned());
+    } else {
+        let (state, step, steps) = (text(at(rollout, "/state")), at(rollout, "/step"), at(rollout, "/steps"));
+        lines.push(format!("revision  {} ({})", at(rollout, "/candidate"), short(at(status, "/revision"))));
+        let last_good = or_none(at(rollout, "/lastGood"));
+        lines.push(format!("rollout   {state}, step {step} of {steps}; last good: {last_good}"));
+        if let Some(reason) = at(rollout, "/reason").as_str() {
+            lines.push(format!("          node `{}`: {reason}", text(at(rollout, "/node"))));
+        }
+    }
+    lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
+    lines.extend(warnings::lines(status).map(|(line, _)| format!("warning   {line}")));
+    lines.extend(warnings::more(status).map(|more| format!("          {more}")));
+    for set in items(at(status, "/keySets")) {
+        let error = at(set, "/lastError/message").as_str().map(|error| format!(": {error}")).unwrap_or_default();
+        lines.push(format!("keys      {} ({}){error}", text(at(set, "/uri")), text(at(set, "/keys"))));
+    }
+    format!("{}\n\n", lines.join("\n"))
+}
+
+/// Nodes, and those that are remembered and not there.
+fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
+    let mut table = Table::new(["NODE", "SERVICE", "STATE", "REVISION", "SINCE", "TAGS"]);
+    for node in nodes {
+        let tags = at(node, "/tags").as_object().into_iter().flatten();
+        let tags: Vec<_> = tags.map(|(name, value)| format!("{name}={}", text(value))).collect();
+        let revision = match (at(node, "/revision"), at(node, "/target")) {
+            (running, target) if running == target || target.is_null() => text(running),
+            (running, target) => format!("{} → {target}", text(running)),
+        };
+        let since = age_of_seconds(at(node, "/since"));
+        let state = text(at(node, "/state"));
+        table.row([text(at(node, "/id")), text(at(node, "/service")), state, revision, since, tags.join(",")]);
+        node.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
+        for (kind, refused) in refusals(node) {
+            table.note(format!("{kind}: {refused}"));
+        }
+        for status in at(node, "/types").as_object().into_iter().flat_map(serde_json::Map::values) {
+            status.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
+        }
+    }
+    let listed = |id: &str| nodes.iter().any(|node| at(node, "/id") == id);
+    for (id, node) in absent.as_object().into_iter().flatten().filter(|(id, _)| !listed(id)) {
+        let revision = text(at(node, "/revision"));
+        table.row([
+            id.clone(),
+            text(at(node, "/service")),
+            "gone".to_owned(),
+            revision,
+            age(at(node, "/seen")),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+/// What a node refuses, and why, by type of resource.
+fn refusals(node: &Value) -> impl Iterator<Item = (&String, String)> {
+    at(node, "/types").as_object().into_iter().flatten().filter_map(|(kind, status)| {
+        let refused = status.get("refused")?;
+        Some((kind, text(refused.get("reason").unwrap_or(at(refused, "/message")))))
+    })
+}
+
+/// List the nodes and the clients of policy discovery: who they are, what each runs, and what it refuses and why; or show one
+/// node
+#[derive(Debug, Args)]
+pub(super) struct Nodes {
+    /// One node by its identity: what it runs of each type of resource
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// The clients of policy discovery alone
+    #[arg(long, conflicts_with = "id")]
+    clients: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Nodes {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        if self.clients {
+            return clients::list(&self.remote);
+        }
+        let Some(id) = &self.id else {
+            let nodes = self.remote.server.get("/api/v1/nodes")?;
+            if self.remote.output.write(&nodes)? {
+                return Ok(());
+            }
+            let absent = self.remote.server.get("/api/v1/nodes/absent")?;
+            node_table(items(&nodes), &absent).print()?;
+            return clients::list_below(&self.remote);
+        };
+        let node = self.remote.server.get(&format!("/api/v1/nodes/{}", escaped(id)))?;
+        if self.remote.output.write(&node)? {
+            return Ok(());
+        }
+        node_table(std::slice::from_ref(&node), &json!({})).print()?;
+        let mut table = Table::new(["TYPE", "RUNNING", "ACCEPTED", "REFUSED"]);
+        for (kind, status) in at(&node, "/types").as_object().into_iter().flatten() {
+            let accepted = at(status, "/accepted");
+            let accepted =
+                if accepted.is_null() { "-".to_owned() } else { format!("{} ago", age_of_seconds(accepted)) };
+            let refused = at(status, "/refused/version");
+            let refused = if refused.is_null() { String::new() } else { short(refused) };
+            table.row([kind.clone(), short(at(status, "/running")), accepted, refused]);
+        }
+        terminal::write("\n")?;
+        table.print()
+    }
+}
+
+/// List the revisions that are kept, the latest first; or show one with its conditions, or those that had a plan
+#[derive(Debug, Args)]
+pub(super) struct Revisions {
+    /// One revision
+    #[arg(value_name = "N")]
+    revision: Option<u64>,
+    /// The revisions that had the plan of this label (`plan=` in a log), when, and on which nodes
+    #[arg(long, value_name = "LABEL", conflicts_with = "revision")]
+    plan: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Revisions {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        if let Some(label) = &self.plan {
+            return plan(&self.remote, label);
+        }
+        let path = self.revision.map(|number| format!("/{number}")).unwrap_or_default();
+        let found = self.remote.server.get(&format!("/api/v1/revisions{path}"))?;
+        if self.remote.output.write(&found)? {
+            return Ok(());
+        }
+        let mut table = Table::new(["REVISION", "DIGEST", "AGE", "DOCUMENTS", "AUTHOR", "MESSAGE"]);
+        let all = if found.is_array() { items(&found) } else { std::slice::from_ref(&found) };
+        for revision in all {
+            let word = |name: &str| revision.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let (number, documents) = (text(at(revision, "/number")), text(at(revision, "/documents")));
+            let (digest, since) = (short(at(revision, "/digest")), age(at(revision, "/at")));
+            table.row([number, digest, since, documents, word("author"), word("message")]);
+        }
+        table.print()?;
+        if self.revision.is_some() {
+            terminal::write("\n")?;
+            conditions::table(at(&found, "/conditions")).print()?;
+        }
+        Ok(())
+    }
+}
+
+fn plan(remote: &Remote, label: &str) -> anyhow::Result<()> {
+    let uses = remote.server.get(&format!("/api/v1/plans/{}", escaped(label)))?;
+    if remote.output.write(&uses)? {
+        return Ok(());
+    }
+    let mut table = Table::new(["REVISION", "FROM", "UNTIL", "NODES", "GROUP"]);
+    for used in items(&uses) {
+        let groups: Vec<_> = items(at(used, "/groups")).iter().map(text).collect();
+        let until = at(used, "/until");
+        let until = if until.is_null() { "now".to_owned() } else { utc(until) };
+        let (number, nodes) = (text(at(used, "/revision")), text(at(used, "/acknowledged")));
+        table.row([number, utc(at(used, "/since")), until, nodes, groups.join("; ")]);
+        for (node, since) in at(used, "/nodes").as_object().into_iter().flatten() {
+            table.note(format!("{node} since {}", utc(since)));
+        }
+    }
+    table.print()
+}

@@ -1,0 +1,184 @@
+//! A control plane: its parts, each by the handle that others have of it. It has no state and no lock of its own. What is
+//! below it gets the handles that it needs, and only the faces of the program see all of them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use postern_base::node::NodeIdentity;
+use postern_compile::{keys::LiveSources, snapshot::FilterCode};
+use postern_deliver::{discovery::Clients, xds::service::Traffic};
+use postern_release::{
+    catalogue::{Catalogue, Catalogues},
+    fleet::LiveFleet,
+    journal::Journal,
+    owner::{self, Commands, Counts, Examiner, Handles, InForce, Population, Surroundings, follow_rollouts},
+    publication::Publications,
+    releases::{KEPT, Releases},
+    rollout::Strategy,
+    store::{Memory, Store, StoreError},
+};
+use tokio::{sync::watch, time};
+
+use crate::metrics::Requests;
+
+/// How long a reader waits for a look at the fleet.
+const LONGEST_LOOK: Duration = Duration::from_millis(250);
+
+/// The parts of a running control plane. Dropping it ends the owner of what is in force, once its last command is answered.
+#[derive(Debug)]
+pub struct ControlPlane {
+    owner: Handles,
+    publications: Publications,
+    population: Population,
+    clients: Arc<Clients>,
+    keys: Arc<LiveSources>,
+    /// The same as that of the owner, which alone writes to it.
+    store: Arc<dyn Store>,
+    catalogues: Catalogues,
+    journal: Arc<Journal>,
+    traffic: Arc<Traffic>,
+    requests: Requests,
+    code: FilterCode,
+    started: Instant,
+}
+
+impl ControlPlane {
+    /// A control plane that has nothing to serve yet, and keeps its revisions in memory.
+    pub fn new(code: FilterCode) -> Self {
+        Self::with_releases(code, Releases::new(Arc::new(Memory::default()), Strategy::AllAtOnce, KEPT))
+    }
+
+    /// The same for revisions that are kept elsewhere, and spread in another way.
+    pub fn with_releases(code: FilterCode, releases: Releases) -> Self {
+        let (sender, receiver) = watch::channel(None);
+        let publications = Publications::from(receiver);
+        let (journal, keys) = (Arc::<Journal>::default(), Arc::<LiveSources>::default());
+        let fleet = Arc::new(LiveFleet::noted_in(Arc::clone(&journal)));
+        let clients = Arc::new(Clients::new(publications.clone(), Arc::clone(&fleet)));
+        let population = Population { fleet, others: Arc::<Clients>::clone(&clients) };
+        let store = Arc::clone(releases.store());
+        let surroundings = Surroundings {
+            code: code.clone(),
+            keys: Arc::clone(&keys),
+            journal: Arc::clone(&journal),
+            population: population.clone(),
+            publications: sender,
+        };
+        let owner = owner::start(releases, surroundings);
+        let (catalogues, traffic, requests) = Default::default();
+        let started = Instant::now();
+        Self {
+            owner,
+            publications,
+            population,
+            clients,
+            keys,
+            store,
+            catalogues,
+            journal,
+            traffic,
+            requests,
+            code,
+            started,
+        }
+    }
+
+    /// For those who change what is in force.
+    pub fn commands(&self) -> &Commands {
+        &self.owner.commands
+    }
+
+    /// What is in force, for those who show it.
+    pub fn in_force(&self) -> Arc<InForce> {
+        self.owner.readings.latest()
+    }
+
+    /// The same, after a look at the fleet: conditions are up to date. An owner that is busy storing is not waited for.
+    pub async fn looked(&self) -> Arc<InForce> {
+        // Whether it came in time or not, what was published last is shown.
+        let _ = time::timeout(LONGEST_LOOK, self.commands().look()).await;
+        self.in_force()
+    }
+
+    /// Looks after rollouts, until the owner ends.
+    pub async fn follow_rollouts(&self) {
+        follow_rollouts(self.commands().clone(), self.owner.readings.clone(), self.fleet().changes()).await;
+    }
+
+    /// Proves resources without putting them in force.
+    pub fn examiner(&self) -> &Examiner {
+        &self.owner.examiner
+    }
+
+    /// What is counted of changes.
+    pub fn counts(&self) -> &Counts {
+        &self.owner.counts
+    }
+
+    /// What nodes are served, now and later.
+    pub fn publications(&self) -> &Publications {
+        &self.publications
+    }
+
+    /// The nodes.
+    pub fn fleet(&self) -> &Arc<LiveFleet> {
+        &self.population.fleet
+    }
+
+    /// The clients of policy discovery.
+    pub fn clients(&self) -> &Arc<Clients> {
+        &self.clients
+    }
+
+    /// All that enforce: nodes, and clients of policy discovery.
+    pub fn population(&self) -> &Population {
+        &self.population
+    }
+
+    /// Who all that enforce say they are: nodes, and clients of policy discovery.
+    pub fn identities(&self) -> Vec<NodeIdentity> {
+        self.population.identities()
+    }
+
+    /// The key sets that issuers publish.
+    pub fn keys(&self) -> &Arc<LiveSources> {
+        &self.keys
+    }
+
+    /// Where revisions are kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The resources of a revision as they were written; `None` if it is not kept.
+    pub fn catalogue(&self, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
+        self.catalogues.get(&*self.store, number)
+    }
+
+    /// What has happened.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// What is counted of xDS streams.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// What is counted of the admin API.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// The filter that nodes run.
+    pub fn code(&self) -> &FilterCode {
+        &self.code
+    }
+
+    /// How long it runs.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+}

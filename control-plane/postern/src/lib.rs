@@ -1,0 +1,13 @@
+//! The program `postern`: [`serve`] ties the layers together; [`http`], [`admin`] and [`cli`] are its faces.
+
+// But for `heap.rs`, which says why.
+#![deny(unsafe_code)]
+
+pub mod admin;
+pub mod cli;
+pub mod control_plane;
+mod heap;
+pub mod http;
+pub mod metrics;
+pub mod serve;
+pub mod source;

@@ -1,0 +1,174 @@
+//! `postern serve`: ties the modules together and keeps them running.
+
+use std::{future, io, net::SocketAddr, path::Path, sync::Arc};
+
+use postern_base::accept;
+use postern_compile::{
+    keys::{self, client::Client},
+    pipeline::CompileError,
+};
+use postern_deliver::{
+    discovery::{self, Discovery},
+    xds::{Limits, service::XdsServer},
+};
+use postern_model::directory::SourceError;
+use postern_release::{
+    owner::Commands,
+    releases::{ApplyError, Proposal},
+    store::Parent,
+};
+use tokio::{net::TcpListener, task};
+
+use crate::{control_plane::ControlPlane, http, source::Watch};
+
+/// A directory that is followed.
+#[derive(Debug, Clone, Copy)]
+pub struct Followed<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Whether a change in it may leave routes without authentication that have it now, or remove everything.
+    pub allow_unguarded: bool,
+}
+
+/// Why the control plane ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address could not be used.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Without TLS and a token, only this machine may talk to us.
+    #[error("{0} is not a loopback address: TLS and tokens are not there yet, so only loopback is served")]
+    NotLoopback(SocketAddr),
+    /// The xDS server failed.
+    #[error("the xDS server failed: {0}")]
+    Xds(tonic::transport::Error),
+    /// The servers ended without a reason.
+    #[error("the servers failed: {0}")]
+    Ended(tokio::task::JoinError),
+    /// The first revision could not be made.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The directory cannot be watched any more.
+    #[error("the configuration directory is no longer watched")]
+    WatchEnded,
+}
+
+/// The sockets of a control plane.
+#[derive(Debug)]
+pub struct Sockets {
+    xds: TcpListener,
+    http: TcpListener,
+}
+
+impl Sockets {
+    /// Listens on both addresses; port 0 picks a free one.
+    pub async fn bind(xds: SocketAddr, http: SocketAddr) -> Result<Self, ServeError> {
+        Ok(Self { xds: bind(xds)?, http: bind(http)? })
+    }
+
+    /// Where xDS is served.
+    pub fn xds_address(&self) -> io::Result<SocketAddr> {
+        self.xds.local_addr()
+    }
+
+    /// Where HTTP is served.
+    pub fn http_address(&self) -> io::Result<SocketAddr> {
+        self.http.local_addr()
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    if !address.ip().is_loopback() {
+        return Err(ServeError::NotLoopback(address));
+    }
+    accept::listen(address).map_err(|error| ServeError::Listen { address, error })
+}
+
+/// Serves what is in force, until one of the servers fails.
+pub async fn serve(plane: Arc<ControlPlane>, sockets: Sockets) -> Result<(), ServeError> {
+    serve_within(plane, sockets, Limits::default()).await
+}
+
+/// Like [`serve`], with explicit [`Limits`].
+pub async fn serve_within(plane: Arc<ControlPlane>, sockets: Sockets, limits: Limits) -> Result<(), ServeError> {
+    serve_with(plane, sockets, limits, http::Options::default(), discovery::Options::default()).await
+}
+
+/// Like [`serve`], with explicit [`Limits`] and options of the HTTP face and of policy discovery.
+pub async fn serve_with(
+    plane: Arc<ControlPlane>,
+    sockets: Sockets,
+    limits: Limits,
+    web: http::Options,
+    clients: discovery::Options,
+) -> Result<(), ServeError> {
+    let (fleet, traffic) = (Arc::clone(plane.fleet()), Arc::clone(plane.traffic()));
+    let xds = XdsServer::new(plane.publications().clone(), fleet, traffic, limits);
+    let discovery = Discovery::new(Arc::clone(plane.clients()), clients);
+    let router = xds.builder().add_routes(xds.routes()).add_service(discovery.clone().into_server());
+    tokio::select! {
+        ended = router.serve_with_incoming(xds.incoming(sockets.xds)) => ended.map_err(ServeError::Xds),
+        () = xds.sweep() => Ok(()),
+        never = discovery.flush_inactive() => match never {},
+        never = http::serve(sockets.http, plane, web) => match never {},
+    }
+}
+
+/// Puts in force what is stored, what a directory holds and issuers publish, now and after every change, and looks
+/// after its rollouts. A change that is wrong is refused whole. Without a directory, all changes come by the admin API.
+pub async fn follow(plane: Arc<ControlPlane>, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
+    let commands = plane.commands();
+    tokio::select! {
+        ended = follow_directory(commands, directory) => ended,
+        () = keys::follow(Arc::clone(plane.keys()), Client::default(), || commands.renew_keys()) => Ok(()),
+        () = plane.follow_rollouts() => Err(ApplyError::Ended.into()),
+    }
+}
+
+async fn follow_directory(commands: &Commands, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
+    let Some(directory) = directory else {
+        commands.restore().await?;
+        return future::pending().await;
+    };
+    let mut watch = watch(directory.path).await.map_err(|error| ApplyError::from(CompileError::from(error)))?;
+    let restored = commands.restore().await?;
+    match publish(commands, &mut watch, directory).await {
+        // What is stored is served whatever the directory has come to.
+        Err(error) if restored => refuse(commands, &error).await?,
+        published => published?,
+    }
+    while watch.changed().await {
+        if let Err(error) = publish(commands, &mut watch, directory).await {
+            refuse(commands, &error).await?;
+        }
+    }
+    Err(ServeError::WatchEnded)
+}
+
+/// A directory can have thousands of folders, each of which is watched.
+async fn watch(directory: &Path) -> Result<Watch, SourceError> {
+    let path = directory.to_owned();
+    let failed = |error| SourceError::Read { path: directory.to_owned(), error: io::Error::other(error) };
+    task::spawn_blocking(move || Watch::start(&path)).await.map_err(failed)?
+}
+
+async fn refuse(commands: &Commands, error: &ApplyError) -> Result<(), ApplyError> {
+    for line in error.to_string().lines() {
+        tracing::error!("change refused: {line}");
+    }
+    commands.refuse(error).await
+}
+
+async fn publish(commands: &Commands, watch: &mut Watch, followed: Followed<'_>) -> Result<(), ApplyError> {
+    let Followed { path, allow_unguarded } = followed;
+    let files = watch.read(path).await.map_err(CompileError::from)?;
+    let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
+    // A restart is no reason to try again what nodes have refused.
+    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded };
+    commands.follow(proposal).await
+}

@@ -1,0 +1,123 @@
+//! What is never shown of a resource: credentials, wherever users may write them.
+
+use serde_json::Value;
+
+/// What stands in place of a value.
+const HIDDEN: &str = "(hidden)";
+
+/// Fields that hold a credential, whatever they stand in.
+const FIELDS: [&str; 9] = [
+    "password",
+    "passwordHash",
+    "secret",
+    "secretBase64",
+    "inline_string",
+    "inlineString",
+    "inline_bytes",
+    "inlineBytes",
+    "token",
+];
+/// The same, by what they stand in.
+const NESTED: [(&str, &str); 2] = [("apiKeys", "key"), ("tls", "key")];
+/// Members of a JSON Web Key that are not for everybody (RFC 7518, 6.2.2, 6.3.2 and 6.4).
+const KEY_MEMBERS: [&str; 8] = ["d", "dp", "dq", "k", "oth", "p", "q", "qi"];
+/// Headers that carry credentials by their nature.
+const HEADERS: [&str; 7] =
+    ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token", "x-csrf-token"];
+
+/// Takes every credential out of a resource as it was written. Its shape stays: what was a scalar is one.
+pub(crate) fn hide(value: &mut Value) {
+    walk(value, "", false);
+}
+
+/// Takes every credential out of one field, by the last part of its path.
+pub fn hide_field(path: &str, value: &mut Value) {
+    let name = path.rsplit(['.', '"']).find(|part| !part.is_empty() && *part != "]").unwrap_or_default();
+    let mut written = Value::Object([(name.to_owned(), value.take())].into_iter().collect());
+    hide(&mut written);
+    *value = written.get_mut(name).map(Value::take).unwrap_or_default();
+}
+
+/// Whether a header, or another field of this name, is one to hide.
+fn hides(name: &str) -> bool {
+    FIELDS.contains(&name) || HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name))
+}
+
+/// `within` is the nearest field above, lists left out.
+fn walk(value: &mut Value, within: &str, keys: bool) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let nested = NESTED.iter().any(|(parent, field)| *parent == within && field == name);
+                let member = keys && KEY_MEMBERS.contains(&name.as_str());
+                if member || nested || (hides(name) && !names_a_place(value)) {
+                    scalars(value);
+                } else {
+                    walk(value, name, keys || name == "jwks");
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, within, keys)),
+        // A key set can be its JSON in a string, and a key its PEM.
+        Value::String(text) if (keys && within == "jwks") || text.contains("PRIVATE KEY-----") => {
+            HIDDEN.clone_into(text);
+        }
+        _ => {}
+    }
+}
+
+/// A list or mapping under such a name, such as the headers that a policy removes, holds names and not values.
+fn names_a_place(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Bool(_) | Value::Null)
+}
+
+fn scalars(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(scalars),
+        Value::Array(items) => items.iter_mut().for_each(scalars),
+        value => *value = HIDDEN.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(mut value: Value, expect: &Value) {
+        hide(&mut value);
+        assert_eq!(value, *expect);
+    }
+
+    #[test]
+    fn hides_what_proves_a_consumer() {
+        check(
+            json!({ "spec": { "apiKeys": [{ "key": "k" }, { "sha256": "00" }], "basicAuth": { "username": "u", "password": "p" },
+                    "hmac": [{ "keyId": "i", "secret": "s" }, { "keyId": "j", "secretBase64": "s" }] } }),
+            &json!({ "spec": { "apiKeys": [{ "key": "(hidden)" }, { "sha256": "00" }],
+                     "basicAuth": { "username": "u", "password": "(hidden)" },
+                     "hmac": [{ "keyId": "i", "secret": "(hidden)" }, { "keyId": "j", "secretBase64": "(hidden)" }] } }),
+        );
+    }
+
+    #[test]
+    fn hides_keys_and_leaves_what_is_public() {
+        let pem = "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n";
+        check(
+            json!({ "jwks": { "keys": [{ "kty": "oct", "k": "x", "kid": "a" }] }, "tls": { "certificate": "c", "key": "file:k.pem" }, "x": pem }),
+            &json!({ "jwks": { "keys": [{ "kty": "oct", "k": "(hidden)", "kid": "a" }] },
+                     "tls": { "certificate": "c", "key": "(hidden)" }, "x": "(hidden)" }),
+        );
+        check(json!({ "jwks": "{\"keys\": []}" }), &json!({ "jwks": "(hidden)" }));
+    }
+
+    #[test]
+    fn hides_headers_that_carry_credentials_but_not_the_keys_of_rate_limits() {
+        check(
+            json!({ "params": { "key": "consumer.name", "set": { "Authorization": "Basic x", "x-a": "b" }, "remove": ["x-api-key"] } }),
+            &json!({ "params": { "key": "consumer.name", "set": { "Authorization": "(hidden)", "x-a": "b" }, "remove": ["x-api-key"] } }),
+        );
+        check(json!({ "header": "x-api-key" }), &json!({ "header": "x-api-key" }));
+    }
+}

@@ -1,0 +1,204 @@
+//! The resources of a revision as their users wrote them, by kind, mesh and name: what is shown, compared and taken out.
+//! It reads what was admitted before, and checks nothing.
+
+mod hidden;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use postern_base::{digest::Digest, node::DEFAULT_MESH};
+use postern_model::{Bundle, Declaration, File, attachment::is_attachment, read_document};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::hidden::hide;
+pub use self::hidden::hide_field;
+use crate::store::{Document, Store, StoreError};
+
+/// How many revisions are kept at hand: those in force, and two that somebody compares.
+const AT_HAND: usize = 4;
+
+/// What tells a resource from all others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceKey {
+    /// Its kind, such as `RoutePolicy`.
+    pub kind: String,
+    /// Its mesh.
+    pub mesh: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ResourceKey {
+    /// How errors name it: "RoutePolicy `users-api`".
+    pub fn label(&self) -> String {
+        format!("{} `{}`", self.kind, self.name)
+    }
+}
+
+impl From<Declaration<'_>> for ResourceKey {
+    fn from(Declaration { kind, mesh, name, .. }: Declaration<'_>) -> Self {
+        Self { kind: kind.to_owned(), mesh: mesh.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for ResourceKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.label())?;
+        if self.mesh == DEFAULT_MESH { Ok(()) } else { write!(formatter, " of mesh `{}`", self.mesh) }
+    }
+}
+
+/// One resource as it was written. It has no `Debug`: it can hold a credential.
+#[derive(Clone)]
+pub struct Entry {
+    /// The file that it stands in.
+    pub file: String,
+    /// The line that it starts at.
+    pub line: usize,
+    written: Value,
+}
+
+impl Entry {
+    /// What was written, without credentials.
+    pub fn shown(&self) -> Value {
+        let mut value = self.written.clone();
+        hide(&mut value);
+        value
+    }
+
+    /// What was written, with everything: to compare, never to show.
+    pub fn written(&self) -> &Value {
+        &self.written
+    }
+}
+
+/// All resources of a revision.
+#[derive(Default)]
+pub struct Catalogue(BTreeMap<ResourceKey, Entry>);
+
+impl fmt::Debug for Catalogue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Catalogue {
+    /// Of documents. What is no resource, such as a certificate, is left out.
+    pub fn of(documents: &[Document]) -> Self {
+        Self(documents.iter().filter_map(entry).collect())
+    }
+
+    /// One resource.
+    pub fn get(&self, key: &ResourceKey) -> Option<&Entry> {
+        self.0.get(key)
+    }
+
+    /// All of them, by kind, mesh and name.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceKey, &Entry)> {
+        self.0.iter()
+    }
+}
+
+/// The documents without those of a resource; `None` if it has none.
+pub fn without(documents: Vec<Document>, key: &ResourceKey) -> Option<Vec<Document>> {
+    let before = documents.len();
+    let others = |document: &Document| entry(document).is_none_or(|(found, _)| found != *key);
+    let left: Vec<_> = documents.into_iter().filter(others).collect();
+    (left.len() < before).then_some(left)
+}
+
+fn entry(document: &Document) -> Option<(ResourceKey, Entry)> {
+    if is_attachment(document.file.as_ref()) {
+        return None;
+    }
+    let file = File { name: document.file.clone(), bytes: document.text.clone() };
+    // What was admitted can be read; what an older version admitted and this one cannot read is not shown.
+    let written = read_document(&file).ok()?;
+    let text = |place: &str| written.pointer(place).and_then(Value::as_str).map(str::to_owned);
+    let (kind, name) = (text("/kind")?, text("/metadata/name")?);
+    let mesh = text("/metadata/mesh").unwrap_or_else(|| DEFAULT_MESH.to_owned());
+    let line = document.line + lines_before(&document.text);
+    Some((ResourceKey { kind, mesh, name }, Entry { file: document.file.clone(), line, written }))
+}
+
+/// How many lines stand before the first that says something.
+fn lines_before(text: &[u8]) -> usize {
+    let says_nothing = |line: &&[u8]| {
+        let line = line.trim_ascii();
+        line.is_empty() || line.starts_with(b"#") || line == b"---"
+    };
+    text.split(|byte| *byte == b'\n').take_while(says_nothing).count()
+}
+
+/// The catalogues of the revisions that were asked for last: revisions never change, and reading one takes its time.
+#[derive(Debug, Default)]
+pub struct Catalogues(Mutex<VecDeque<(u64, Arc<Catalogue>)>>);
+
+impl Catalogues {
+    /// That of a revision; `None` if it is not kept.
+    pub fn get(&self, store: &dyn Store, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
+        let kept = |held: &VecDeque<(u64, Arc<Catalogue>)>| {
+            held.iter().find(|(held, _)| *held == number).map(|(_, catalogue)| Arc::clone(catalogue))
+        };
+        if let Some(catalogue) = kept(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(Some(catalogue));
+        }
+        let Some(documents) = store.documents(number)? else { return Ok(None) };
+        let catalogue = Arc::new(Catalogue::of(&documents));
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept(&held).is_none() {
+            held.truncate(AT_HAND - 1);
+            held.push_front((number, Arc::clone(&catalogue)));
+        }
+        Ok(Some(catalogue))
+    }
+}
+
+/// The digest of every resource: what counts is what it says, and not how it is written.
+pub fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
+    bundle.iter().map(|resource| (ResourceKey::from(resource), resource.digest.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::split;
+
+    fn documents() -> Vec<Document> {
+        let text = "apiVersion: postern/v1\nkind: Consumer\nmetadata: { name: a }\nspec: { apiKeys: [{ key: secret-1 }] }\n---\n\
+                    apiVersion: postern/v1\nkind: Consumer\nmetadata: { name: a, mesh: other }\nspec: {}\n";
+        let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
+        split(&[file("a.yaml", text), file("key.pem", "-----BEGIN PRIVATE KEY-----\n")])
+    }
+
+    fn key(mesh: &str) -> ResourceKey {
+        ResourceKey { kind: "Consumer".to_owned(), mesh: mesh.to_owned(), name: "a".to_owned() }
+    }
+
+    #[test]
+    fn lists_resources_by_kind_mesh_and_name() {
+        let catalogue = Catalogue::of(&documents());
+        let found: Vec<_> = catalogue.iter().map(|(key, entry)| (key.to_string(), entry.line)).collect();
+        assert_eq!(found, [("Consumer `a`".to_owned(), 1), ("Consumer `a` of mesh `other`".to_owned(), 6)]);
+    }
+
+    #[test]
+    fn shows_no_credential() {
+        let catalogue = Catalogue::of(&documents());
+        let shown = catalogue.get(&key("default")).unwrap().shown().to_string();
+        assert!(!shown.contains("secret-1") && shown.contains("(hidden)"), "{shown}");
+    }
+
+    #[test]
+    fn takes_one_resource_out_and_leaves_files_that_others_need() {
+        let left = without(documents(), &key("other")).unwrap();
+        let files: Vec<_> = left.iter().map(|document| (document.file.as_str(), document.line)).collect();
+        assert_eq!(files, [("a.yaml", 1), ("key.pem", 1)]);
+        assert!(without(documents(), &key("none")).is_none());
+    }
+}

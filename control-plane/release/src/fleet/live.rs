@@ -1,0 +1,109 @@
+//! The fleet of a running control plane, which its streams and its readers share.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use postern_base::{digest::Digest, node::NodeIdentity};
+use tokio::sync::watch;
+
+use super::{Fleet, Joined, Learnt, NodeReport, Progress, Sighting};
+use crate::journal::Journal;
+
+/// A pause between two looks: a change reaches thousands of nodes at once, which are looked at together.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A [`Fleet`] that many share. Every call takes and returns values: nobody can hold it.
+#[derive(Debug, Default)]
+pub struct LiveFleet(Mutex<Fleet>);
+
+impl LiveFleet {
+    /// A fleet whose comings and goings are noted in a journal.
+    pub fn noted_in(journal: Arc<Journal>) -> Self {
+        Self(Mutex::new(Fleet::noted_in(journal)))
+    }
+
+    /// See [`Fleet::connect`].
+    pub fn connect(&self, identity: &NodeIdentity, now: SystemTime) -> Joined {
+        self.fleet().connect(identity, now)
+    }
+
+    /// See [`Fleet::connect_aggregated`].
+    pub fn connect_aggregated(&self, identity: &NodeIdentity, now: SystemTime) -> Joined {
+        self.fleet().connect_aggregated(identity, now)
+    }
+
+    /// See [`Fleet::disconnect`].
+    pub fn disconnect(&self, id: &str, stream: u64, now: SystemTime) {
+        self.fleet().disconnect(id, stream, now);
+    }
+
+    /// See [`Fleet::record`].
+    pub fn record(&self, id: &str, stream: u64, learnt: Learnt, now: SystemTime) {
+        self.fleet().record(id, stream, learnt, now);
+    }
+
+    /// See [`Fleet::forget`].
+    pub fn forget(&self, keep: Duration, now: SystemTime, is_known: impl Fn(&NodeIdentity) -> bool) -> usize {
+        self.fleet().forget(keep, now, is_known)
+    }
+
+    /// See [`Fleet::identities`].
+    pub fn identities(&self) -> Vec<NodeIdentity> {
+        self.fleet().identities()
+    }
+
+    /// See [`Fleet::report`].
+    pub fn report(&self) -> Vec<NodeReport> {
+        self.fleet().report()
+    }
+
+    /// See [`Fleet::sightings`].
+    pub fn sightings(&self) -> Vec<Sighting> {
+        self.fleet().sightings()
+    }
+
+    /// See [`Fleet::progress`].
+    pub fn progress(&self, revision: &Digest) -> Progress {
+        self.fleet().progress(revision)
+    }
+
+    /// See [`Fleet::open_streams`].
+    pub fn open_streams(&self) -> usize {
+        self.fleet().open_streams()
+    }
+
+    /// See [`Fleet::changes`].
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.fleet().changes()
+    }
+
+    /// See [`Fleet::ring`].
+    pub fn ring(&self) {
+        self.fleet().ring();
+    }
+
+    /// Several answers as of one moment. `ask` must not take long: everybody waits for it.
+    pub fn ask<T>(&self, ask: impl FnOnce(&Fleet) -> T) -> T {
+        ask(&self.fleet())
+    }
+
+    /// Waits until every connected node runs a revision in all that it subscribed to. A node that refuses it, or stays
+    /// silent, holds this up: set a time limit, and ask [`Self::progress`] for the reason.
+    pub async fn all_acked(&self, revision: &Digest) {
+        let mut changes = self.changes();
+        while !self.progress(revision).is_complete() {
+            // The sender is part of the fleet, so that this ends only with it.
+            if changes.changed().await.is_err() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Each statement leaves it whole, so that a panic elsewhere does not spoil it.
+    fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

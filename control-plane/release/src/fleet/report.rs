@@ -1,0 +1,118 @@
+//! What is shown of the fleet.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_compile::snapshot::{ResourceType, Snapshot};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Where a node stands with one type of resource.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+pub struct TypeStatus {
+    /// The version that it runs, if it told us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Digest>,
+    /// When it accepted that, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
+    /// The version that it refused and has not got past since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Arc<Refusal>>,
+    /// Why it runs that version only in part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
+}
+
+/// A NACK.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Refusal {
+    /// What was refused.
+    pub version: Digest,
+    /// In the node's words.
+    pub message: String,
+    /// The resources of that version that the node's words name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// What the refused response carried, by name and version, up to a limit.
+    #[serde(skip)]
+    pub carried: Vec<(String, Digest)>,
+    /// The filter's own reason, where the node's words leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When, in seconds since 1970.
+    pub at: u64,
+}
+
+impl Refusal {
+    /// Whether it is a refusal of what a snapshot has: of the whole type, or of the resources that the node asked for.
+    pub(crate) fn is_of(&self, kind: ResourceType, snapshot: &Snapshot) -> bool {
+        let whole = snapshot.whole(kind);
+        let has = |(name, version): &(String, Digest)| whole.get(name).is_some_and(|it| it.version == *version);
+        whole.version == self.version || (!self.carried.is_empty() && self.carried.iter().all(has))
+    }
+}
+
+/// What is shown of a node.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NodeReport {
+    /// Its identity.
+    pub id: String,
+    /// The service that it belongs to.
+    pub service: String,
+    /// Whether it has a stream open.
+    pub connected: bool,
+    /// Since when it is connected, or not, in seconds since 1970.
+    pub since: u64,
+    /// The revision that it runs in all that it subscribed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Digest>,
+    /// What is odd about it as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
+    /// By type of resource.
+    pub types: BTreeMap<ResourceType, TypeStatus>,
+}
+
+/// A node as a rollout looks at it. Thousands of them are looked at many times during one, so it is made without copying
+/// anything, and does not hold up the fleet.
+#[derive(Debug, Clone)]
+pub struct Sighting {
+    /// Who it is.
+    pub node: Arc<NodeIdentity>,
+    /// Whether it has a stream open.
+    pub connected: bool,
+    /// The revision that it runs in all that it subscribed to.
+    pub revision: Option<Digest>,
+    /// What it refused and has not got past.
+    pub refused: Vec<(ResourceType, Arc<Refusal>)>,
+    /// The revision whose policies it refused, and why, if it is a client of policy discovery.
+    pub refused_policies: Option<(Digest, String)>,
+}
+
+/// How far the connected nodes are with a revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// How many nodes are connected.
+    pub connected: usize,
+    /// How many of them run it in all that they subscribed to.
+    pub settled: usize,
+    /// Those that refused something and have not got past it, by their identities.
+    pub refusing: Vec<String>,
+}
+
+impl Progress {
+    /// Whether every connected node runs it.
+    pub fn is_complete(&self) -> bool {
+        self.settled == self.connected
+    }
+}
+
+/// A time as it is shown.
+pub(super) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

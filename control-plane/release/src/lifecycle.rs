@@ -1,0 +1,105 @@
+//! The life of a revision in conditions: what is said about it at each step of its way. Pure; [`crate::rollout`]
+//! decides which nodes a revision concerns.
+
+use std::time::SystemTime;
+
+use postern_model::{Diagnostic, Diagnostics};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    condition::{Condition, ConditionType, Conditions, Truth},
+    rollout::{Observed, Standing},
+};
+
+const LOADED: &str = "the filter has loaded it at the gate";
+
+/// A revision's conditions, and those of its resources.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    conditions: Conditions,
+    /// What is wrong with single resources, by their label.
+    wrong: Vec<(String, String)>,
+}
+
+impl Lifecycle {
+    /// A revision that was taken in.
+    pub fn scheduled(now: SystemTime) -> Self {
+        let mut conditions = Conditions::default();
+        let words = ("Accepted", "it was taken in and is waiting to be loaded");
+        conditions.set((ConditionType::Scheduled, None), Truth::True, words, now);
+        Self { conditions, wrong: Vec::new() }
+    }
+
+    /// It compiles, and the filter loads it.
+    pub fn initialized(&mut self, now: SystemTime) {
+        self.wrong.clear();
+        let words = ("Loaded", LOADED);
+        self.conditions.set((ConditionType::Initialized, None), Truth::True, words, now);
+    }
+
+    /// Some of it is no longer valid: these are its faults, which are served as refusals.
+    pub fn invalid(&mut self, diagnostics: &Diagnostics, now: SystemTime) {
+        let named = |diagnostic: &Diagnostic| Some((diagnostic.resource.clone()?, diagnostic.to_string()));
+        self.wrong = diagnostics.iter().filter_map(named).collect();
+        let words = ("Invalid", diagnostics.to_string());
+        self.conditions.set((ConditionType::Initialized, None), Truth::False, words, now);
+    }
+
+    /// The nodes that are to run it, as they are now and in the order of their names: each is ready, or not, or not known to be; together they are ready
+    /// when every live one is. Nodes that are gone are forgotten.
+    pub fn observe<'a>(&mut self, concerned: &'a [Observed], now: SystemTime) {
+        let live: Vec<_> = concerned.iter().filter(|observed| observed.connected).collect();
+        let ready = |observed: &&'a Observed| {
+            let (status, words) = match &observed.standing {
+                Standing::Pending => (Truth::Unknown, ("Pending", "it has not answered yet")),
+                Standing::Acked => (Truth::True, ("Acked", "it runs this revision")),
+                Standing::Nacked(reason) => (Truth::False, ("Rejected", reason.as_str())),
+            };
+            (observed.node.id.as_str(), status, words)
+        };
+        self.conditions.set_nodes(ConditionType::Ready, live.iter().map(ready), now);
+        self.sum_up(&live, now);
+    }
+
+    fn sum_up(&mut self, live: &[&Observed], now: SystemTime) {
+        let acked = live.iter().filter(|observed| observed.standing == Standing::Acked).count();
+        let refused = live.iter().find_map(|observed| match &observed.standing {
+            Standing::Nacked(reason) => Some(format!("node `{}`: {reason}", observed.node.id)),
+            Standing::Pending | Standing::Acked => None,
+        });
+        let share = format!("{acked} of {} nodes run it", live.len());
+        let (status, words) = match refused {
+            Some(refused) => (Truth::False, ("Rejected", refused)),
+            None if live.is_empty() => (Truth::Unknown, ("NoNodes", "no live node is to run it".to_owned())),
+            None if acked == live.len() => (Truth::True, ("Acked", share)),
+            None => (Truth::Unknown, ("Pending", share)),
+        };
+        self.conditions.set((ConditionType::Ready, None), status, words, now);
+    }
+
+    /// The conditions of the revision.
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// The conditions of one of its resources, such as "RoutePolicy `users-api`": those of the revision, but for what
+    /// is wrong with other resources only.
+    pub fn conditions_of(&self, resource: &str) -> Conditions {
+        let mut conditions = self.conditions.clone();
+        let Some(Condition { status: Truth::False, reason, last_transition_time, .. }) =
+            self.conditions.get(ConditionType::Initialized, None)
+        else {
+            return conditions;
+        };
+        let mine: Vec<_> =
+            self.wrong.iter().filter(|(label, _)| label == resource).map(|(_, message)| message.as_str()).collect();
+        let (status, words) = match (self.wrong.is_empty(), mine.is_empty()) {
+            (true, _) => return conditions,
+            (false, false) => (Truth::False, (reason.as_str(), mine.join("\n"))),
+            (false, true) => (Truth::True, ("Loaded", LOADED.to_owned())),
+        };
+        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(*last_transition_time);
+        conditions.set((ConditionType::Initialized, None), status, words, at);
+        conditions
+    }
+}

@@ -1,0 +1,359 @@
+//! The owner itself: what it has, and how it carries out each command.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
+
+use postern_base::{bounded, digest::Digest};
+use postern_compile::{keys::LiveSources, lint::Finding, pipeline::CompileError, review::Waiting};
+use postern_model::Bundle;
+use tokio::sync::{mpsc::UnboundedReceiver, watch};
+
+use super::{
+    Counts, Examiner, InForce, Population, Steering,
+    command::Command,
+    in_force::Warned,
+    work::{Examination, Reply, Step, Workshop},
+};
+use crate::{
+    journal::{Happening, Journal},
+    publication::Publication,
+    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, digest_of, prove},
+    rollout::{Rollout, RolloutReport},
+    store::Revision,
+};
+
+/// How many errors of a refused change are told to those who follow events.
+const MOST_REASONS: usize = 50;
+/// How many warnings about a directory are logged; the status has the others.
+const MOST_LOGGED: usize = 20;
+
+/// Where publications go.
+type Publishing = watch::Sender<Option<Arc<Publication>>>;
+
+/// What is in force, and whom it is told.
+pub(super) struct Desk {
+    releases: Releases,
+    refused_change: Arc<[String]>,
+    warned: Arc<Warned>,
+    /// The rollout as it was when something was last put in force.
+    shown: Option<RolloutReport>,
+    moves: u64,
+    examiner: Examiner,
+    workshop: Workshop,
+    is_at_work: bool,
+    /// The changes that wait until the work under way is done.
+    waiting: VecDeque<Command>,
+    /// Who wants it to end.
+    ended: Option<Reply<()>>,
+    publications: Publishing,
+    in_force: watch::Sender<Arc<InForce>>,
+    keys: Arc<LiveSources>,
+    journal: Arc<Journal>,
+    population: Population,
+    counts: Arc<Counts>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        releases: Releases,
+        examiner: Examiner,
+        workshop: Workshop,
+        (publications, in_force): (Publishing, watch::Sender<Arc<InForce>>),
+        (keys, journal, population): (Arc<LiveSources>, Arc<Journal>, Population),
+    ) -> Self {
+        let (refused_change, warned, shown, moves, waiting, ended, counts) = Default::default();
+        Self {
+            releases,
+            refused_change,
+            warned,
+            shown,
+            moves,
+            examiner,
+            workshop,
+            is_at_work: false,
+            waiting,
+            ended,
+            publications,
+            in_force,
+            keys,
+            journal,
+            population,
+            counts,
+        }
+    }
+
+    pub(super) fn counting(self, counts: Arc<Counts>) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// Carries out commands until nobody can give any, or until it is told to end.
+    pub(super) fn run(mut self, mut commands: UnboundedReceiver<Command>) {
+        while let Some(command) = commands.blocking_recv() {
+            self.guarded(|desk| desk.take(command));
+            while !self.is_at_work
+                && self.ended.is_none()
+                && let Some(next) = self.waiting.pop_front()
+            {
+                self.guarded(|desk| desk.carry_out(next));
+            }
+            if let Some(reply) = self.ended.take() {
+                // What it had goes first, the store above all.
+                drop((self, commands));
+                return answer(reply, Ok(()));
+            }
+        }
+    }
+
+    /// A panic costs the command its answer, and no other command anything: each statement leaves everything whole.
+    fn guarded(&mut self, act: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| act(self))).is_err() {
+            tracing::error!("a command panicked, and was not carried out to its end");
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Look(reply) => answer(reply, self.look()),
+            Command::Done(step) => {
+                self.is_at_work = false;
+                match step {
+                    Some(step) => self.step(step),
+                    None => tracing::error!("a change panicked while it was compiled, and is not taken in"),
+                }
+            }
+            // One look at the keys is enough for all changes of keys that came before it.
+            Command::RenewKeys if self.waiting.iter().any(|waiting| matches!(waiting, Command::RenewKeys)) => {}
+            command => self.waiting.push_back(command),
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Restore(reply) => answer(reply, self.restore()),
+            Command::Apply(proposal, reply) => self.apply(proposal, reply),
+            Command::Follow(proposal, reply) => self.follow(proposal, reply),
+            Command::Steer(steering, reply) => answer(reply, self.steer(steering)),
+            Command::Refuse(error, reply) => {
+                self.refuse(&error);
+                answer(reply, Ok(()));
+            }
+            Command::RenewKeys => self.renew_keys(),
+            Command::End(reply) => self.ended = Some(reply),
+            Command::Publish(snapshot, reply) => {
+                self.refused_change = Arc::default();
+                self.publications.send_replace(Some(Arc::new(Publication::uniform(*snapshot))));
+                self.publish();
+                answer(reply, Ok(()));
+            }
+            #[cfg(feature = "test-hooks")]
+            Command::PastTheGate(proposal, plan, reply) => answer(reply, self.apply_past_the_gate(proposal, &plan)),
+            Command::Look(_) | Command::Done(_) => self.take(command),
+        }
+    }
+
+    fn restore(&mut self) -> Result<bool, ApplyError> {
+        let restored = self.releases.restore(&self.examiner.known(), SystemTime::now())?;
+        self.put_in_force();
+        self.publish();
+        Ok(restored.is_some())
+    }
+
+    fn apply(&mut self, proposal: Proposal, reply: Reply<Applied>) {
+        self.releases.note_runners(&self.population.fleet.sightings());
+        let (ground, examiner) = (self.releases.ground(), self.examiner.clone());
+        self.work(move || Step::TakeIn(examination(proposal, &ground, &examiner), reply));
+    }
+
+    /// A directory has a say when it says something new.
+    fn follow(&mut self, proposal: Proposal, reply: Reply<()>) {
+        self.releases.note_runners(&self.population.fleet.sightings());
+        let (ground, examiner, directory) = (self.releases.ground(), self.examiner.clone(), self.releases.directory());
+        self.work(move || {
+            let said = digest_of(&proposal.files);
+            let news = directory.says_again(&proposal.files, &said).map_err(ApplyError::from);
+            let news = news.map(|again| (!again).then(|| (examination(proposal, &ground, &examiner), said)));
+            Step::Follow(news, reply)
+        });
+    }
+
+    /// What was worked at leads to this.
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::TakeIn(examined, reply) => answer(reply, self.take_in(examined)),
+            Step::Follow(news, reply) => answer(reply, self.take_in_directory(news)),
+            Step::Renew(renewed) => self.take_in_keys(renewed),
+        }
+    }
+
+    fn take_in_directory(&mut self, news: Result<Option<(Examination, Digest)>, ApplyError>) -> Result<(), ApplyError> {
+        let Some((examined, said)) = news? else {
+            // What was wrong with it meanwhile is taken back.
+            self.refused_change = Arc::default();
+            self.publish();
+            return Ok(());
+        };
+        let applied = self.take_in(examined)?;
+        self.has_followed(&applied, said)
+    }
+
+    fn has_followed(&mut self, applied: &Applied, said: Digest) -> Result<(), ApplyError> {
+        let (Applied::Revision(revision) | Applied::Unchanged(revision)) = applied;
+        for Finding { at, code } in self.releases.view().findings().iter().take(MOST_LOGGED) {
+            tracing::warn!(code, "{at}");
+        }
+        Ok(self.releases.followed(revision.number, said)?)
+    }
+
+    /// Takes in what was proved, or tells why it was not.
+    fn take_in(&mut self, (proved, begin): Examination) -> Result<Applied, ApplyError> {
+        let applied = proved.and_then(|proved| self.releases.admit(*proved, SystemTime::now()));
+        self.counts.applied(&applied, begin.elapsed());
+        let applied = applied?;
+        self.refused_change = Arc::default();
+        if let Applied::Revision(Revision { number, author, message, .. }) = &applied {
+            let (revision, author, message) = (*number, author.clone(), message.clone());
+            self.journal.note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
+            self.put_in_force();
+            // It is stored; the rest can follow while nodes take it in.
+            self.releases.note();
+        }
+        self.publish();
+        Ok(applied)
+    }
+
+    fn renew_keys(&mut self) {
+        let (bundles, examiner) = (self.releases.live_bundles(), self.examiner.clone());
+        self.work(move || {
+            let known = examiner.known();
+            let admit = |(number, bundle): (u64, Arc<Bundle>)| Ok((number, known.admit(&bundle)?));
+            Step::Renew(bundles.into_iter().map(admit).collect())
+        });
+    }
+
+    fn take_in_keys(&mut self, renewed: Result<Vec<(u64, Publication)>, CompileError>) {
+        match renewed {
+            Ok(renewed) => {
+                self.releases.renew(renewed, SystemTime::now());
+                self.put_in_force();
+                self.publish();
+            }
+            Err(error) => {
+                tracing::error!("a change of keys is refused: {error}");
+                self.refuse(&error.to_string());
+            }
+        }
+    }
+
+    fn steer(&mut self, steering: Steering) -> Result<(), ApplyError> {
+        let command = match steering {
+            Steering::Pause => Rollout::pause,
+            Steering::Resume => Rollout::resume,
+            Steering::Abort => |rollout: &mut Rollout| rollout.abort().map(drop),
+        };
+        self.releases.command(command, SystemTime::now())?;
+        self.put_in_force();
+        self.publish();
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: &str) {
+        let reasons: Vec<_> = error.lines().map(|line| bounded::message(line.to_owned())).collect();
+        let mut told: Vec<_> = reasons.iter().take(MOST_REASONS).cloned().collect();
+        if reasons.len() > MOST_REASONS {
+            told.push(format!("and {} more", reasons.len() - MOST_REASONS));
+        }
+        self.journal.note(Happening::ChangeRefused { reasons: told }, SystemTime::now());
+        self.refused_change = reasons.into();
+        self.publish();
+    }
+
+    fn look(&mut self) -> Result<(), ApplyError> {
+        if self.releases.observe(&self.population.sightings(), SystemTime::now()) {
+            self.put_in_force();
+        }
+        self.publish();
+        Ok(())
+    }
+
+    #[cfg(feature = "test-hooks")]
+    fn apply_past_the_gate(&mut self, proposal: Proposal, plan: &[u8]) -> Result<(), ApplyError> {
+        let bundle = self.examiner.known().read(&proposal.files)?;
+        let digest = Digest::of(plan);
+        let plan = postern_compile::gate::AdmittedPlan::forced_past_the_gate(plan);
+        let scope = postern_compile::attach::Scope::of(&bundle, &postern_base::node::NodeIdentity::default());
+        let attachment = postern_compile::attach::attach(&scope);
+        let code = self.examiner.code();
+        let snapshot = postern_compile::snapshot::Snapshot::build(&scope, &attachment, plan, code, digest.clone());
+        let publication = Publication::uniform(snapshot);
+        self.releases.note_runners(&self.population.fleet.sightings());
+        self.releases.release_unproved(proposal, digest.to_string(), bundle, publication, SystemTime::now())?;
+        self.put_in_force();
+        self.publish();
+        Ok(())
+    }
+
+    /// Has something done that takes long. Changes that come meanwhile wait.
+    fn work(&mut self, work: impl FnOnce() -> Step + Send + 'static) {
+        self.is_at_work = self.workshop.hand(work);
+    }
+
+    /// Tells every stream, unless that would tell it nothing. The keys that the resources in force need are wanted from
+    /// now on.
+    fn put_in_force(&mut self) {
+        let Some(publication) = self.releases.publication() else { return };
+        let revision = publication.revision().clone();
+        let mut before = None;
+        self.publications.send_if_modified(|current| {
+            let is_news = !current.as_ref().is_some_and(|current| publication.serves_the_same_as(current));
+            // Whoever comes later finds what holds on to nothing that is over.
+            before = current.replace(Arc::new(publication));
+            is_news
+        });
+        // Nobody waits while it is taken apart.
+        drop(before);
+        self.moves = self.moves.wrapping_add(1);
+        self.note_warnings();
+        self.keys.want_all(self.releases.bundles());
+        let report = self.releases.report();
+        if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
+            tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");
+        }
+        if let Some(rollout) = report.clone().filter(|report| self.shown.as_ref() != Some(report)) {
+            self.counts.rollout(self.shown.as_ref(), &rollout);
+            self.journal.note(Happening::Rollout { rollout }, SystemTime::now());
+        }
+        self.shown = report;
+    }
+
+    fn note_warnings(&mut self) {
+        let revision = self.releases.in_force();
+        if self.warned.revision != revision {
+            let bundle = revision.and_then(|number| self.releases.bundle(number));
+            let waiting = bundle.map(Waiting::of).unwrap_or_default();
+            let findings = self.releases.view().findings();
+            self.warned = Arc::new(Warned { revision, findings, waiting });
+        }
+    }
+
+    /// Shows readers what is so now.
+    fn publish(&self) {
+        let (releases, moves) = (self.releases.view(), self.moves);
+        let (refused_change, warned) = (Arc::clone(&self.refused_change), Arc::clone(&self.warned));
+        drop(self.in_force.send_replace(Arc::new(InForce { releases, refused_change, warned, moves })));
+    }
+}
+
+/// Examines a proposal by what is known now.
+fn examination(proposal: Proposal, ground: &Ground, examiner: &Examiner) -> Examination {
+    let begin = Instant::now();
+    (prove(proposal, ground, &examiner.known()).map(Box::new), begin)
+}
+
+/// Tells whoever asked, if anybody still waits for it.
+fn answer<T>(reply: Reply<T>, answer: Result<T, ApplyError>) {
+    let _ = reply.send(answer);
+}

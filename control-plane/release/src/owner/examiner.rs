@@ -1,0 +1,96 @@
+//! Admission in a running control plane: with the keys that are fetched, the nodes that are there and what is in force.
+
+use std::sync::Arc;
+
+use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_compile::{
+    keys::{KeySets, LiveSources},
+    pipeline::CompileError,
+    revision::revision,
+    snapshot::FilterCode,
+};
+use postern_model::{Bundle, Diagnostics, File, Reader};
+
+use super::Population;
+use crate::{
+    publication::{Publication, Publications},
+    releases::{Admission, ApplyError, Examined, examine},
+};
+
+/// Proves resources as the owner does, and changes nothing. It takes its time: not for tasks. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Examiner(Arc<Knowledge>);
+
+#[derive(Debug)]
+struct Knowledge {
+    /// What was read before.
+    reader: Reader,
+    code: FilterCode,
+    keys: Arc<LiveSources>,
+    population: Population,
+    publications: Publications,
+}
+
+/// Admission with what is known at one moment.
+#[derive(Debug)]
+pub struct Known {
+    knowledge: Arc<Knowledge>,
+    key_sets: KeySets,
+    /// The nodes, for which everything must be right.
+    nodes: Vec<NodeIdentity>,
+    /// What is in force: what it has compiled and a change does not touch is kept.
+    previous: Option<Arc<Publication>>,
+}
+
+impl Examiner {
+    pub(super) fn new(
+        code: FilterCode,
+        keys: Arc<LiveSources>,
+        population: Population,
+        publications: Publications,
+    ) -> Self {
+        Self(Arc::new(Knowledge { reader: Reader::default(), code, keys, population, publications }))
+    }
+
+    /// What is known now.
+    pub fn known(&self) -> Known {
+        let knowledge = Arc::clone(&self.0);
+        let (key_sets, nodes) = (knowledge.keys.sets(), knowledge.population.identities());
+        let previous = knowledge.publications.latest();
+        Known { knowledge, key_sets, nodes, previous }
+    }
+
+    /// Reads and examines resources: they would be taken, unless they open what is guarded now.
+    pub fn examine(&self, files: &[File]) -> Result<(Bundle, Examined), ApplyError> {
+        let known = self.known();
+        let bundle = known.read(files)?;
+        let examined = examine(&bundle, &known)?;
+        Ok((bundle, examined))
+    }
+
+    /// The filter that nodes run.
+    #[cfg(feature = "test-hooks")]
+    pub(super) fn code(&self) -> &FilterCode {
+        &self.0.code
+    }
+}
+
+impl Admission for Known {
+    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
+        let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
+        Publication::admit(bundle.clone(), keys, &self.knowledge.code, &self.nodes, previous)
+    }
+
+    fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
+        self.knowledge.reader.read(files)
+    }
+
+    fn nodes(&self) -> &[NodeIdentity] {
+        &self.nodes
+    }
+
+    /// Over the resources alone: keys come and go without anybody's doing.
+    fn digest(&self, bundle: &Bundle) -> Digest {
+        revision(bundle, &KeySets::default(), self.knowledge.code.digest())
+    }
+}

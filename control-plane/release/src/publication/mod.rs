@@ -1,0 +1,335 @@
+//! What is in force: for every node, the snapshot of the group that it belongs to. Streams follow publications; which
+//! node is in which group is decided here and nowhere else.
+//!
+//! Nodes that the same resources select are one group, whatever their number. A group is compiled when its first node
+//! comes, or before, when a change is admitted; and one that a change does not touch keeps the snapshot that it had.
+
+mod compiled;
+mod policies;
+mod policy_set;
+mod published;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    panic::resume_unwind,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_compile::{
+    attach::{Kinship, MOST_IMAGINED, Scope, imagined_nodes},
+    keys::KeySets,
+    lower::Strictness,
+    pipeline::{CompileError, compile_refusal, compile_scope},
+    revision::{group_revision, revision},
+    snapshot::{FilterCode, Kept, Snapshot},
+    support::{OLDEST, Support},
+};
+use postern_model::{Bundle, Diagnostics};
+
+use self::{
+    compiled::{Compiled, MOST_GROUPS},
+    policies::PolicySets,
+    published::Turns,
+};
+pub use self::{policies::Audience, policy_set::PolicySet, published::Publications};
+use crate::rollout::Rollout;
+
+/// What a group is called that every node belongs to.
+const EVERY_NODE: &str = "every node";
+
+/// One revision, or two during a rollout, as nodes are served them. What it says does not change; streams share it.
+#[derive(Debug)]
+pub struct Publication {
+    revision: Digest,
+    content: Content,
+    turns: Turns,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// The same for every node.
+    Uniform(Arc<Snapshot>),
+    /// To each group its own.
+    Grouped(Box<Groups>),
+    /// To each node what the rollout says.
+    Split(Box<Split>),
+}
+
+#[derive(Debug)]
+struct Split {
+    rollout: Rollout,
+    last_good: Arc<Publication>,
+    candidate: Arc<Publication>,
+}
+
+#[derive(Debug)]
+struct Groups {
+    bundle: Bundle,
+    key_sets: KeySets,
+    code: FilterCode,
+    kinship: Kinship,
+    /// By the targets that select their nodes, and by what these understand.
+    compiled: Mutex<Compiled>,
+    /// By their own revision, for the next publication.
+    known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
+    /// What is made for several revisions.
+    kept: Arc<Kept>,
+    /// What clients of policy discovery are told.
+    policies: PolicySets,
+}
+
+impl Publication {
+    /// The same for every node.
+    pub fn uniform(snapshot: Snapshot) -> Self {
+        let (revision, content) = (snapshot.revision().clone(), Content::Uniform(Arc::new(snapshot)));
+        Self { revision, content, turns: Turns::default() }
+    }
+
+    /// Puts resources together for all nodes, or refuses them whole. Checked are the groups of these nodes, and one for
+    /// every target that could select nodes. What `previous` has compiled and the change does not touch is kept.
+    pub fn admit(
+        bundle: Bundle,
+        key_sets: KeySets,
+        code: &FilterCode,
+        nodes: &[NodeIdentity],
+        previous: Option<&Self>,
+    ) -> Result<Self, CompileError> {
+        let groups = Groups::new(bundle, key_sets, code.clone(), previous);
+        let revision = thread::scope(|threads| {
+            let named = threads.spawn(|| revision(&groups.bundle, &groups.key_sets, code.digest()));
+            groups.check(nodes)?;
+            Ok::<_, CompileError>(named.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })?;
+        Ok(Self { revision, content: Content::Grouped(Box::new(groups)), turns: Turns::default() })
+    }
+
+    /// The candidate of a rollout for the nodes that it says, and the last good revision for all others.
+    pub fn split(rollout: Rollout, last_good: Arc<Self>, candidate: Arc<Self>) -> Self {
+        let revision = if rollout.is_back() { last_good.revision() } else { candidate.revision() }.clone();
+        let content = Content::Split(Box::new(Split { rollout, last_good, candidate }));
+        Self { revision, content, turns: Turns::default() }
+    }
+
+    /// The revision that is in force, or spreads.
+    pub fn revision(&self) -> &Digest {
+        &self.revision
+    }
+
+    /// The revision that this node is to run: one of two during a rollout.
+    pub fn release_for(&self, node: &NodeIdentity) -> &Self {
+        match &self.content {
+            Content::Uniform(_) | Content::Grouped(_) => self,
+            Content::Split(split) if split.rollout.revision_for(node) == split.rollout.candidate() => &split.candidate,
+            Content::Split(split) => &split.last_good,
+        }
+    }
+
+    /// Like [`Self::release_for`], to be kept.
+    pub fn shared_release_for(self: &Arc<Self>, node: &NodeIdentity) -> Arc<Self> {
+        match &self.content {
+            Content::Uniform(_) | Content::Grouped(_) => Arc::clone(self),
+            Content::Split(split) if split.rollout.revision_for(node) == split.rollout.candidate() => {
+                Arc::clone(&split.candidate)
+            }
+            Content::Split(split) => Arc::clone(&split.last_good),
+        }
+    }
+
+    /// How many groups of nodes are kept compiled: strangers can make up nodes, but no more than so many groups.
+    pub fn groups(&self) -> usize {
+        match &self.content {
+            Content::Uniform(_) => 1,
+            Content::Grouped(groups) => groups.count(),
+            Content::Split(split) => split.last_good.groups().saturating_add(split.candidate.groups()),
+        }
+    }
+
+    /// Whether a target, and not only its mesh, selects this node.
+    pub fn selects(&self, node: &NodeIdentity) -> bool {
+        match &self.content {
+            Content::Uniform(_) => false,
+            Content::Grouped(groups) => !groups.kinship.signature(node).1.is_empty(),
+            Content::Split(split) => split.last_good.selects(node) || split.candidate.selects(node),
+        }
+    }
+
+    /// Whether every node is served the very same as by another: a rollout that reached the last node and one that has
+    /// completed differ in nothing that a node could see.
+    pub fn serves_the_same_as(&self, other: &Self) -> bool {
+        let (Content::Split(own), Content::Split(others)) = (&self.content, &other.content) else { return false };
+        let everywhere = own.rollout.is_everywhere() && others.rollout.is_everywhere();
+        everywhere && Arc::ptr_eq(&own.candidate, &others.candidate)
+    }
+
+    /// What this node is served, if it is compiled already.
+    pub fn compiled_for(&self, node: &NodeIdentity) -> Option<Arc<Snapshot>> {
+        match &self.content {
+            Content::Uniform(snapshot) => Some(Arc::clone(snapshot)),
+            Content::Grouped(groups) => groups.compiled_for(node),
+            Content::Split(_) => self.release_for(node).compiled_for(node),
+        }
+    }
+
+    /// What this node is served. Nodes of one group get the same `Arc`, so that what is made of it can be shared too. This
+    /// compiles a group that nobody has asked for, and must not run where others wait: see [`Self::prepare`].
+    pub fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
+        match &self.content {
+            Content::Uniform(snapshot) => Arc::clone(snapshot),
+            Content::Grouped(groups) => groups.snapshot_for(node),
+            Content::Split(_) => self.release_for(node).snapshot_for(node),
+        }
+    }
+
+    /// The groups that are compiled, by what selects their nodes, each with the label of its plan.
+    pub(crate) fn plans(&self) -> Vec<(String, String)> {
+        match &self.content {
+            Content::Uniform(snapshot) => vec![(EVERY_NODE.to_owned(), snapshot.plan().label().to_owned())],
+            Content::Grouped(groups) => groups.plans(),
+            Content::Split(split) => split.last_good.plans().into_iter().chain(split.candidate.plans()).collect(),
+        }
+    }
+
+    /// The same for the group of one node.
+    pub(crate) fn plan_for(&self, node: &NodeIdentity) -> (String, String) {
+        let release = self.release_for(node);
+        let group = match &release.content {
+            Content::Grouped(groups) => groups.kinship.describe(&groups.kinship.signature(node)),
+            Content::Uniform(_) | Content::Split(_) => EVERY_NODE.to_owned(),
+        };
+        (group, release.snapshot_for(node).plan().label().to_owned())
+    }
+
+    /// What is compiled for this filter, by the revisions of groups.
+    fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
+        match &self.content {
+            Content::Grouped(groups) if groups.code.digest() == filter => lock(&groups.known).clone(),
+            Content::Uniform(_) | Content::Grouped(_) => HashMap::new(),
+            Content::Split(split) => {
+                let mut known = split.last_good.known(filter);
+                known.extend(split.candidate.known(filter));
+                known
+            }
+        }
+    }
+
+    /// What was made for this revision and may serve others.
+    fn kept(&self) -> Option<Arc<Kept>> {
+        match &self.content {
+            Content::Uniform(_) => None,
+            Content::Grouped(groups) => Some(Arc::clone(&groups.kept)),
+            Content::Split(split) => split.candidate.kept(),
+        }
+    }
+}
+
+impl Groups {
+    fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
+        let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
+        let kept = previous.and_then(Publication::kept).unwrap_or_default();
+        let kinship = Kinship::of([&bundle]);
+        Self {
+            bundle,
+            key_sets,
+            code,
+            kinship,
+            compiled: Mutex::default(),
+            known: Mutex::new(known),
+            kept,
+            policies: PolicySets::default(),
+        }
+    }
+
+    /// Compiles the groups that there are and may be, and keeps of older ones only what is still used.
+    fn check(&self, nodes: &[NodeIdentity]) -> Result<(), CompileError> {
+        let mut checked = BTreeSet::new();
+        let (mut errors, mut used) = (Vec::new(), HashMap::new());
+        for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
+            // What an old node lacks is no fault of the change: its own is compiled when it asks.
+            let node = NodeIdentity { envoy: None, ..node };
+            let signature = self.kinship.signature(&node);
+            if checked.len() >= MOST_IMAGINED || !checked.insert(signature.clone()) {
+                continue;
+            }
+            match self.compile(&node, Strictness::Strict) {
+                Ok(snapshot) => {
+                    used.insert(snapshot.revision().clone(), Arc::clone(&snapshot));
+                    lock(&self.compiled).foresee((signature, Support::Full), snapshot);
+                }
+                Err(CompileError::Diagnostics(found)) => errors.extend(found),
+                Err(error) => return Err(error),
+            }
+        }
+        Diagnostics::reject(errors)?;
+        *lock(&self.known) = used;
+        Ok(())
+    }
+
+    fn compiled_for(&self, node: &NodeIdentity) -> Option<Arc<Snapshot>> {
+        let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
+        lock(&self.compiled).compiled(&group)
+    }
+
+    fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
+        let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
+        let group = lock(&self.compiled).group(group);
+        Arc::clone(group.get_or_init(|| self.serve(node)))
+    }
+
+    fn plans(&self) -> Vec<(String, String)> {
+        let name = |(signature, label)| (self.kinship.describe(&signature), label);
+        lock(&self.compiled).plans().into_iter().map(name).collect()
+    }
+
+    /// How many groups are kept.
+    fn count(&self) -> usize {
+        lock(&self.compiled).len().max(lock(&self.known).len())
+    }
+
+    /// Compiles a group that was not foreseen. What is wrong in it refuses its requests, and is in the log.
+    fn serve(&self, node: &NodeIdentity) -> Arc<Snapshot> {
+        match self.compile(node, Strictness::Permissive) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                tracing::error!(node = node.id, "every request is refused at this node: {error}");
+                let scope = Scope::of(&self.bundle, node);
+                Arc::new(compile_refusal(&scope, &self.key_sets, &self.code))
+            }
+        }
+    }
+
+    fn compile(&self, node: &NodeIdentity, strictness: Strictness) -> Result<Arc<Snapshot>, CompileError> {
+        let scope = Scope::of(&self.bundle, node);
+        if scope.support == Support::None {
+            let version = node.envoy.as_deref().unwrap_or_default();
+            tracing::error!(
+                node = node.id,
+                "every request is refused at this node: Envoy {version} is older than {OLDEST}, the oldest that is supported"
+            );
+            return Ok(Arc::new(compile_refusal(&scope, &self.key_sets, &self.code)));
+        }
+        let revision = group_revision(&scope, &self.key_sets, self.code.digest());
+        if let Some(snapshot) = lock(&self.known).get(&revision) {
+            return Ok(Arc::clone(snapshot));
+        }
+        let (snapshot, problems) =
+            compile_scope(&scope, revision.clone(), &self.key_sets, &self.code, &self.kept, strictness)?;
+        for problem in &problems {
+            tracing::error!(envoy = node.envoy, "served as a refusal: {problem}");
+        }
+        let snapshot = Arc::new(snapshot);
+        let mut known = lock(&self.known);
+        if known.len() >= MOST_GROUPS {
+            // Those that no group and no stream has any more.
+            known.retain(|_, snapshot| Arc::strong_count(snapshot) > 1);
+        }
+        known.insert(revision, Arc::clone(&snapshot));
+        Ok(snapshot)
+    }
+}
+
+/// Each statement leaves the value whole, so that a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,121 @@
+//! The handle to what is in force, and the way to what takes its time to make of it.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{Semaphore, watch},
+    task,
+};
+
+use super::Publication;
+
+/// How many threads make something of one publication at a time. Who asks for what is being made waits as a future, and
+/// finds it made.
+const THREADS: usize = 2;
+
+/// What is in force, now and later. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Publications(watch::Receiver<Option<Arc<Publication>>>);
+
+impl Publications {
+    /// What is in force now; nothing before the first revision is.
+    pub fn latest(&self) -> Option<Arc<Publication>> {
+        self.0.borrow().clone()
+    }
+
+    /// What is in force, and a bell for what comes after it.
+    pub fn follow(&self) -> watch::Receiver<Option<Arc<Publication>>> {
+        let mut receiver = self.0.clone();
+        receiver.mark_unchanged();
+        receiver
+    }
+}
+
+impl From<watch::Receiver<Option<Arc<Publication>>>> for Publications {
+    fn from(receiver: watch::Receiver<Option<Arc<Publication>>>) -> Self {
+        Self(receiver)
+    }
+}
+
+/// Turns for those who make something of a publication.
+#[derive(Debug, Clone)]
+pub(super) struct Turns(Arc<Semaphore>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(THREADS)))
+    }
+}
+
+impl Publication {
+    /// Makes something of this publication that may take its time, such as the snapshot of a group that nobody foresaw, on
+    /// a thread that may block. The work ends even if nobody waits for it any more. `None` if it panicked.
+    pub fn prepare<T: Send + 'static>(
+        self: &Arc<Self>,
+        make: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + Send + 'static {
+        let (publication, Turns(turns)) = (Arc::clone(self), self.turns.clone());
+        async move {
+            // Nobody closes the semaphore.
+            let turn = turns.acquire_owned().await.ok();
+            let made = task::spawn_blocking(move || {
+                let made = make(&publication);
+                drop(turn);
+                made
+            });
+            made.await.inspect_err(|error| tracing::error!("what a node asked for was not made: {error}")).ok()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_base::node::NodeIdentity;
+    use postern_compile::{keys::KeySets, snapshot::FilterCode};
+    use postern_model::{File, read};
+
+    #[tokio::test]
+    async fn a_group_that_nobody_foresaw_is_compiled_on_another_thread_once_for_all_that_ask() {
+        let text = "apiVersion: postern/v1\nkind: Service\nmetadata: { name: users }\n\
+            spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }\n";
+        let file = File { name: "f.yaml".to_owned(), bytes: text.into() };
+        let code = FilterCode::new(Vec::new(), None);
+        let publication = Publication::admit(read(&[file]).unwrap(), KeySets::default(), &code, &[], None).unwrap();
+        let publication = Arc::new(publication);
+        assert!(publication.compiled_for(&NodeIdentity::default()).is_some(), "it was foreseen");
+
+        let old = NodeIdentity { envoy: Some("1.0.0".to_owned()), ..NodeIdentity::default() };
+        assert!(publication.compiled_for(&old).is_none(), "nobody foresees old nodes");
+        let ask = || {
+            let (node, asker) = (old.clone(), std::thread::current().id());
+            publication.prepare(move |publication| {
+                assert_ne!(std::thread::current().id(), asker);
+                publication.snapshot_for(&node)
+            })
+        };
+        let asked: Vec<_> = (0..20).map(|_| tokio::spawn(ask())).collect();
+        // Who goes away costs the others nothing.
+        drop(ask());
+        for answer in asked {
+            let made = answer.await.unwrap().unwrap();
+            assert!(Arc::ptr_eq(&made, &publication.compiled_for(&old).unwrap()));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_what_panics_is_told() {
+        let snapshot = postern_compile::pipeline::compile(
+            &[File {
+                name: "f.yaml".to_owned(),
+                bytes: b"apiVersion: postern/v1\nkind: Settings\nmetadata: { name: s }\nspec: {}\n".to_vec(),
+            }],
+            &FilterCode::new(Vec::new(), None),
+        );
+        let publication = Arc::new(Publication::uniform(snapshot.unwrap()));
+        for _ in 0..3 {
+            assert!(publication.prepare(|_| -> () { panic!("as a test") }).await.is_none());
+        }
+        assert!(publication.prepare(|_| ()).await.is_some(), "a turn that panicked is given back");
+    }
+}

@@ -1,0 +1,144 @@
+//! Admission as a whole: all errors of a bundle at once, whoever finds them, and what is worth a warning about it. It
+//! changes nothing, so that it can run on any thread, beside whatever else happens.
+
+use std::{panic::resume_unwind, sync::Arc, thread};
+
+use postern_base::node::NodeIdentity;
+use postern_compile::{
+    lint::Finding,
+    pipeline::CompileError,
+    review::{lost_guards, review},
+};
+use postern_model::Bundle;
+
+use super::{Admission, ApplyError, Opens, Proposal};
+use crate::{
+    publication::Publication,
+    store::{Parent, Prepared, Store, StoreError, split},
+};
+
+/// A bundle that may be put in force.
+#[derive(Debug)]
+pub struct Examined {
+    /// What nodes get.
+    pub publication: Publication,
+    /// What is worth a warning about it, by file and line.
+    pub findings: Arc<[Finding]>,
+}
+
+/// What a proposal is examined against: what is in force when it comes.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    pub(super) in_force: Option<(u64, Arc<Bundle>)>,
+    pub(super) store: Arc<dyn Store>,
+}
+
+/// A proposal that admission and the gate let through. Whether it opens routes is known, and is told when it is taken in.
+#[derive(Debug)]
+pub struct Proved {
+    pub(super) bundle: Bundle,
+    pub(super) publication: Publication,
+    pub(super) findings: Arc<[Finding]>,
+    pub(super) digest: String,
+    pub(super) documents: Result<Prepared, StoreError>,
+    pub(super) author: String,
+    pub(super) message: String,
+    pub(super) parent: Parent,
+    pub(super) again: bool,
+    allow_unguarded: bool,
+    /// What it would open of the revision that it was compared with.
+    opens: Result<(), Opens>,
+    compared_with: Option<u64>,
+    nodes: Vec<NodeIdentity>,
+}
+
+/// Reviews and admits a bundle, or says everything that is wrong with it.
+pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, CompileError> {
+    examine_beside(bundle, admission, || ()).0
+}
+
+/// Reads, reviews and admits a proposal, or says everything that is wrong with it.
+pub fn prove(proposal: Proposal, ground: &Ground, admission: &dyn Admission) -> Result<Proved, ApplyError> {
+    let Proposal { files, author, message, parent, again, allow_unguarded } = proposal;
+    let bundle = admission.read(&files)?;
+    let beside = || {
+        let opens = ground.stays_guarded(&bundle, allow_unguarded, admission.nodes());
+        (opens, admission.digest(&bundle).to_string(), ground.store.prepare(split(&files)))
+    };
+    let (examined, (opens, digest, documents)) = examine_beside(&bundle, admission, beside);
+    let Examined { publication, findings } = examined?;
+    let (compared_with, nodes) = (ground.revision(), admission.nodes().to_vec());
+    Ok(Proved {
+        bundle,
+        publication,
+        findings,
+        digest,
+        documents,
+        author,
+        message,
+        parent,
+        again,
+        allow_unguarded,
+        opens,
+        compared_with,
+        nodes,
+    })
+}
+
+impl Ground {
+    /// The revision that is in force.
+    fn revision(&self) -> Option<u64> {
+        self.in_force.as_ref().map(|(number, _)| *number)
+    }
+
+    fn stays_guarded(&self, after: &Bundle, allowed: bool, nodes: &[NodeIdentity]) -> Result<(), Opens> {
+        let before = self.in_force.as_ref().map(|(_, bundle)| &**bundle);
+        if allowed { Ok(()) } else { stays_guarded(before, after, nodes) }
+    }
+}
+
+/// Refuses a change that removes the last guard of a route, or everything.
+pub(super) fn stays_guarded(before: Option<&Bundle>, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
+    if after.is_empty() {
+        return Err(Opens::Everything(match before.map_or(0, Bundle::len) {
+            0 => "all that is to come".to_owned(),
+            resources => format!("all {resources} resources in force"),
+        }));
+    }
+    let lost = before.map(|before| lost_guards(before, after, nodes)).unwrap_or_default();
+    if lost.is_empty() { Ok(()) } else { Err(Opens::Routes(lost)) }
+}
+
+impl Proved {
+    /// Whether it leaves guarded what is, by what is in force now. That is seldom another revision than when it was
+    /// examined: only a rollout that went back meanwhile makes it one.
+    pub(super) fn stays_guarded(&mut self, ground: &Ground) -> Result<(), Opens> {
+        if ground.revision() != self.compared_with {
+            self.opens = ground.stays_guarded(&self.bundle, self.allow_unguarded, &self.nodes);
+        }
+        std::mem::replace(&mut self.opens, Ok(()))
+    }
+}
+
+/// Like [`examine`], with something else to find out about the bundle meanwhile.
+fn examine_beside<T: Send>(
+    bundle: &Bundle,
+    admission: &dyn Admission,
+    beside: impl FnOnce() -> T + Send,
+) -> (Result<Examined, CompileError>, T) {
+    // None needs another, and all look at everything.
+    let (reviewed, found, admitted) = thread::scope(|scope| {
+        let reviewing = scope.spawn(|| (review(bundle), beside()));
+        let admitted = admission.admit(bundle);
+        let (reviewed, found) = reviewing.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (reviewed, found, admitted)
+    });
+    let examined = match (reviewed, admitted) {
+        (Ok(findings), Ok(publication)) => Ok(Examined { publication, findings: findings.into() }),
+        (Ok(_), Err(error)) => Err(error),
+        (Err(errors), Ok(_)) => Err(errors.into()),
+        (Err(errors), Err(CompileError::Diagnostics(others))) => Err(CompileError::Diagnostics(errors.and(others))),
+        (Err(errors), Err(_)) => Err(errors.into()),
+    };
+    (examined, found)
+}

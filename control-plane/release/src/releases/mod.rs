@@ -1,0 +1,495 @@
+//! Releases: the revisions that nodes run or are to run, from a proposal to the store and on through a rollout.
+//!
+//! It owns the order of things: admission and gate first, then the store, and only what is stored is published. It
+//! does no I/O but the store's; the fleet and the time are arguments, and publishing is up to whoever holds it. Readers
+//! get a [`View`], which is a value: they hold up nobody, and nobody holds them up.
+
+mod examine;
+mod observed;
+mod permissive;
+mod plans;
+mod proposal;
+mod terms;
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use postern_base::digest::Digest;
+use postern_compile::{lint::Finding, review::review};
+use postern_model::{Bundle, File};
+use serde::de::DeserializeOwned;
+
+pub use self::{
+    examine::{Examined, Ground, Proved, examine, prove},
+    observed::observed,
+    plans::PlanUse,
+    proposal::{Admission, Applied, ApplyError, Opens, Proposal},
+    terms::Terms,
+    view::{Concerns, NodeStanding, View},
+};
+use self::{
+    plans::{Plans, uses_of},
+    terms::{Runners, runners_of},
+};
+use crate::{
+    fleet::Sighting,
+    lifecycle::Lifecycle,
+    publication::Publication,
+    rollout::{Change, NotNow, Observed, Rollout, RolloutReport, Standing},
+    store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
+};
+
+/// The notes that a rollout, and what is known of revisions, are kept under.
+const ROLLOUT: &str = "rollout";
+const LIFECYCLES: &str = "lifecycles";
+/// The note of which plan which revision brought to which nodes.
+const PLANS: &str = "plans";
+/// The note of the revision that a directory last became.
+const DIRECTORY: &str = "directory";
+/// How many revisions are kept unless somebody says otherwise.
+pub const KEPT: usize = 20;
+
+/// A revision that nodes run or are to run.
+#[derive(Debug, Clone)]
+struct Release {
+    bundle: Arc<Bundle>,
+    publication: Arc<Publication>,
+    /// What is worth a warning about it.
+    findings: Arc<[Finding]>,
+}
+
+/// All revisions that matter now.
+#[derive(Debug)]
+pub struct Releases {
+    store: Arc<dyn Store>,
+    terms: Terms,
+    keep: usize,
+    rollout: Option<Rollout>,
+    /// The nodes that run the last good revision.
+    runners: Runners,
+    live: BTreeMap<u64, Release>,
+    /// Shared with views: one that changes is copied.
+    lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
+    plans: Plans,
+    /// The nodes that were connected when a rollout last ended.
+    known: Arc<BTreeMap<String, NodeRecord>>,
+    /// The revision that the directory last became.
+    directory: Option<u64>,
+    /// The digest of its files then, if it was this process that saw them.
+    said: Option<Digest>,
+}
+
+/// What a directory last said.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    revision: Option<u64>,
+    said: Option<Digest>,
+    store: Arc<dyn Store>,
+}
+
+impl Directory {
+    /// Whether it says that again, after a restart perhaps. It is no news then, and does not overrule what was put in force
+    /// by other ways since. `digest` is the [digest](digest_of) of its files.
+    pub fn says_again(&self, files: &[File], digest: &Digest) -> Result<bool, StoreError> {
+        let Some(number) = self.revision else { return Ok(false) };
+        if let Some(said) = &self.said {
+            return Ok(said == digest);
+        }
+        Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
+    }
+}
+
+/// The digest of files, as they are.
+pub fn digest_of(files: &[File]) -> Digest {
+    Digest::of_parts(files.iter().flat_map(|file| [file.name.as_bytes(), file.bytes.as_slice()]))
+}
+
+impl Releases {
+    /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
+    /// `terms`, and `keep` of them are kept, unless their own `Settings` say otherwise.
+    pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
+        let (terms, runners) = (terms.into(), Runners::default());
+        let (live, lifecycles, plans, known) = Default::default();
+        let rollout = None;
+        Self { store, terms, keep, rollout, runners, live, lifecycles, plans, known, directory: None, said: None }
+    }
+
+    /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
+    /// reported: better a few routes that answer 500 than a fleet without a control plane.
+    pub fn restore(&mut self, admission: &dyn Admission, now: SystemTime) -> Result<Option<Revision>, ApplyError> {
+        let Some(latest) = self.store.latest()? else { return Ok(None) };
+        self.known = Arc::new(self.store.nodes()?);
+        self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
+        self.directory = self.noted(DIRECTORY)?;
+        self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
+        let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
+            Some(rollout) if rollout.candidate() == latest.number => rollout,
+            // The process ended between storing a revision and its first step.
+            earlier => {
+                let last_good = earlier.and_then(|rollout| rollout.last_good());
+                let documents = self.store.documents(latest.number)?.unwrap_or_default();
+                let said = admission.read(&assemble(&documents)).ok();
+                let terms = said.map_or_else(|| self.terms.clone(), |bundle| self.terms.with(&bundle));
+                terms.start(latest.number, last_good).witnessed_by(runners_of(last_good, &self.known))
+            }
+        };
+        for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
+            match self.load(number, admission, now) {
+                Ok(()) => {}
+                // The last good one will do.
+                Err(error) if Some(number) != rollout.last_good() && rollout.abort().is_ok() => {
+                    tracing::error!(revision = number, "a stored revision cannot be served: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.rollout = Some(rollout);
+        self.plans.serve(&self.live, milliseconds(now));
+        Ok(Some(latest))
+    }
+
+    /// What the directory last said, for whoever has to tell whether it says something else.
+    pub fn directory(&self) -> Directory {
+        Directory { revision: self.directory, said: self.said.clone(), store: Arc::clone(&self.store) }
+    }
+
+    /// A directory with files of this [digest](digest_of) has become this revision.
+    pub fn followed(&mut self, number: u64, said: Digest) -> Result<(), StoreError> {
+        (self.directory, self.said) = (Some(number), Some(said));
+        self.store.put_note(DIRECTORY, Some(number.to_string().as_bytes()))
+    }
+
+    /// A note of an earlier process. One that this version cannot read says nothing.
+    fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        Ok(self.store.note(name)?.and_then(|note| serde_json::from_slice(&note).ok()))
+    }
+
+    fn load(&mut self, number: u64, admission: &dyn Admission, now: SystemTime) -> Result<(), ApplyError> {
+        let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let mut lifecycle =
+            self.lifecycles.remove(&number).map_or_else(|| Lifecycle::scheduled(now), Arc::unwrap_or_clone);
+        let permissive::Served { bundle, publication, problems } = permissive::serve(documents, admission)?;
+        // What was admitted by an earlier version is served, whatever this one thinks of it.
+        let findings = review(&bundle).unwrap_or_else(|errors| {
+            let errors = errors.into_iter().map(|at| Finding { at, code: "stored-error" });
+            errors
+                .inspect(|error| tracing::error!(revision = number, "stored, but no longer valid: {}", error.at))
+                .collect()
+        });
+        match problems {
+            None => lifecycle.initialized(now),
+            Some(problems) => {
+                for problem in &problems {
+                    tracing::error!(revision = number, "stored, but no longer valid: {problem}");
+                }
+                lifecycle.invalid(&problems, now);
+            }
+        }
+        let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
+        self.live.insert(number, Release { bundle, publication, findings: findings.into() });
+        self.lifecycles.insert(number, Arc::new(lifecycle));
+        Ok(())
+    }
+
+    /// Admission, gate, store, rollout: a proposal that passes the first three is a revision, and spreads.
+    pub fn apply(
+        &mut self,
+        proposal: Proposal,
+        admission: &dyn Admission,
+        now: SystemTime,
+    ) -> Result<Applied, ApplyError> {
+        let applied = self.accept(proposal, admission, now)?;
+        self.note();
+        Ok(applied)
+    }
+
+    /// Like [`Self::apply`], for whoever [notes](Self::note) where the rollout is once nodes have been told of it.
+    pub fn accept(
+        &mut self,
+        proposal: Proposal,
+        admission: &dyn Admission,
+        now: SystemTime,
+    ) -> Result<Applied, ApplyError> {
+        let proved = prove(proposal, &self.ground(), admission)?;
+        self.admit(proved, now)
+    }
+
+    /// What a proposal is examined against now.
+    pub fn ground(&self) -> Ground {
+        let in_force = self.in_force().and_then(|number| Some((number, Arc::clone(&self.live.get(&number)?.bundle))));
+        Ground { in_force, store: Arc::clone(&self.store) }
+    }
+
+    /// The second half of [`Self::accept`]: stores what was proved, and starts its rollout. What is in force may be another
+    /// revision by now than when it was examined: what it would open is looked at again then.
+    pub fn admit(&mut self, mut proved: Proved, now: SystemTime) -> Result<Applied, ApplyError> {
+        if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == proved.digest)
+            && self.live.contains_key(&latest.number)
+            && !(proved.again && self.rollout.as_ref().is_some_and(Rollout::is_back))
+        {
+            return Ok(Applied::Unchanged(latest));
+        }
+        proved.stays_guarded(&self.ground())?;
+        let Proved { digest, author, message, parent, documents, bundle, publication, findings, .. } = proved;
+        let draft = Draft { digest, author, message, at: now, documents: documents? };
+        let release = Release { bundle: Arc::new(bundle), publication: Arc::new(publication), findings };
+        self.release(draft, parent, release, now).map(Applied::Revision)
+    }
+
+    /// Stores and spreads what no gate has seen.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn release_unproved(
+        &mut self,
+        proposal: Proposal,
+        digest: String,
+        bundle: Bundle,
+        publication: Publication,
+        now: SystemTime,
+    ) -> Result<Revision, ApplyError> {
+        let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
+        let release = Release { bundle, publication, findings: Arc::default() };
+        let Proposal { files, author, message, parent, .. } = proposal;
+        let draft = Draft { digest, author, message, at: now, documents: split(&files).into() };
+        let revision = self.release(draft, parent, release, now)?;
+        self.note();
+        Ok(revision)
+    }
+
+    /// Stores a release, and starts its rollout.
+    fn release(
+        &mut self,
+        draft: Draft,
+        parent: Parent,
+        release: Release,
+        now: SystemTime,
+    ) -> Result<Revision, ApplyError> {
+        let revision = self.store.append(draft, parent)?;
+        let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
+        let last_good = last_good.filter(|number| self.live.contains_key(number));
+        let terms = self.terms.with(&release.bundle);
+        self.live.insert(revision.number, release);
+        let mut lifecycle = Lifecycle::scheduled(now);
+        lifecycle.initialized(now);
+        self.lifecycles.insert(revision.number, Arc::new(lifecycle));
+        // A candidate that has not made it is nobody's any more.
+        let superseded = self.rollout.as_ref().map(Rollout::candidate).filter(|number| Some(*number) != last_good);
+        if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
+            Arc::make_mut(lifecycle).observe(&[], now);
+        }
+        let witnesses = self.runners.take(last_good, &self.known);
+        self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
+        self.forget(now);
+        Ok(revision)
+    }
+
+    /// A proposal to go back to what an earlier revision said.
+    pub fn rollback(&self, number: u64, author: String, parent: Parent) -> Result<Proposal, ApplyError> {
+        Proposal::to_go_back(&*self.store, number, author, parent)
+    }
+
+    /// Notes which nodes run the last good revision: what they will say of the next one counts.
+    pub fn note_runners(&mut self, fleet: &[Sighting]) {
+        let Some(last_good) = self.rollout.as_ref().and_then(Rollout::last_good) else { return };
+        let Some(release) = self.live.get(&last_good) else { return };
+        let revision = release.publication.revision();
+        let running = fleet.iter().filter(|node| node.revision.as_ref() == Some(revision));
+        self.runners.add(last_good, &self.known, running.map(|node| node.node.id.as_str()));
+    }
+
+    /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.
+    pub fn observe(&mut self, fleet: &[Sighting], now: SystemTime) -> bool {
+        self.plans.look(fleet, &self.live, milliseconds(now));
+        let Some(rollout) = &mut self.rollout else { return false };
+        let Some(candidate) = self.live.get(&rollout.candidate()) else { return false };
+        let seen: Vec<_> = fleet.iter().map(|node| observed(node, &candidate.publication)).collect();
+        let before = rollout.clone();
+        let change = rollout.observe(&seen, now);
+        for (number, release) in &self.live {
+            let Some(lifecycle) = self.lifecycles.get_mut(number) else { continue };
+            // What a revision failed on is the last that is said of it: whoever owns it wants to know why.
+            let judged = if rollout.is_back() && *number == rollout.candidate() { &before } else { &*rollout };
+            if judged.is_back() && *number == rollout.candidate() {
+                continue;
+            }
+            let concerned = fleet.iter().filter(|node| judged.revision_for(&node.node) == *number);
+            let concerned: Vec<_> = concerned.map(|node| observed(node, &release.publication)).collect();
+            Arc::make_mut(lifecycle).observe(&concerned, now);
+        }
+        if change == Change::None {
+            self.note_runners(fleet);
+            return false;
+        }
+        if change == Change::Ended {
+            self.known = Arc::new(known(&seen, rollout, now));
+            if let Err(error) = self.store.put_nodes(&self.known) {
+                tracing::error!("the nodes were not noted: {error}");
+            }
+        }
+        self.tidy_up(now);
+        true
+    }
+
+    /// Pauses, resumes or aborts the rollout.
+    pub fn command(
+        &mut self,
+        command: impl FnOnce(&mut Rollout) -> Result<(), NotNow>,
+        now: SystemTime,
+    ) -> Result<(), ApplyError> {
+        command(self.rollout.as_mut().ok_or(ApplyError::NoRollout)?)?;
+        self.tidy_up(now);
+        Ok(())
+    }
+
+    /// The live revisions with their resources, for whoever compiles them again.
+    pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>)> {
+        self.live.iter().map(|(number, release)| (*number, Arc::clone(&release.bundle))).collect()
+    }
+
+    /// The same resources as they were compiled anew, by revision: with keys that have changed. A revision that is no
+    /// longer live is left out.
+    pub fn renew(&mut self, renewed: Vec<(u64, Publication)>, now: SystemTime) {
+        for (number, publication) in renewed {
+            if let Some(release) = self.live.get_mut(&number) {
+                release.publication = Arc::new(publication);
+            }
+        }
+        self.plans.serve(&self.live, milliseconds(now));
+        self.note_plans();
+    }
+
+    /// What nodes are to get.
+    pub fn publication(&self) -> Option<Publication> {
+        let rollout = self.rollout.as_ref()?;
+        let candidate = self.live.get(&rollout.candidate());
+        let last_good = rollout.last_good().and_then(|number| self.live.get(&number)).or(candidate)?;
+        let candidate = candidate.unwrap_or(last_good);
+        let [last_good, candidate] = [last_good, candidate].map(|release| Arc::clone(&release.publication));
+        Some(Publication::split(rollout.clone(), last_good, candidate))
+    }
+
+    /// All resources that nodes run or are to run.
+    pub fn bundles(&self) -> impl Iterator<Item = &Bundle> {
+        self.live.values().map(|release| &*release.bundle)
+    }
+
+    /// Whether a rollout has to be looked at.
+    pub fn is_under_way(&self) -> bool {
+        self.rollout.as_ref().is_some_and(Rollout::is_under_way)
+    }
+
+    /// Where the rollout is.
+    pub fn report(&self) -> Option<RolloutReport> {
+        self.rollout.as_ref().map(RolloutReport::of)
+    }
+
+    /// The revision that is in force: the one that spreads or has spread, or the last good one if it went back.
+    pub fn in_force(&self) -> Option<u64> {
+        self.rollout.as_ref().and_then(in_force)
+    }
+
+    /// The resources of a live revision, as they are served.
+    pub fn bundle(&self, number: u64) -> Option<&Bundle> {
+        self.live.get(&number).map(|release| &*release.bundle)
+    }
+
+    /// What readers see: all that is known now.
+    pub fn view(&self) -> View {
+        let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
+        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known: Arc::clone(&self.known) }
+    }
+
+    /// What is known of the revisions that matter now.
+    pub fn lifecycles(&self) -> &BTreeMap<u64, Arc<Lifecycle>> {
+        &self.lifecycles
+    }
+
+    /// Which revisions brought a plan to which nodes, the latest first.
+    pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
+        uses_of(self.plans.all(), label)
+    }
+
+    /// Where everything is kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Forgets what nothing leads back to, and notes where the rollout is.
+    fn tidy_up(&mut self, now: SystemTime) {
+        self.forget(now);
+        self.note();
+    }
+
+    /// Forgets the revisions that no node is to run, and that none would go back to.
+    fn forget(&mut self, now: SystemTime) {
+        let needed = self.needed();
+        self.live.retain(|number, _| needed.contains(number));
+        self.plans.serve(&self.live, milliseconds(now));
+    }
+
+    fn needed(&self) -> BTreeSet<u64> {
+        let rollout = self.rollout.iter();
+        rollout.flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]).flatten().collect()
+    }
+
+    /// Notes where the rollout is, and removes old revisions from the store. That it could not is no reason to stop: the
+    /// revisions themselves are stored, and a restart takes the rollout up from its first step.
+    pub fn note(&mut self) {
+        let needed = self.needed();
+        let Some(rollout) = &self.rollout else { return };
+        let latest = self.live.get(&rollout.candidate());
+        let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
+        let pinned = needed.iter().copied().chain(self.directory).collect();
+        let kept = self.store.collect(keep, &pinned).and_then(|gone| {
+            self.lifecycles.retain(|number, _| !gone.contains(number));
+            // Plain data can always be written down.
+            let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
+            let (rollout, lifecycles) = (serde_json::to_vec(rollout), serde_json::to_vec(&self.lifecycles));
+            let plans = self.plans.changes().map(|uses| note(serde_json::to_vec(uses)));
+            let (rollout, lifecycles) = (note(rollout), note(lifecycles));
+            let mut notes = vec![(ROLLOUT, Some(rollout.as_slice())), (LIFECYCLES, Some(lifecycles.as_slice()))];
+            notes.extend(plans.as_ref().map(|plans| (PLANS, Some(plans.as_slice()))));
+            self.store.put_notes(&notes)
+        });
+        if let Err(error) = kept {
+            tracing::error!("the rollout's state was not kept: {error}");
+        }
+    }
+
+    /// What a label in a log stands for is wanted for longer than this process lives.
+    fn note_plans(&mut self) {
+        let Some(uses) = self.plans.changes() else { return };
+        let kept = self.store.put_note(PLANS, Some(&serde_json::to_vec(uses).unwrap_or_default()));
+        if let Err(error) = kept {
+            tracing::error!("the labels of plans were not kept: {error}");
+        }
+    }
+}
+
+/// The revision that is in force by a rollout.
+fn in_force(rollout: &Rollout) -> Option<u64> {
+    if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
+}
+
+/// How many revisions are kept, if the latest says so itself.
+fn kept_by(bundle: &Bundle) -> Option<usize> {
+    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
+    retention.map(|retention| retention.revisions)
+}
+
+/// What is to be remembered of connected nodes.
+fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
+    let record = |observed: &Observed| {
+        // Who has not acknowledged the new revision runs the one before, if it did.
+        let revision = match observed.standing {
+            Standing::Acked => Some(rollout.candidate()),
+            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
+        };
+        let service = observed.node.service.clone();
+        (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
+    };
+    observed.iter().filter(|observed| observed.connected).map(record).collect()
+}

@@ -1,0 +1,79 @@
+//! On what terms revisions spread, and whose word counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postern_model::Bundle;
+
+use crate::{
+    rollout::{Rollout, Strategy, Tolerance},
+    store::NodeRecord,
+};
+
+/// How revisions spread, unless their own `Settings` say otherwise.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    /// Who gets them first.
+    pub strategy: Strategy,
+    /// How many nodes may refuse one.
+    pub tolerance: Tolerance,
+}
+
+impl From<Strategy> for Terms {
+    fn from(strategy: Strategy) -> Self {
+        Self { strategy, ..Self::default() }
+    }
+}
+
+impl Terms {
+    /// The terms of a revision: its own, as far as it has any.
+    pub(super) fn with(&self, bundle: &Bundle) -> Self {
+        let said = bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref());
+        let steps = said.and_then(|said| said.steps.as_deref());
+        let tolerance = said.and_then(|said| said.max_refused.as_ref());
+        Self {
+            strategy: steps.map_or_else(|| self.strategy.clone(), Strategy::from),
+            tolerance: tolerance.map_or(self.tolerance, Tolerance::from),
+        }
+    }
+
+    pub(super) fn start(self, candidate: u64, stable: Option<u64>) -> Rollout {
+        Rollout::start(candidate, stable, self.strategy).tolerating(self.tolerance)
+    }
+}
+
+/// The nodes that were seen to run a revision.
+#[derive(Debug, Default)]
+pub(super) struct Runners {
+    of: Option<u64>,
+    nodes: BTreeSet<String>,
+}
+
+impl Runners {
+    /// More of them. Those of another revision are forgotten; `known` are the nodes of an earlier time.
+    pub(super) fn add<'a>(
+        &mut self,
+        revision: u64,
+        known: &BTreeMap<String, NodeRecord>,
+        nodes: impl Iterator<Item = &'a str>,
+    ) {
+        if self.of != Some(revision) {
+            *self = Self { of: Some(revision), nodes: runners_of(Some(revision), known) };
+        }
+        for node in nodes {
+            if !self.nodes.contains(node) {
+                self.nodes.insert(node.to_owned());
+            }
+        }
+    }
+
+    /// All that ran a revision, as far as is known.
+    pub(super) fn take(&mut self, revision: Option<u64>, known: &BTreeMap<String, NodeRecord>) -> BTreeSet<String> {
+        if self.of.is_some() && self.of == revision { self.nodes.clone() } else { runners_of(revision, known) }
+    }
+}
+
+/// The nodes that ran a revision when they were last heard of.
+pub(super) fn runners_of(revision: Option<u64>, known: &BTreeMap<String, NodeRecord>) -> BTreeSet<String> {
+    let ran = known.iter().filter(|(_, node)| revision.is_some() && node.revision == revision);
+    ran.map(|(id, _)| id.clone()).collect()
+}

@@ -1,0 +1,203 @@
+//! What releases show to whoever asks: which revision a node is to run and runs, and where single resources are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use postern_base::node::NodeIdentity;
+use postern_compile::{
+    attach::{Kinship, Scope},
+    lint::Finding,
+};
+use postern_model::Bundle;
+
+use super::{
+    Opens, PlanUse, Release,
+    examine::stays_guarded,
+    in_force, observed,
+    plans::{Uses, uses_of},
+};
+use crate::{
+    catalogue::{ResourceKey, digests},
+    condition::{Condition, ConditionType, Conditions, Truth},
+    fleet::Sighting,
+    lifecycle::Lifecycle,
+    rollout::{Rollout, RolloutReport, Standing},
+    store::NodeRecord,
+};
+
+/// Where a node is among the revisions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeStanding {
+    /// The revision that it is to run.
+    pub target: Option<u64>,
+    /// The one that it runs, if it is one of those that are live.
+    pub running: Option<u64>,
+    /// Why it refuses the one that it is to run.
+    pub refused: Option<String>,
+}
+
+/// What is known of the revisions that matter now, as of one moment. It is a value, cheap to make and to keep.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    pub(super) rollout: Option<Rollout>,
+    pub(super) live: BTreeMap<u64, Release>,
+    pub(super) lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
+    pub(super) uses: Uses,
+    pub(super) known: Arc<BTreeMap<String, NodeRecord>>,
+}
+
+impl View {
+    /// The revision that is in force: the one that spreads or has spread, or the last good one if it went back.
+    pub fn in_force(&self) -> Option<u64> {
+        self.rollout.as_ref().and_then(in_force)
+    }
+
+    /// The latest revision, in force or not: what comes next follows it.
+    pub fn latest(&self) -> Option<u64> {
+        self.rollout.as_ref().map(Rollout::candidate)
+    }
+
+    /// The revisions that nodes run or are to run, and the one that went back, the latest first.
+    pub fn live(&self) -> impl Iterator<Item = u64> {
+        self.live.keys().rev().copied()
+    }
+
+    /// The resources of a live revision, as they are served.
+    pub fn bundle(&self, number: u64) -> Option<&Arc<Bundle>> {
+        self.live.get(&number).map(|release| &release.bundle)
+    }
+
+    /// What is worth a warning about what is in force, by file and line.
+    pub fn findings(&self) -> Arc<[Finding]> {
+        let release = self.in_force().and_then(|number| self.live.get(&number));
+        release.map(|release| Arc::clone(&release.findings)).unwrap_or_default()
+    }
+
+    /// Refuses a change that removes the last guard of a route, or everything.
+    pub fn stays_guarded(&self, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
+        let before = self.in_force().and_then(|number| self.bundle(number));
+        stays_guarded(before.map(Arc::as_ref), after, nodes)
+    }
+
+    /// The revision that a node is to run.
+    pub fn revision_for(&self, node: &NodeIdentity) -> Option<u64> {
+        self.rollout.as_ref().map(|rollout| rollout.revision_for(node))
+    }
+
+    /// Where every node of the fleet is among the revisions.
+    pub fn standings(&self, fleet: &[Sighting]) -> BTreeMap<String, NodeStanding> {
+        let mut standings: BTreeMap<String, NodeStanding> = BTreeMap::new();
+        for (number, release) in &self.live {
+            for observed in fleet.iter().map(|node| observed(node, &release.publication)) {
+                let target = self.revision_for(&observed.node);
+                let standing = standings.entry(observed.node.id.clone()).or_default();
+                standing.target = target;
+                let wanted = target == Some(*number);
+                match observed.standing {
+                    // A node for which two revisions are the same runs the one that it is to.
+                    Standing::Acked if wanted || standing.running.is_none() => standing.running = Some(*number),
+                    Standing::Nacked(reason) if wanted => standing.refused = Some(reason),
+                    Standing::Acked | Standing::Nacked(_) | Standing::Pending => {}
+                }
+            }
+        }
+        standings
+    }
+
+    /// Which resources of a live revision concern which of these nodes; `None` if it is not live.
+    pub fn concerns(&self, number: u64, nodes: &[NodeIdentity]) -> Option<Concerns> {
+        Some(Concerns::of(self.bundle(number)?, nodes))
+    }
+
+    /// The conditions of a resource in a revision: those of the revision, for the nodes that the resource concerns. `None`
+    /// if the revision does not have it, or nothing is known of it any more.
+    pub fn resource_conditions(&self, number: u64, key: &ResourceKey, concerns: &Concerns) -> Option<Conditions> {
+        let unconcerned = concerns.others(key)?;
+        let mut conditions = self.lifecycles.get(&number)?.conditions_of(&key.label());
+        let about = |condition: &Condition| condition.node.as_deref().is_some_and(|node| unconcerned.contains(node));
+        if !conditions.iter().any(about) {
+            return Some(conditions);
+        }
+        conditions.retain(|condition| !about(condition));
+        sum_up(&mut conditions);
+        Some(conditions)
+    }
+
+    /// What is known of the life of a revision.
+    pub fn lifecycle(&self, number: u64) -> Option<&Lifecycle> {
+        self.lifecycles.get(&number).map(Arc::as_ref)
+    }
+
+    /// Which revisions brought a plan to which nodes, the latest first.
+    pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
+        uses_of(&self.uses, label)
+    }
+
+    /// The nodes that were connected when a rollout last ended, with what they ran: after a restart, those that have
+    /// not come back are among them.
+    pub fn known_nodes(&self) -> &BTreeMap<String, NodeRecord> {
+        &self.known
+    }
+
+    /// Where the rollout is.
+    pub fn report(&self) -> Option<RolloutReport> {
+        self.rollout.as_ref().map(RolloutReport::of)
+    }
+
+    /// Whether a rollout has to be looked at.
+    pub fn is_under_way(&self) -> bool {
+        self.rollout.as_ref().is_some_and(Rollout::is_under_way)
+    }
+}
+
+/// Which resources of a revision concern which nodes. Nodes that the same resources select are looked at once.
+#[derive(Debug)]
+pub struct Concerns {
+    all: BTreeSet<ResourceKey>,
+    groups: Vec<(BTreeSet<ResourceKey>, BTreeSet<String>)>,
+}
+
+impl Concerns {
+    fn of(bundle: &Bundle, nodes: &[NodeIdentity]) -> Self {
+        let kinship = Kinship::of([bundle]);
+        let mut groups: BTreeMap<_, (BTreeSet<ResourceKey>, BTreeSet<String>)> = BTreeMap::new();
+        for node in nodes {
+            let group = groups
+                .entry(kinship.signature(node))
+                .or_insert_with(|| (Scope::of(bundle, node).iter().map(ResourceKey::from).collect(), BTreeSet::new()));
+            group.1.insert(node.id.clone());
+        }
+        Self { all: digests(bundle).into_keys().collect(), groups: groups.into_values().collect() }
+    }
+
+    /// The nodes that a resource does not concern; `None` if there is no such resource.
+    fn others(&self, key: &ResourceKey) -> Option<BTreeSet<&str>> {
+        let others = self.groups.iter().filter(|(resources, _)| !resources.contains(key));
+        self.all.contains(key).then(|| others.flat_map(|(_, nodes)| nodes).map(String::as_str).collect())
+    }
+}
+
+/// Says of all nodes together what they say one by one.
+fn sum_up(conditions: &mut Conditions) {
+    let ready = |condition: &&Condition| condition.kind == ConditionType::Ready && condition.node.is_some();
+    let nodes: Vec<_> = conditions.iter().filter(ready).cloned().collect();
+    let count = |truth: Truth| nodes.iter().filter(|condition| condition.status == truth).count();
+    let share = format!("{} of {} nodes run it", count(Truth::True), nodes.len());
+    let refused = nodes.iter().find(|condition| condition.status == Truth::False);
+    let (status, reason, message) = match refused {
+        Some(refused) => {
+            let node = refused.node.as_deref().unwrap_or_default();
+            (Truth::False, refused.reason.clone(), format!("node `{node}`: {}", refused.message))
+        }
+        None if nodes.is_empty() => (Truth::Unknown, "NoNodes".to_owned(), "no live node is to run it".to_owned()),
+        None if count(Truth::True) == nodes.len() => (Truth::True, "Acked".to_owned(), share),
+        None => (Truth::Unknown, "Pending".to_owned(), share),
+    };
+    let since = nodes.iter().map(|condition| condition.last_transition_time).max();
+    let since = since.or_else(|| Some(conditions.get(ConditionType::Ready, None)?.last_transition_time));
+    let at = UNIX_EPOCH + Duration::from_millis(since.unwrap_or_default());
+    conditions.set((ConditionType::Ready, None), status, (&reason, message), at);
+}

@@ -1,0 +1,121 @@
+//! How documents lie on the disk: encrypted and authenticated, under names that say nothing about them.
+//!
+//! Resources can hold credentials that cannot be kept as digests, such as the keys of HMAC signatures and of
+//! certificates. Whoever gets at the file alone, such as a copy in a backup, reads none of them, and cannot try guesses
+//! either: a document's name is a keyed digest.
+
+use std::fmt;
+
+use postern_base::secret_file::Key;
+use ring::{
+    aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    hmac::{self, HMAC_SHA256, Tag},
+    rand::{SecureRandom as _, SystemRandom},
+};
+
+/// The size of a document's name.
+pub(super) const NAME: usize = 32;
+
+/// What the key is used for, each with a key of its own.
+const ENCRYPT: &[u8] = b"postern store: encrypt documents";
+const CALL: &[u8] = b"postern store: name documents";
+const TELL: &[u8] = b"postern store: tell keys apart";
+
+/// What documents are sealed with.
+pub(super) struct Seal {
+    encryption: Tag,
+    naming: hmac::Key,
+    mark: Tag,
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Seal")
+    }
+}
+
+impl Seal {
+    pub(super) fn new(key: &Key) -> Self {
+        let key = hmac::Key::new(HMAC_SHA256, key);
+        let own = |use_of_it| hmac::sign(&key, use_of_it);
+        Self { encryption: own(ENCRYPT), naming: hmac::Key::new(HMAC_SHA256, own(CALL).as_ref()), mark: own(TELL) }
+    }
+
+    /// What tells this key from another, without telling the key.
+    pub(super) fn mark(&self) -> &[u8] {
+        self.mark.as_ref()
+    }
+
+    /// What a document is called: the same whenever it is the same.
+    pub(super) fn name(&self, document: &[u8]) -> [u8; NAME] {
+        // A tag of HMAC-SHA-256 has this very size.
+        hmac::sign(&self.naming, document).as_ref().try_into().unwrap_or_default()
+    }
+
+    /// `None` never happens: the key has the size that it must have.
+    fn encryption(&self) -> Option<LessSafeKey> {
+        UnboundKey::new(&CHACHA20_POLY1305, self.encryption.as_ref()).ok().map(LessSafeKey::new)
+    }
+
+    /// A document as it lies on the disk; `None` if the system has no randomness to give.
+    pub(super) fn close(&self, name: &[u8], document: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).ok()?;
+        let mut sealed = document.to_vec();
+        let encryption = self.encryption()?;
+        let tag =
+            encryption.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(name), &mut sealed);
+        let tag = tag.ok()?;
+        Some([&nonce, sealed.as_slice(), tag.as_ref()].concat())
+    }
+
+    /// The document that was sealed under this name; `None` if it is not what was sealed.
+    pub(super) fn open(&self, name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut document = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let size = self.encryption()?.open_in_place(nonce, Aad::from(name), &mut document).ok()?.len();
+        document.truncate(size);
+        Some(document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &[u8] = b"key: secret";
+
+    #[test]
+    fn opens_what_it_closed() {
+        let seal = Seal::new(&[7; 32]);
+        let name = seal.name(DOCUMENT);
+        let name = name.as_ref();
+        let (once, again) = (seal.close(name, DOCUMENT).unwrap(), seal.close(name, DOCUMENT).unwrap());
+        assert_ne!(once, again, "no two look alike");
+        assert!(!once.windows(6).any(|part| part == b"secret"));
+        assert_eq!(seal.open(name, &once).as_deref(), Some(DOCUMENT));
+        assert_eq!(seal.open(name, &again).as_deref(), Some(DOCUMENT));
+        let sealed = seal.close(b"empty", b"").unwrap();
+        assert_eq!(seal.open(b"empty", &sealed).as_deref(), Some(&b""[..]));
+    }
+
+    #[test]
+    fn opens_nothing_else() {
+        let seal = Seal::new(&[7; 32]);
+        let name = seal.name(DOCUMENT);
+        let name = name.as_ref();
+        let sealed = seal.close(name, DOCUMENT).unwrap();
+        for place in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[place] ^= 1;
+            assert_eq!(seal.open(name, &changed), None, "byte {place}");
+            assert_eq!(seal.open(name, &sealed[..place]), None, "the first {place} bytes");
+        }
+        assert_eq!(seal.open(b"another", &sealed), None, "under another name");
+        let other = Seal::new(&[8; 32]);
+        assert_eq!(other.open(name, &sealed), None, "with another key");
+        assert_ne!(other.mark(), seal.mark());
+        assert_ne!(other.name(DOCUMENT).as_ref(), name);
+    }
+}

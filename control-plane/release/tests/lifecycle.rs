@@ -1,0 +1,525 @@
+//! The lifecycle lists of the policy lifecycle document, step by step: what its controller, leader and replicas do is
+//! done here by admission, the gate and nodes.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_compile::{
+    gate::Gate,
+    keys::KeySets,
+    pipeline::{CompileError, compile_bundle},
+    revision::revision,
+    snapshot::{FilterCode, ResourceType, Selection, Snapshot},
+    wasm::{Filter, Limits},
+};
+use postern_model::{Bundle, File};
+use postern_release::{
+    condition::{ConditionType, Truth},
+    fleet::{Refusal, Sighting},
+    publication::Publication,
+    releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases},
+    rollout::{State, Strategy},
+    store::{Memory, Parent, Store},
+};
+
+/// The control plane's own line, on the engine's gate or another.
+struct Line(FilterCode);
+
+impl Line {
+    fn new() -> Self {
+        Self(FilterCode::new(b"code".to_vec(), None))
+    }
+
+    /// A filter that takes no plan.
+    fn that_refuses(reason: &str) -> Self {
+        let size = reason.len();
+        let text = format!(
+            r#"(module
+  (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "{reason}")
+  (func (export "malloc") (param i32) (result i32) (i32.const 8192))
+  (func (export "proxy_abi_version_0_2_1"))
+  (func (export "proxy_on_configure") (param i32 i32) (result i32)
+    (drop (call $log (i32.const 4) (i32.const 1024) (i32.const {size}))) (i32.const 0)))"#
+        );
+        let filter = Filter::compile(&wat::parse_str(text).unwrap()).unwrap();
+        Self(FilterCode::new(b"code".to_vec(), None).gated(Gate::of_filter(filter, Limits::default())))
+    }
+}
+
+impl Admission for Line {
+    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
+        compile_bundle(bundle, &KeySets::default(), &self.0).map(Publication::uniform)
+    }
+
+    fn digest(&self, bundle: &Bundle) -> Digest {
+        revision(bundle, &KeySets::default(), self.0.digest())
+    }
+}
+
+/// Releases with nodes that answer as they are told.
+struct World {
+    releases: Releases,
+    line: Line,
+    nodes: BTreeMap<String, Sighting>,
+    clock: u64,
+}
+
+const RESOURCE: &str = "RoutePolicy `users`";
+
+fn policy(value: &str) -> Vec<File> {
+    let text = format!(
+        "apiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {{ name: users }}\nspec:\n  \
+         targetRef: {{ kind: HTTPRoute, name: users }}\n  request:\n    \
+         - {{ policy: headers, params: {{ set: {{ x-test: {value} }} }} }}\n"
+    );
+    vec![File { name: "p.yaml".to_owned(), bytes: text.into_bytes() }]
+}
+
+fn proposal(value: &str) -> Proposal {
+    Proposal {
+        files: policy(value),
+        author: "alice".to_owned(),
+        message: format!("x-test is {value}"),
+        parent: Parent::Latest,
+        again: false,
+        allow_unguarded: false,
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        Self::on(Arc::new(Memory::default()), 20)
+    }
+
+    fn on(store: Arc<dyn Store>, keep: usize) -> Self {
+        let releases = Releases::new(store, Strategy::AllAtOnce, keep);
+        Self { releases, line: Line::new(), nodes: BTreeMap::new(), clock: 0 }
+    }
+
+    fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.clock)
+    }
+
+    fn apply(&mut self, value: &str) -> Result<u64, ApplyError> {
+        self.propose(proposal(value))
+    }
+
+    /// Applies the policy together with settings.
+    fn apply_with(&mut self, value: &str, settings: &str) -> Result<u64, ApplyError> {
+        let mut proposal = proposal(value);
+        let text = format!("apiVersion: postern/v1\nkind: Settings\nmetadata: {{ name: s }}\nspec: {settings}\n");
+        proposal.files.push(File { name: "s.yaml".to_owned(), bytes: text.into_bytes() });
+        self.propose(proposal)
+    }
+
+    fn propose(&mut self, proposal: Proposal) -> Result<u64, ApplyError> {
+        match self.releases.apply(proposal, &self.line, self.now())? {
+            Applied::Revision(revision) => Ok(revision.number),
+            Applied::Unchanged(revision) => panic!("revision {} says the same", revision.number),
+        }
+    }
+
+    fn join(&mut self, id: &str) {
+        let (owned, service) = (id.to_owned(), "edge".to_owned());
+        let node = Arc::new(NodeIdentity { id: owned, service, ..NodeIdentity::default() });
+        let sighting = Sighting { node, connected: true, revision: None, refused: Vec::new(), refused_policies: None };
+        self.nodes.insert(id.to_owned(), sighting);
+    }
+
+    fn leave(&mut self, id: &str) {
+        self.nodes.get_mut(id).unwrap().connected = false;
+    }
+
+    /// What a node is sent now.
+    fn snapshot(&self, id: &str) -> Arc<Snapshot> {
+        let node = NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() };
+        self.releases.publication().unwrap().snapshot_for(&node)
+    }
+
+    /// The version of its plan.
+    fn offered(&self, id: &str) -> Digest {
+        self.snapshot(id).select(ResourceType::ExtensionConfig, &Selection::Everything).version
+    }
+
+    fn ack(&mut self, id: &str) {
+        let revision = self.snapshot(id).revision().clone();
+        let node = self.nodes.get_mut(id).unwrap();
+        (node.revision, node.refused) = (Some(revision), Vec::new());
+    }
+
+    fn nack(&mut self, id: &str, reason: &str) {
+        let reason = Some(reason.to_owned());
+        let (version, message) = (self.offered(id), "Unable to create Wasm plugin".to_owned());
+        let refusal = Refusal { version, message, resources: Vec::new(), carried: Vec::new(), reason, at: self.clock };
+        let node = self.nodes.get_mut(id).unwrap();
+        (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
+    }
+
+    /// A second passes, and the control plane looks at the fleet.
+    fn look(&mut self) {
+        self.clock += 1;
+        let fleet: Vec<_> = self.nodes.values().cloned().collect();
+        self.releases.observe(&fleet, self.now());
+    }
+
+    fn state(&self) -> State {
+        self.releases.report().unwrap().state
+    }
+
+    /// What is said about the resource in a revision: the type, the node if any, the status and the reason.
+    #[track_caller]
+    fn check(&self, revision: u64, expect: &[(ConditionType, &str, Truth, &str)]) {
+        let conditions = self.releases.lifecycles()[&revision].conditions_of(RESOURCE);
+        let found: Vec<_> = conditions
+            .iter()
+            .map(|found| (found.kind, found.node.as_deref().unwrap_or(""), found.status, found.reason.as_str()))
+            .collect();
+        assert_eq!(found, expect, "revision {revision}");
+    }
+}
+
+use ConditionType::{Initialized, Ready, Scheduled};
+use Truth::{False, True, Unknown};
+
+#[test]
+fn policy_creation_lifecycle() {
+    let mut world = World::new();
+    world.join("edge-1");
+    world.join("edge-2");
+    // 1. The user creates a new policy. 2. A revision is made of it, and it is scheduled. 3. and 4. It is compiled and
+    // the gate has the filter load it. 5. and 6. It is initialized, and the policy says so.
+    assert_eq!(world.apply("one").unwrap(), 1);
+    world.check(1, &[(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")]);
+    // 7. It is sent to every node. 8. and 9. Each reports, and the policy says so.
+    world.look();
+    let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
+    let ready = |expect: &[(ConditionType, &'static str, Truth, &'static str)]| [&start[..], expect].concat();
+    world.check(
+        1,
+        &ready(&[
+            (Ready, "", Unknown, "Pending"),
+            (Ready, "edge-1", Unknown, "Pending"),
+            (Ready, "edge-2", Unknown, "Pending"),
+        ]),
+    );
+    world.ack("edge-1");
+    world.look();
+    world.check(
+        1,
+        &ready(&[
+            (Ready, "", Unknown, "Pending"),
+            (Ready, "edge-1", True, "Acked"),
+            (Ready, "edge-2", Unknown, "Pending"),
+        ]),
+    );
+    // 10. and 11. When all have, it is ready to be used.
+    world.ack("edge-2");
+    world.look();
+    world.check(
+        1,
+        &ready(&[(Ready, "", True, "Acked"), (Ready, "edge-1", True, "Acked"), (Ready, "edge-2", True, "Acked")]),
+    );
+    assert_eq!(world.state(), State::Completed);
+}
+
+#[test]
+fn policy_creation_lifecycle_with_an_error_before_it_is_initialized() {
+    let mut world = World::new();
+    world.line = Line::that_refuses("plan refused: not today [at=1;chain=0;phase=request;step=headers]");
+    let error = world.apply("one").unwrap_err().to_string();
+    let expect = "p.yaml:7:7: RoutePolicy `users`: spec.request[0]: the filter refuses this: not today";
+    assert_eq!(error, expect);
+    assert!(world.releases.store().latest().unwrap().is_none(), "a change must be valid whole");
+    assert!(world.releases.publication().is_none());
+}
+
+#[test]
+fn policy_creation_lifecycle_with_an_error_on_a_replica() {
+    let mut world = World::new();
+    world.join("edge-1");
+    world.apply("one").unwrap();
+    world.nack("edge-1", "it is odd");
+    world.look();
+    let conditions = world.releases.lifecycles()[&1].conditions_of(RESOURCE);
+    let ready = conditions.get(Ready, Some("edge-1")).unwrap();
+    assert_eq!((ready.status, ready.message.as_str()), (False, "ECDS: it is odd"));
+    let all = conditions.get(Ready, None).unwrap();
+    assert_eq!((all.status, all.message.as_str()), (False, "node `edge-1`: ECDS: it is odd"));
+}
+
+/// Two nodes that run revision 1.
+fn running() -> World {
+    let mut world = World::new();
+    world.join("edge-1");
+    world.join("edge-2");
+    world.apply("one").unwrap();
+    world.ack("edge-1");
+    world.ack("edge-2");
+    world.look();
+    assert_eq!(world.state(), State::Completed);
+    world
+}
+
+#[test]
+fn policy_update_lifecycle() {
+    let mut world = running();
+    // 1. The user updates the policy. 2. to 6. A second revision is made, scheduled and initialized; the first one is
+    // still there.
+    assert_eq!(world.apply("two").unwrap(), 2);
+    world.check(2, &[(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")]);
+    assert_eq!(world.releases.report().unwrap().last_good, Some(1));
+    // 7. to 9. Nodes load it and report.
+    world.look();
+    world.ack("edge-1");
+    world.look();
+    assert_eq!(world.state(), State::Progressing);
+    world.ack("edge-2");
+    world.look();
+    // 10. and 12. All have: it is what new nodes get.
+    assert_eq!((world.state(), world.releases.report().unwrap().last_good), (State::Completed, Some(2)));
+    let conditions = world.releases.lifecycles()[&2].conditions_of(RESOURCE);
+    assert!(conditions.holds(Ready, None) && conditions.holds(Ready, Some("edge-2")));
+}
+
+#[test]
+fn policy_update_lifecycle_overtaken_by_another_update() {
+    let mut world = running();
+    world.apply("two").unwrap();
+    world.ack("edge-1");
+    world.look();
+    world.apply("three").unwrap();
+    // Nobody is to run the second one any more, and nobody is said to.
+    let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
+    world.check(2, &[&start[..], &[(Ready, "", Unknown, "NoNodes")]].concat());
+    assert_eq!(world.releases.report().unwrap().last_good, Some(1));
+}
+
+#[test]
+fn policy_update_lifecycle_garbage_collects_old_revisions() {
+    let mut world = World::on(Arc::new(Memory::default()), 3);
+    world.join("edge-1");
+    for value in ["a", "b", "c", "d", "e"] {
+        world.apply(value).unwrap();
+        world.ack("edge-1");
+        world.look();
+    }
+    let kept: Vec<_> = world.releases.store().revisions().unwrap().iter().map(|revision| revision.number).collect();
+    assert_eq!(kept, [5, 4, 3]);
+    assert_eq!(world.releases.lifecycles().keys().copied().collect::<Vec<_>>(), [3, 4, 5]);
+}
+
+#[test]
+fn policy_update_lifecycle_with_an_error_keeps_the_previous_policy() {
+    let mut world = running();
+    let before = world.offered("edge-1");
+    world.apply("two").unwrap();
+    assert_ne!(world.offered("edge-1"), before);
+    world.ack("edge-1");
+    world.nack("edge-2", "it is odd");
+    world.look();
+    let expect = State::RolledBack { node: "edge-2".to_owned(), reason: "ECDS: it is odd".to_owned() };
+    assert_eq!(world.state(), expect);
+    assert_eq!(world.offered("edge-1"), before, "every node is sent the last good one again");
+    assert_eq!(world.offered("new"), before, "and new ones never get the other");
+    // Only who asks for it gets another try.
+    let again = world.releases.apply(proposal("two"), &world.line, world.now()).unwrap();
+    assert!(matches!(again, Applied::Unchanged(_)));
+    let again = world.releases.apply(Proposal { again: true, ..proposal("two") }, &world.line, world.now()).unwrap();
+    assert!(matches!(again, Applied::Revision(revision) if revision.number == 3));
+}
+
+#[test]
+fn rollback_to_any_revision_that_is_kept() {
+    let mut world = running();
+    let before = world.offered("edge-1");
+    world.apply("two").unwrap();
+    let proposal = world.releases.rollback(1, "bob".to_owned(), Parent::Latest).unwrap();
+    let Applied::Revision(revision) = world.releases.apply(proposal, &world.line, world.now()).unwrap() else {
+        panic!("nothing was done")
+    };
+    assert_eq!((revision.number, revision.author.as_str()), (3, "bob"));
+    assert_eq!((revision.message.as_str(), revision.parent), ("rollback to revision 1", Some(2)));
+    assert_eq!(world.offered("edge-1"), before, "the same content is the same to a node");
+    let error = world.releases.rollback(7, "bob".to_owned(), Parent::Latest).unwrap_err().to_string();
+    assert_eq!(error, "revision 7 is not kept: `postern revisions` lists those that are");
+}
+
+#[test]
+fn applies_the_same_content_once() {
+    let mut world = running();
+    let applied = world.releases.apply(proposal("one"), &world.line, world.now()).unwrap();
+    assert!(matches!(applied, Applied::Unchanged(revision) if revision.number == 1));
+}
+
+#[test]
+fn scaling_up() {
+    let mut world = running();
+    // A new replica starts with what is in force, and is not known to be ready until it says so.
+    world.join("edge-3");
+    world.look();
+    let conditions = world.releases.lifecycles()[&1].conditions_of(RESOURCE);
+    assert_eq!(conditions.get(Ready, Some("edge-3")).unwrap().status, Unknown);
+    assert_eq!(conditions.get(Ready, None).unwrap().message, "2 of 3 nodes run it");
+    world.ack("edge-3");
+    world.look();
+    assert!(world.releases.lifecycles()[&1].conditions().holds(Ready, None));
+}
+
+#[test]
+fn scaling_down() {
+    let mut world = running();
+    world.join("edge-3");
+    world.nack("edge-3", "it is odd");
+    world.look();
+    assert_eq!(world.releases.lifecycles()[&1].conditions().get(Ready, None).unwrap().status, False);
+    // The one that reported errors is gone: nothing stands against the policy any more.
+    world.leave("edge-3");
+    world.look();
+    let conditions = world.releases.lifecycles()[&1].conditions();
+    assert!(conditions.holds(Ready, None));
+    assert_eq!(conditions.get(Ready, Some("edge-3")), None);
+}
+
+#[test]
+fn bootstrap_from_the_store() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.join("edge-1");
+    world.apply("one").unwrap();
+    world.ack("edge-1");
+    world.look();
+    let good = world.offered("edge-1");
+    world.apply("two").unwrap();
+    world.nack("edge-1", "it is odd");
+    world.look();
+
+    let mut world = World::on(store, 20);
+    let restored = world.releases.restore(&world.line, world.now()).unwrap();
+    assert_eq!(restored.map(|revision| revision.number), Some(2));
+    assert_eq!(world.offered("edge-1"), good, "what was refused is not served after a restart either");
+    let applied = world.releases.apply(proposal("two"), &world.line, world.now()).unwrap();
+    assert!(matches!(applied, Applied::Unchanged(_)), "nor because it is still in the directory");
+    assert_eq!(world.offered("edge-1"), good);
+}
+
+#[test]
+fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.apply("one").unwrap();
+    // A policy that an older version took, and this one does not know.
+    let text = String::from_utf8(policy("one").remove(0).bytes).unwrap().replace("policy: headers", "policy: hedaers");
+    let other = text.replace("hedaers", "headers").replace("users", "orders");
+    let text = format!("{text}---\n{other}");
+    let files = vec![File { name: "p.yaml".to_owned(), bytes: text.into_bytes() }];
+    let draft = postern_release::store::Draft {
+        digest: "of another version".to_owned(),
+        author: "alice".to_owned(),
+        message: String::new(),
+        at: UNIX_EPOCH,
+        documents: postern_release::store::split(&files).into(),
+    };
+    store.append(draft, Parent::Latest).unwrap();
+
+    let mut world = World::on(store, 20);
+    world.releases.restore(&world.line, world.now()).unwrap();
+    let snapshot = world.releases.publication().unwrap().snapshot_for(&NodeIdentity::default());
+    let plan = <postern_proto::plan::v1::Plan as prost::Message>::decode(snapshot.plan().bytes()).unwrap();
+    let routes: Vec<_> = plan.routes.iter().map(|route| plan.strings[route.name as usize].as_str()).collect();
+    assert_eq!(routes, ["orders", "users"], "the route is still guarded");
+    assert!(plan.strings.iter().any(|text| text.contains("POLICY_INVALID")));
+    let lifecycle = &world.releases.lifecycles()[&2];
+    let mine = lifecycle.conditions_of(RESOURCE).get(Initialized, None).unwrap().clone();
+    assert_eq!((mine.status, mine.reason.as_str()), (False, "Invalid"));
+    assert!(mine.message.starts_with("p.yaml:7:"), "{}", mine.message);
+    let other = lifecycle.conditions_of("RoutePolicy `orders`").get(Initialized, None).unwrap().clone();
+    assert_eq!((other.status, other.reason.as_str()), (True, "Loaded"), "the others are as good as before");
+}
+
+#[test]
+fn settings_say_how_their_revision_spreads() {
+    let mut world = World::new();
+    ["a", "b", "c", "d"].iter().for_each(|id| world.join(id));
+    world.apply_with("v1", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    // Nobody has anything to go back to: the first of all goes to all.
+    ["a", "b", "c", "d"].iter().for_each(|id| world.ack(id));
+    (0..10).for_each(|_| world.look());
+    assert_eq!(world.state(), State::Completed);
+    let first = world.offered("a");
+    world.apply_with("v2", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    world.look();
+    let picked = |world: &World| ["a", "b", "c", "d"].into_iter().filter(|id| world.offered(id) != first).count();
+    assert_eq!(picked(&world), 1, "a quarter of four");
+    // Settings that say nothing leave it to how the server was started.
+    world.apply_with("v3", "{}").unwrap();
+    world.look();
+    assert_eq!(picked(&world), 4);
+}
+
+#[test]
+fn settings_say_how_many_revisions_are_kept() {
+    let mut world = World::new();
+    let kept = |world: &World| -> Vec<u64> {
+        world.releases.store().revisions().unwrap().iter().map(|revision| revision.number).collect()
+    };
+    for value in ["v1", "v2", "v3", "v4"] {
+        world.apply(value).unwrap();
+    }
+    assert_eq!(kept(&world), [4, 3, 2, 1]);
+    world.apply_with("v5", "{ retention: { revisions: 2 } }").unwrap();
+    assert_eq!(kept(&world), [5, 4]);
+    world.apply_with("v6", "{ retention: { revisions: 3 } }").unwrap();
+    assert_eq!(kept(&world), [6, 5, 4]);
+}
+
+#[test]
+fn remembers_which_revisions_brought_a_plan_to_which_nodes() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    let label = |world: &World| world.snapshot("a").plan().label().to_owned();
+    let shown = |world: &World, label: &str| -> Vec<String> {
+        let show = |used: &PlanUse| {
+            let nodes: Vec<_> = used.nodes.iter().map(|(node, since)| format!("{node}@{}", since / 1000)).collect();
+            let until = used.until.map_or("now".to_owned(), |until| (until / 1000).to_string());
+            format!("{}: {} to {until} {} [{}]", used.revision, used.since / 1000, used.acknowledged, nodes.join(" "))
+        };
+        world.releases.plan_uses(label).iter().map(show).collect()
+    };
+    ["a", "b"].iter().for_each(|id| world.join(id));
+    world.apply("one").unwrap();
+    let one = label(&world);
+    world.ack("a");
+    world.look();
+    world.ack("b");
+    world.look();
+    assert_eq!(shown(&world, &one), ["1: 0 to now 2 [a@1 b@2]"]);
+    // What is not in the plan leaves its label as it is.
+    world.apply_with("one", "{ retention: { revisions: 2 } }").unwrap();
+    assert_eq!(label(&world), one);
+    world.ack("a");
+    world.look();
+    assert_eq!(shown(&world, &one), ["2: 2 to now 1 [a@3]", "1: 0 to now 2 [a@1 b@2]"]);
+    world.ack("b");
+    world.look();
+    assert_eq!(shown(&world, &one), ["2: 2 to now 2 [a@3 b@4]", "1: 0 to 4 2 [a@1 b@2]"]);
+    // It outlives the process, and the revision.
+    let mut world = World::on(store, 1);
+    world.clock = 10;
+    world.releases.restore(&world.line, world.now()).unwrap();
+    ["a", "b"].iter().for_each(|id| world.join(id));
+    world.apply("two").unwrap();
+    ["a", "b"].iter().for_each(|id| world.ack(id));
+    world.look();
+    assert_eq!(world.releases.store().revisions().unwrap().len(), 1);
+    assert_eq!(shown(&world, &one), ["2: 2 to 11 2 [a@3 b@4]", "1: 0 to 4 2 [a@1 b@2]"]);
+    assert_eq!(shown(&world, &label(&world)), ["3: 10 to now 2 [a@11 b@11]"]);
+    assert!(shown(&world, "none").is_empty());
+}

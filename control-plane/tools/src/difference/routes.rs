@@ -1,0 +1,183 @@
+//! Routes that are declared or guarded in another way, at one group of nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postern_compile::attach::{Attachment, Scope, attach, for_route};
+use postern_engine::event::Phase;
+use postern_model::{Gateway, Resource, Route};
+use postern_release::catalogue::hide_field;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Change, FieldChange, RouteDifference, StepChange,
+    resources::{between, fields},
+};
+use crate::explain::{FieldLine, StepLine, object, permissions, steps};
+
+/// What concerns a group of nodes, by route.
+pub(super) struct View<'a> {
+    scope: &'a Scope<'a>,
+    attachment: Attachment<'a>,
+    declared: BTreeMap<&'a str, (&'a Resource<Gateway>, &'a Route)>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(scope: &'a Scope<'a>) -> Self {
+        let routes = scope
+            .gateways
+            .iter()
+            .flat_map(|gateway| gateway.spec.routes.iter().map(|route| (route.name.as_str(), (*gateway, route))));
+        Self { attachment: attach(scope), declared: routes.collect(), scope }
+    }
+
+    /// Every route that is known by its name, and the one that stands for all others.
+    fn names(&self) -> impl Iterator<Item = &'a str> {
+        let guarded = self.attachment.routes.keys().copied();
+        guarded.chain(self.declared.keys().copied()).chain(self.attachment.default.map(|_| ""))
+    }
+
+    fn chain(&self, route: &str) -> Option<usize> {
+        self.attachment.routes.get(route).copied().or(self.attachment.default)
+    }
+
+    /// What its gateway says of it, and what time-outs hold.
+    fn declaration(&self, route: &str) -> Value {
+        let Some((gateway, route)) = self.declared.get(route) else { return json!({}) };
+        let mut fields = object(*route);
+        fields.remove("name");
+        fields.insert("gateway".to_owned(), json!(gateway.name));
+        let timeouts = object(&for_route(self.scope, route).conf);
+        fields.insert("timeouts".to_owned(), Value::Object(timeouts));
+        Value::Object(fields)
+    }
+
+    /// What holds for a chain as a whole.
+    fn whole(&self, chain: Option<usize>) -> Value {
+        let Some(chain) = chain.and_then(|chain| self.attachment.chains.get(chain)) else { return json!({}) };
+        let rules = permissions(chain).into_iter().enumerate().map(|(index, rule)| {
+            (format!("{:03}", index + 1), json!(format!("{} {}", json!(rule.action), rule.source).replace('"', "")))
+        });
+        let rules: Map<String, Value> = rules.collect();
+        json!({ "shadow": chain.shadow, "maxBodySize": chain.body_limit, "permissions": rules })
+    }
+
+    fn steps(&self, chain: Option<usize>, phase: Phase) -> Vec<StepLine> {
+        steps(chain.and_then(|chain| self.attachment.chains.get(chain)), phase)
+    }
+}
+
+/// The places of a route's chains on both sides.
+type ChainPair = (Option<usize>, Option<usize>);
+
+pub(super) fn changes(was: &View<'_>, is: &View<'_>) -> Vec<(String, RouteDifference)> {
+    let names: BTreeSet<_> = was.names().chain(is.names()).collect();
+    // Thousands of routes share a few chains.
+    let mut chains: BTreeMap<ChainPair, (Vec<FieldChange>, Vec<StepChange>)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for name in names {
+        let pair = (was.chain(name), is.chain(name));
+        let (whole, steps) = chains
+            .entry(pair)
+            .or_insert_with(|| (fields(was.whole(pair.0), is.whole(pair.1)), step_changes(was, is, pair)));
+        let change = match (was.declared.contains_key(name), is.declared.contains_key(name)) {
+            (false, true) => Change::Added,
+            (true, false) => Change::Removed,
+            _ => Change::Changed,
+        };
+        let mut differ = match change {
+            Change::Changed => fields(was.declaration(name), is.declaration(name)),
+            _ => Vec::new(),
+        };
+        if change == Change::Changed && differ.is_empty() && steps.is_empty() && whole.is_empty() {
+            continue;
+        }
+        // A chain that comes or goes says by its steps all that there is to say.
+        if pair.0.is_some() && pair.1.is_some() {
+            differ.extend(whole.iter().cloned());
+        } else {
+            differ.extend(whole.iter().filter(|field| field.field.starts_with("permissions")).cloned());
+        }
+        found.push((name.to_owned(), RouteDifference { change, fields: differ, steps: steps.clone() }));
+    }
+    found
+}
+
+fn step_changes(was: &View<'_>, is: &View<'_>, pair: ChainPair) -> Vec<StepChange> {
+    let phases = [("request", Phase::Request), ("response", Phase::Response)];
+    let of = |(name, phase): (&'static str, Phase)| {
+        let (old, new) = (was.steps(pair.0, phase), is.steps(pair.1, phase));
+        let mut found = Vec::new();
+        found.extend(
+            old.iter().filter(|step| same(step, &new).is_none()).map(|step| step_change(name, step, Change::Removed)),
+        );
+        // The order of what both have; a step that only others moved around is not one that moved.
+        let ranks = |steps: &[StepLine], others: &[StepLine]| -> Vec<(String, Option<String>)> {
+            steps.iter().filter(|step| same(step, others).is_some()).map(identity).collect()
+        };
+        let (before, after) = (ranks(&old, &new), ranks(&new, &old));
+        for step in &new {
+            let Some(earlier) = same(step, &old) else {
+                let fields =
+                    step.fields.iter().filter(|line| line.inherited).map(|line| inherited(None, line)).collect();
+                found.push(StepChange { fields, ..step_change(name, step, Change::Added) });
+                continue;
+            };
+            let differ = differing(earlier, step);
+            let rank = |order: &[(String, Option<String>)]| order.iter().position(|other| *other == identity(step));
+            if !differ.is_empty() || earlier.policy != step.policy {
+                found.push(StepChange { fields: differ, ..step_change(name, step, Change::Changed) });
+            } else if rank(&before) != rank(&after) {
+                found.push(step_change(name, step, Change::Moved));
+            }
+        }
+        found
+    };
+    phases.into_iter().flat_map(of).collect()
+}
+
+fn step_change(phase: &str, step: &StepLine, change: Change) -> StepChange {
+    let (name, policy, source) = (step.name.clone(), step.policy.clone(), step.source.clone());
+    StepChange { phase: phase.to_owned(), step: name, policy, source, change, fields: Vec::new() }
+}
+
+/// What a step is known by in another chain.
+fn identity(step: &StepLine) -> (String, Option<String>) {
+    (step.name.clone(), step.source.clone())
+}
+
+fn same<'s>(step: &StepLine, among: &'s [StepLine]) -> Option<&'s StepLine> {
+    among.iter().find(|other| other.name == step.name && other.source == step.source)
+}
+
+/// A field that comes from a less specific step.
+fn inherited(before: Option<&FieldLine>, line: &FieldLine) -> FieldChange {
+    FieldChange {
+        field: line.field.clone(),
+        before: before.map(|before| before.value.clone()),
+        after: Some(line.value.clone()),
+        inherited_from: Some(line.origin.resource.clone()),
+    }
+}
+
+/// What a step says, by the paths of its fields.
+fn content(step: &StepLine) -> BTreeMap<String, Value> {
+    step.fields.iter().map(|line| (line.field.clone(), line.value.clone())).collect()
+}
+
+/// The fields of a step that differ, without credentials.
+fn differing(earlier: &StepLine, step: &StepLine) -> Vec<FieldChange> {
+    let mut found = between(content(earlier), content(step));
+    // What is inherited from now on opens the step by what somebody else says, also if it says the same.
+    for line in step.fields.iter().filter(|line| line.inherited) {
+        let before = earlier.fields.iter().find(|other| other.field == line.field);
+        match found.iter_mut().find(|change| change.field == line.field) {
+            Some(change) => change.inherited_from = Some(line.origin.resource.clone()),
+            None if before.is_some_and(|before| before.inherited) => {}
+            None => found.push(inherited(before, line)),
+        }
+    }
+    for FieldChange { field, before, after, .. } in &mut found {
+        before.iter_mut().chain(after).for_each(|value| hide_field(field, value));
+    }
+    found
+}

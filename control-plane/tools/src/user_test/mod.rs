@@ -1,0 +1,201 @@
+//! Users' own tests of their policies: a request, and what must become of it, decided by the filter's very bytes. It owns
+//! the form of such tests and their run; the host is [`postern_compile::wasm`].
+//!
+//! A file names the resources that it tests and lists tests. All tests of a file run on one VM, one after the other, so that
+//! limits count across them.
+
+mod observation;
+mod run;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use postern_compile::{
+    pipeline::CompileError,
+    wasm::{CallError, HostError, Refused},
+};
+use postern_model::{Diagnostics, File, directory::SourceError};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+pub use self::{observation::Mismatch, run::run};
+
+/// The tests of one file.
+#[derive(Debug)]
+pub struct Suite {
+    /// The file.
+    pub name: String,
+    /// The directory of the resources under test.
+    pub resources: PathBuf,
+    /// The tests, in order.
+    pub tests: Vec<Test>,
+}
+
+/// One request, and what must become of it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Test {
+    /// What it shows.
+    pub name: String,
+    request: Sent,
+    /// What the upstream answers, if the request gets there.
+    #[serde(default)]
+    upstream: Answered,
+    /// How often the request is sent; what becomes of the last one counts.
+    #[serde(default = "once")]
+    times: u32,
+    expect: Expect,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Sent {
+    route: String,
+    #[serde(default = "get")]
+    method: String,
+    #[serde(default = "root")]
+    path: String,
+    #[serde(default = "localhost")]
+    host: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Option<String>,
+    /// The caller's address and port.
+    #[serde(default = "caller")]
+    source: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Answered {
+    #[serde(default = "ok")]
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+impl Default for Answered {
+    fn default() -> Self {
+        Self { status: ok(), headers: BTreeMap::new() }
+    }
+}
+
+/// What must be the case. What is not named may be anything; a header that is null must not be there.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Expect {
+    /// `allow`, `deny` and the like; `none` for a route that nothing guards.
+    verdict: Option<String>,
+    /// The step that decided.
+    step: Option<String>,
+    /// Its reason.
+    reason: Option<String>,
+    /// The status that the caller gets.
+    status: Option<u16>,
+    /// Headers that the caller gets.
+    #[serde(default)]
+    headers: BTreeMap<String, Option<String>>,
+    /// Headers that the upstream gets.
+    #[serde(default)]
+    upstream_headers: BTreeMap<String, Option<String>>,
+    /// The body of an answer that is the filter's own.
+    body: Option<String>,
+}
+
+impl Expect {
+    fn is_empty(&self) -> bool {
+        let Self { verdict, step, reason, status, headers, upstream_headers, body } = self;
+        let words = [verdict, step, reason, body].into_iter().all(Option::is_none);
+        words && status.is_none() && headers.is_empty() && upstream_headers.is_empty()
+    }
+}
+
+/// Why tests could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// A file is no YAML.
+    #[error(transparent)]
+    Diagnostics(#[from] Diagnostics),
+    /// A file is not of the form that it should be.
+    #[error("{file}: {place}: {error}")]
+    Form {
+        /// The file.
+        file: String,
+        /// The part of it.
+        place: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// The resources could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The resources are not valid.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The filter does not start.
+    #[error(transparent)]
+    Start(#[from] HostError),
+    /// The filter does not take the plan.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The filter failed over a request.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl Suite {
+    /// Reads a file. The resources that it names are relative to it.
+    pub fn read(file: &File) -> Result<Self, TestError> {
+        let form = |place: String, error: String| TestError::Form { file: file.name.clone(), place, error };
+        let document: Outer =
+            typed(postern_model::read_document(file)?).map_err(|error| form("the document".to_owned(), error))?;
+        let test = |(index, value): (usize, Value)| {
+            let place = format!("tests[{index}]");
+            let test: Test = typed(value).map_err(|error| form(place.clone(), error))?;
+            if test.expect.is_empty() {
+                return Err(form(format!("{place}.expect"), "it expects nothing, and so cannot fail".to_owned()));
+            }
+            Ok(test)
+        };
+        let tests = document.tests.into_iter().enumerate().map(test).collect::<Result<_, _>>()?;
+        let folder = Path::new(&file.name).parent().unwrap_or(Path::new("."));
+        Ok(Self { name: file.name.clone(), resources: folder.join(document.resources), tests })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outer {
+    resources: PathBuf,
+    tests: Vec<Value>,
+}
+
+fn typed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn ok() -> u16 {
+    200
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+fn localhost() -> String {
+    "localhost".to_owned()
+}
+
+fn caller() -> String {
+    "127.0.0.1:50000".to_owned()
+}

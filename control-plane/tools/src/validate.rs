@@ -1,0 +1,29 @@
+//! All that can be said of resources without a server.
+
+use postern_base::digest::Digest;
+use postern_compile::{keys::KeySets, lint::Finding, pipeline::CompileError, revision::revision, snapshot::FilterCode};
+use postern_model::Bundle;
+use postern_release::{
+    publication::Publication,
+    releases::{Admission, examine},
+};
+
+/// Puts files together as a control plane would that has neither nodes nor published key sets, and loads the plans in this
+/// filter. Returns what is right but looks like a slip, or why they would be refused.
+pub fn check(files: &[postern_model::File], code: &FilterCode) -> Result<Vec<Finding>, CompileError> {
+    let bundle = postern_model::read(files)?;
+    Ok(examine(&bundle, &Offline(code))?.findings.to_vec())
+}
+
+/// Admission without a server: no node and no published key set is known.
+struct Offline<'a>(&'a FilterCode);
+
+impl Admission for Offline<'_> {
+    fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
+        Publication::admit(bundle.clone(), KeySets::default(), self.0, &[], None)
+    }
+
+    fn digest(&self, bundle: &Bundle) -> Digest {
+        revision(bundle, &KeySets::default(), self.0.digest())
+    }
+}
