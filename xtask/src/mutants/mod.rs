@@ -1,5 +1,5 @@
 //! Owns the mutants of the xDS session: puts one fault after the other into a copy of the source, and tells which of them the
-//! model test (`control-plane/tests/xds_model`) finds. The faults are in `list`.
+//! model test (`control-plane/deliver/tests/xds_model`) finds. The faults are in `list`.
 
 mod list;
 
@@ -15,7 +15,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, output, say, step};
 
 /// Where the session's source is.
-const SESSION: &str = "control-plane/src/xds/session";
+const SESSION: &str = "control-plane/deliver/src/xds/session";
 
 /// Tries all mutants, or those whose names contain one of these, and prints a table on stdout.
 pub(crate) fn mutants(paths: &Paths, names: &[String]) -> Result<ExitCode> {

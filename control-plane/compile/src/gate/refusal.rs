@@ -123,7 +123,7 @@ mod tests {
             site(Phase::Response),
             &format!("chain 1: response: step `{name}`: {unknown}"),
         );
-        let consumer = Consumer { name: 0, api_key_sha256: vec![vec![1].into()], ..Consumer::default() };
+        let consumer = Consumer { name: 0, api_key_sha256: vec![vec![1]], ..Consumer::default() };
         check(
             of(Plan { consumers: vec![consumer], ..Plan::default() }),
             Site::Consumer(Arc::clone(&named)),

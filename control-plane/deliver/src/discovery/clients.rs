@@ -38,8 +38,11 @@ pub struct Clients {
     caught_up: Turn<Weak<Publication>>,
     /// Somebody answered, came, went or fell silent.
     moved: Notify,
+    /// Sets of policies that were sent.
     pub pushes: Counter,
+    /// Those that were accepted.
     pub acks: Counter,
+    /// Those that were refused.
     pub nacks: Counter,
 }
 

@@ -116,6 +116,7 @@ pub enum ClientState {
 }
 
 impl ClientState {
+    /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Refusing, Self::Silent];
 }
 
@@ -139,6 +140,7 @@ pub struct GroupView {
 }
 
 impl GroupView {
+    /// Whether it runs the version that it is to have.
     pub fn is_acked(&self) -> bool {
         self.all_acked
     }

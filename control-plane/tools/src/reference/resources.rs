@@ -6,7 +6,7 @@ use postern_model::{KindSchema, SCHEMAS};
 use super::table::{fields, first_sentence, one_of, push, row};
 
 const INTRODUCTION: &str = "\
-<!-- Written by `cargo xtask docs` from the schemas in control-plane/src/model. Do not edit. -->
+<!-- Written by `cargo xtask docs` from the schemas in control-plane/model/src. Do not edit. -->
 
 # The resources
 
