@@ -154,6 +154,16 @@ impl Map {
 /// Of equal keys, the last one wins.
 impl FromIterator<(Key, Value)> for Map {
     fn from_iter<I: IntoIterator<Item = (Key, Value)>>(entries: I) -> Self {
+        Self::from(entries.into_iter().collect::<Vec<_>>())
+    }
+}
+
+/// Of equal keys, the last one wins.
+impl From<Vec<(Key, Value)>> for Map {
+    /// One function for all iterators: `BTreeMap` brings a stable sort for each type of iterator that it is collected
+    /// from.
+    #[inline(never)]
+    fn from(entries: Vec<(Key, Value)>) -> Self {
         Self(entries.into_iter().collect())
     }
 }

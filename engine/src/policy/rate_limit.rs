@@ -314,8 +314,10 @@ impl BucketSet {
     fn put(&mut self, hash: u64, full_at: u64, now: u64) {
         self.0.retain(|(candidate, full_at)| *candidate != hash && *full_at > now);
         if self.0.len() >= SET_SIZE {
-            self.0.sort_unstable_by_key(|(_, full_at)| *full_at);
-            self.0.remove(0);
+            let closest = self.0.iter().enumerate().min_by_key(|(_, (_, full_at))| *full_at);
+            if let Some((place, _)) = closest {
+                self.0.remove(place);
+            }
         }
         self.0.push((hash, full_at));
     }
