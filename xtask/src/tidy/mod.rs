@@ -32,7 +32,7 @@ use crate::run::{cargo, output, say};
 use crate::tally::Counts;
 
 /// The documents whose paths are checked, beside those in docs/.
-const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 /// Prints everything that is not tidy. Fails if there is anything.
 pub(crate) fn tidy(paths: &Paths) -> Result<ExitCode> {
