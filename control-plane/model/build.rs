@@ -1,5 +1,5 @@
-//! Prepares the descriptors of Envoy's messages for `protobuf_json`. The crate `envoy-types` brings them along as a file
-//! and gives no access to it, so it is looked up where cargo has put the crate.
+//! Prepares the descriptors of Envoy's messages for `protobuf_json`. The crate `envoy-types` contains them as a file
+//! without an API for it, so the file is looked up in cargo's copy of the crate.
 
 use std::{
     env,
@@ -29,20 +29,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = fs::read(&descriptors).map_err(|error| format!("{}: {error}", descriptors.display()))?;
     let mut set = FileDescriptorSet::decode(bytes.as_slice())?;
     for file in &mut set.file {
-        // Four fifths of the file are comments.
+        // Comments are four fifths of the file.
         file.source_code_info = None;
         file.service.clear();
     }
     set.file.extend(["xds.type.v3", "udpa.type.v1"].map(typed_struct));
     let bytes = set.encode_to_vec();
-    // Whatever is wrong with them shall fail the build, not the program.
+    // Wrong descriptors must fail the build, not the program.
     DescriptorPool::decode(bytes.as_slice())?;
     fs::write(Path::new(&env::var("OUT_DIR")?).join("envoy.bin"), bytes)?;
     Ok(())
 }
 
-/// Where the sources of `envoy-types` lie. What was just built needs no network to be looked up; where cargo has fetched
-/// only a part of the workspace's dependencies, it may.
+/// The folder with the sources of `envoy-types`, by `cargo metadata`. Works offline if the workspace's dependencies
+/// were fetched; otherwise cargo may use the network.
 fn envoy_types() -> Result<PathBuf, Box<dyn Error>> {
     let metadata = metadata(&["--offline"]).or_else(|_| metadata(&[]))?;
     let packages = metadata.get("packages").and_then(|packages| packages.as_array()).into_iter().flatten();
@@ -64,7 +64,8 @@ fn metadata(options: &[&str]) -> Result<serde_json::Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The configuration of an extension whose type is not known, which `envoy-types` leaves out.
+/// The descriptor of `TypedStruct` in a package, the configuration of an extension of unknown type. `envoy-types` omits
+/// it.
 fn typed_struct(package: &str) -> FileDescriptorProto {
     let field = |name: &str, number, kind: Type, type_name: Option<&str>| FieldDescriptorProto {
         name: Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! How connections are accepted: a socket that cannot give one now is asked again, and a server never ends by it.
+//! Listens and accepts connections. A failure to accept is logged and retried after a pause, and never ends a server.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -9,10 +9,10 @@ use tokio::{
 
 /// How many connections may wait to be accepted. The system may allow fewer (`net.core.somaxconn`).
 const BACKLOG: u32 = 1024;
-/// How long to wait when the system is short of files or memory.
+/// How long to wait before the next attempt when the system is short of files or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens on an address.
+/// Binds a listener to an address, with `SO_REUSEADDR`. An error if the address cannot be bound.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -20,8 +20,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The next connection. `make_room` is called when the system has no file left for one: a connection that nobody uses
-/// can be given up for it.
+/// Waits for the next connection. If the system cannot give one, for example because the process has no file left,
+/// calls `make_room`, which may close an idle connection, and tries again after a pause. Never fails.
 pub async fn accept(listener: &TcpListener, make_room: impl Fn()) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -36,7 +36,7 @@ pub async fn accept(listener: &TcpListener, make_room: impl Fn()) -> (TcpStream,
     }
 }
 
-/// Whether the client gave up before it was accepted.
+/// Whether this connection failed, and not the listener: then the next one is accepted without a pause.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
     matches!(

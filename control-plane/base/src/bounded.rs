@@ -1,35 +1,35 @@
-//! How much of what strangers say is kept, logged and repeated to them.
+//! Limits on names and messages that come from clients: how much of them is kept, logged and repeated.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize as _, Deserializer, de::Error as _};
 
-/// The longest name that is taken: of nodes, services, meshes, tags, places, types and clients, in bytes.
+/// The longest accepted name of a node, service, mesh, tag, place, type or client, in bytes.
 pub const NAME: usize = 256;
-/// The longest name of a resource that is taken, in bytes: one of ours is made of up to four names.
+/// The longest accepted name of a resource, in bytes. A name that we generate consists of up to four names.
 pub const RESOURCE_NAME: usize = 4 * NAME;
-/// The longest message of others that is kept, in bytes: what an Envoy says about a refusal.
+/// The longest message of a client that is kept, in bytes, such as an Envoy's reason for a refusal.
 pub(crate) const MESSAGE: usize = 4096;
 
-/// What stands at the end of a message that was cut.
+/// The end of a text that was cut.
 const MARK: &str = "… (cut)";
 
-/// A name that can be shown and logged: cut after [`NAME`] bytes, with a mark.
+/// A name for messages and logs, cut to [`NAME`] bytes. A name that was cut ends with a mark.
 pub fn shown(name: &str) -> Cow<'_, str> {
     cut(name, NAME)
 }
 
-/// A message that can be kept and logged: cut after [`MESSAGE`] bytes, with a mark.
+/// A message to be kept or logged, cut to [`MESSAGE`] bytes. A message that was cut ends with a mark.
 pub fn message(text: String) -> String {
     if text.len() <= MESSAGE { text } else { cut(&text, MESSAGE).into_owned() }
 }
 
-/// Reads a name that may not be longer than [`NAME`].
+/// Deserializes a name. An error if it is longer than [`NAME`].
 pub fn read_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     read(from, NAME)
 }
 
-/// Reads a text that may not be longer than [`MESSAGE`].
+/// Deserializes a message. An error if it is longer than [`MESSAGE`].
 pub fn read_message<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     read(from, MESSAGE)
 }
@@ -42,7 +42,7 @@ fn read<'de, D: Deserializer<'de>>(from: D, most: usize) -> Result<String, D::Er
     Ok(text)
 }
 
-/// At most so many bytes of a text, mark included.
+/// The text, cut between characters to at most `most` bytes including the mark.
 fn cut(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);

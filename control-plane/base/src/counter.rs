@@ -1,40 +1,40 @@
-//! Numbers that are counted while something runs: how often, and how long it took.
+//! Counters and histograms of durations, updated from any thread. They know neither names nor labels.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts one more.
+    /// Adds one.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long something took, by upper bounds.
+/// A histogram of durations with fixed upper bounds, from 1 ms to 10 s.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [Counter; BOUNDS.len()],
     count: Counter,
-    /// In microseconds.
+    /// The sum of all durations, in microseconds.
     sum: AtomicU64,
 }
 
-/// In milliseconds.
+/// The upper bounds, in milliseconds.
 const BOUNDS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000];
 
 impl Histogram {
-    /// It took so long.
+    /// Records one duration.
     pub fn observe(&self, took: Duration) {
         let place = BOUNDS.iter().position(|bound| took <= Duration::from_millis(*bound));
         if let Some(bucket) = place.and_then(|place| self.buckets.get(place)) {
@@ -44,7 +44,7 @@ impl Histogram {
         self.sum.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The bounds in seconds, each with how many took no longer.
+    /// The upper bounds in seconds, each with the number of durations that were not longer.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let seconds = |milliseconds: u64| Duration::from_millis(milliseconds).as_secs_f64();
         let mut sum = 0;
@@ -54,12 +54,12 @@ impl Histogram {
         })
     }
 
-    /// How many were observed.
+    /// The number of recorded durations.
     pub fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// In seconds.
+    /// The sum of all recorded durations, in seconds.
     pub fn sum(&self) -> f64 {
         Duration::from_micros(self.sum.load(Ordering::Relaxed)).as_secs_f64()
     }

@@ -1,4 +1,4 @@
-//! SHA-256 digests, as versions, revisions and names of files use them.
+//! SHA-256 digests, which versions, revisions and file names consist of.
 
 use std::{fmt, sync::Arc};
 
@@ -11,12 +11,13 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest(Arc<str>);
 
 impl Digest {
-    /// The digest of some bytes.
+    /// The digest of one byte string.
     pub fn of(bytes: &[u8]) -> Self {
         Self(hex::encode(Sha256::digest(bytes)).into())
     }
 
-    /// The digest of several parts. Each counts with its size, so that moving bytes between parts changes it.
+    /// The digest of several parts. The size of each part is included, so that moving bytes between parts changes the
+    /// digest.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -26,19 +27,19 @@ impl Digest {
         Self(hex::encode(hash.finalize()).into())
     }
 
-    /// The digest of several parts as if they were one, for formats that say so.
+    /// The digest of the concatenated parts, for formats that define it so.
     pub fn of_joined<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         parts.into_iter().for_each(|part| hash.update(part));
         Self(hex::encode(hash.finalize()).into())
     }
 
-    /// All 64 digits.
+    /// The digest in hexadecimal: 64 digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first digits, enough to tell digests apart by eye.
+    /// The first digits, which tell digests apart for readers. Not unique.
     pub fn short(&self) -> &str {
         self.0.get(..12).unwrap_or(&self.0)
     }

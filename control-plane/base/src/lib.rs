@@ -1,4 +1,5 @@
-//! What every layer of the control plane shares. Nothing here knows what users write, or what Envoy is.
+//! The base layer of the control plane: small parts that all other layers use, such as digests, YAML trees, diagnostics
+//! and node identity. It knows neither the kinds of resources nor Envoy's configuration.
 
 pub mod accept;
 pub mod bounded;

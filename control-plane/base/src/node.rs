@@ -1,4 +1,5 @@
-//! What a node says of itself, and what decides which policies it gets. Parsed once, when its stream opens.
+//! The identity of a node (id, service, mesh, tags, version), read from the message that it opens a stream with, and
+//! the limits on it. Which policies a node gets is decided elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded::{NAME, shown};
 
-/// The mesh of nodes and resources that name none.
+/// The default mesh, of nodes and resources that do not name one.
 pub const DEFAULT_MESH: &str = "default";
 
-/// The tags that a node's locality becomes.
+/// The tags that a node's locality is mapped to.
 pub const LOCALITY_TAGS: [&str; 3] = ["region", "zone", "subZone"];
 
-/// How many tags a node may have.
+/// The largest number of tags of a node.
 pub const MOST_TAGS: usize = 64;
 
 /// One node, as its bootstrap describes it.
@@ -44,7 +45,7 @@ impl Default for NodeIdentity {
     }
 }
 
-/// Why a node is not taken for who it says it is.
+/// Why the identity of a node is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// A name is longer than anybody needs.
@@ -61,8 +62,8 @@ pub enum IdentityError {
 }
 
 impl NodeIdentity {
-    /// What a node's message says. A tag that is no text, number or truth value says nothing. What is too long is an
-    /// error: cut, it could be somebody else's.
+    /// Reads the identity from a node's message. A tag that is neither a string, a number nor a boolean is ignored. A
+    /// value that is too long is an error: cut, it could equal another node's.
     pub fn read(node: &Node) -> Result<Self, IdentityError> {
         let metadata = node.metadata.as_ref();
         let field =
@@ -94,7 +95,7 @@ impl NodeIdentity {
     }
 }
 
-/// The version that a node tells, in numbers: a text of its own choice would be of any length.
+/// The version from the build version, as numbers. A version in free text is ignored, since its length is not bounded.
 fn version(node: &Node) -> Option<String> {
     match node.user_agent_version_type.as_ref()? {
         UserAgentVersionType::UserAgentBuildVersion(build) => {
@@ -118,7 +119,7 @@ fn read_tags(fields: &HashMap<String, Value>, tags: &mut BTreeMap<String, String
     Ok(())
 }
 
-/// A name, unless it is too long.
+/// The name, or an error if it is longer than [`NAME`]. `field` renders the name of the field for the error.
 fn bounded(name: &str, field: impl FnOnce() -> String) -> Result<String, IdentityError> {
     let size = name.len();
     if size > NAME { Err(IdentityError::TooLong { field: field(), size }) } else { Ok(name.to_owned()) }

@@ -1,14 +1,14 @@
-//! How many files this process may have open: each stream is one.
+//! The limit of open files of this process. Each stream and connection takes one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is open besides streams.
+/// The number of files to keep for other uses than streams.
 const OTHERS: u64 = 200;
-/// A fleet that nobody should have to raise limits for; below it, somebody is told.
+/// The number of streams above which the limit no longer causes a warning.
 const LARGE_FLEET: u64 = 10_000;
 
-/// Allows as many as the system lets us: the limit that shells and services start with is meant for programs of another
-/// kind. Warns if that is too few for so many streams, or for a large fleet if there may be even more.
+/// Raises the soft limit of open files to the hard limit. Logs a warning if that is too few for `streams` streams, or
+/// for a large fleet if `streams` is more. A limit that cannot be raised stays, and is no error.
 pub fn allow_most(streams: usize) {
     let limit = getrlimit(Resource::Nofile);
     let raised = match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
@@ -18,7 +18,7 @@ pub fn allow_most(streams: usize) {
             limit.current
         }
     };
-    // None is no limit.
+    // `None` is no limit.
     let Some(open_files) = raised else { return };
     tracing::debug!(open_files, before = limit.current, "so many files may be open");
     let enough = u64::try_from(streams).unwrap_or(u64::MAX).min(LARGE_FLEET);
@@ -28,13 +28,13 @@ pub fn allow_most(streams: usize) {
     }
 }
 
-/// Up to so many connections, but no more than a quarter of the files that may be open: no face may use up what others need.
+/// The smaller of `most` connections and a quarter of the open files, so that no server uses up the files of another.
 pub fn share(most: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return most };
     most.min(usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
-/// How many streams a limit has room for, if that is fewer than there should be.
+/// The number of streams that the limit has room for. `None` if there is room for enough.
 fn most_streams(open_files: u64, enough: u64) -> Option<u64> {
     let streams = open_files.saturating_sub(OTHERS);
     (streams < enough).then_some(streams)

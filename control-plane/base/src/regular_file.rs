@@ -1,5 +1,5 @@
-//! Reads files that others chose: regular ones, of bounded size. A FIFO or a device neither holds the reader up nor is read
-//! without end.
+//! Reads files whose paths others chose: regular files of bounded size only. A FIFO or device neither blocks the reader
+//! nor is read without end.
 
 use std::{
     fs::OpenOptions,
@@ -8,10 +8,11 @@ use std::{
     path::Path,
 };
 
-/// What a file holds, if it is a regular one and has at most so many bytes. Links are followed.
+/// The content of a regular file of at most `most` bytes. Symbolic links are followed. An error if it is not a regular
+/// file, or is larger.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    // Without waiting: who opens a FIFO waits for a writer otherwise. What it is, is asked of what was opened, since the name
-    // can be somebody else's meanwhile.
+    // Non-blocking, because opening a FIFO waits for a writer. The type is checked on the open file, since the path may
+    // be replaced meanwhile.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file: only regular files are read"));

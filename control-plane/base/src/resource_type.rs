@@ -1,4 +1,4 @@
-//! The types of resources that Envoys are served, in the order in which changes must reach one. Nothing else of xDS is here.
+//! The xDS resource types that Envoys are served, and the order in which they are sent. Nothing else of xDS is here.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub enum ResourceType {
 }
 
 impl ResourceType {
-    /// Every type, in the order of pushes.
+    /// All types, in the order of pushes.
     pub const ALL: [Self; 7] = [
         Self::Secret,
         Self::Cluster,
@@ -37,7 +37,7 @@ impl ResourceType {
         Self::VirtualHost,
     ];
 
-    /// What the protocol calls it.
+    /// The type URL in the protocol.
     pub const fn type_url(self) -> &'static str {
         match self {
             Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
@@ -50,12 +50,12 @@ impl ResourceType {
         }
     }
 
-    /// The type of this URL, if we serve it.
+    /// The type with this URL. `None` if it is not served.
     pub fn from_type_url(url: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.type_url() == url)
     }
 
-    /// Whether a response lists everything that there is, so that what is missing from it is gone (LDS and CDS).
+    /// Whether a response lists all resources, so that an absent one is deleted (CDS and LDS).
     pub const fn is_full_state(self) -> bool {
         matches!(self, Self::Cluster | Self::Listener)
     }

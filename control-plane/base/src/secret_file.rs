@@ -1,4 +1,5 @@
-//! Keys, and whatever else nobody else may read, in files.
+//! Files that only this user may read: keys of fixed size, and drafts of secret content. What keys are used for is the
+//! matter of others.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -9,23 +10,23 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Where the operating system gives randomness away.
+/// The operating system's source of randomness.
 const RANDOM: &str = "/dev/urandom";
 
-/// How many bytes a key has.
+/// The size of a key, in bytes.
 pub const SIZE: usize = 32;
 
-/// A key.
+/// A secret key.
 pub type Key = [u8; SIZE];
 
-/// A key that nobody had before.
+/// A new random key.
 pub(crate) fn random() -> io::Result<Key> {
     let mut key = [0; SIZE];
     File::open(RANDOM)?.read_exact(&mut key)?;
     Ok(key)
 }
 
-/// The key in a file; `None` if it is no key, or no secret.
+/// The key in a file. `None` if the file has another size, is not regular, or is accessible to other users.
 pub fn read(path: &Path) -> io::Result<Option<Key>> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -38,13 +39,14 @@ pub fn read(path: &Path) -> io::Result<Option<Key>> {
     Ok(Some(key))
 }
 
-/// Makes a key in a file that is not there. If another process was faster, its key is the one.
+/// Writes a new random key to `path` and returns it. If the file exists already, keeps it and returns its key; an error
+/// if that file is not a private key file.
 pub fn create(path: &Path) -> io::Result<Key> {
     let draft = draft(path, &random()?)?;
-    // A link, unlike a renaming, leaves a key alone that another process made meanwhile.
+    // A hard link, unlike a rename, does not replace a key that another process made meanwhile.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
-    // What is sealed with it must not outlive its name.
+    // The name must be on disk before anything is sealed with the key.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()?;
     match linked {
@@ -53,13 +55,13 @@ pub fn create(path: &Path) -> io::Result<Key> {
     }
 }
 
-/// Makes a folder that only this user can look into, with all above it that are not there. One that is there stays as it
-/// is.
+/// Makes a folder, and missing parents, with access for this user only. An existing folder is left as it is.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Writes bytes that only this user can read, durably, beside a file and under a name that nobody else uses.
+/// Writes bytes to a new file next to `path`, with access for this user only, and syncs it. Returns the new file's
+/// path, which no other draft has. If writing fails, the file is removed.
 pub fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Parts of URIs.
+//! Percent-encoding of parts of URIs.
 
 use std::fmt::Write as _;
 
-/// A part of a URI: everything but letters, digits and a few marks is percent-encoded.
+/// A text as one part of a URI: all but letters, digits and a few marks are percent-encoded.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,9 +1,10 @@
-//! From resources to what an Envoy is served: [`attach`] (who gets what) → [`lower`] (the plan) → [`gate`] (the filter's own
-//! bytes load it) → [`snapshot`] (resources of Envoy). [`pipeline`] is the line through them.
+//! The compile layer: from resources to what an Envoy is served. [`attach`] (which resources concern whom) → [`lower`]
+//! (the plan) → [`gate`] (loads the plan in the filter's bytes) → [`snapshot`] (Envoy's resources). [`pipeline`] runs
+//! these steps.
 //!
-//! It keeps nothing, and knows no revision that was or is to come.
+//! It stores nothing, and knows neither earlier revisions nor connected nodes' state.
 
-// But for `wasm/sealed.rs`, which says why.
+// Except in `wasm/sealed.rs`, which has the reason.
 #![deny(unsafe_code)]
 
 pub mod attach;

@@ -1,4 +1,4 @@
-//! What is right but looks like a slip. A finding refuses nothing: whoever wrote it may have meant it.
+//! Findings: configuration that is valid but looks like a mistake. They refuse nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,24 +16,24 @@ use crate::{
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// Where, and what.
+    /// The position and the message.
     #[serde(flatten)]
     pub at: Diagnostic,
-    /// What kind of finding it is: for those who want to leave some out.
+    /// The kind of finding, by which users can filter.
     pub code: &'static str,
 }
 
-/// What looks like a slip in some resources, group by group.
+/// Collects findings, group by group.
 #[derive(Debug, Default)]
 pub(crate) struct Lint {
     found: BTreeSet<Finding>,
     overrides: BTreeSet<String>,
-    /// The conditions that were looked at, and whether they are never true: parsing takes its time.
+    /// Conditions that were analysed, and whether they are never true. A cache, since parsing is slow.
     never: HashMap<(Phase, String), bool>,
 }
 
 impl Lint {
-    /// Looks at what is attached for a group of nodes.
+    /// Adds the findings for a group of nodes.
     pub(crate) fn look(&mut self, attachment: &Attachment<'_>) {
         for chain in &attachment.chains {
             let found = never_run(chain, &mut self.never);
@@ -49,14 +49,14 @@ impl Lint {
         }
     }
 
-    /// Everything that was found in the resources, by file and line.
+    /// Adds the findings for the whole bundle. Returns all, by file and line.
     pub(crate) fn finish(mut self, bundle: &Bundle) -> Vec<Finding> {
         self.found.extend(idle_overrides(bundle, &self.overrides));
         self.found.into_iter().collect()
     }
 }
 
-/// Steps behind one that always answers, and steps whose condition is never true.
+/// Steps after one that always answers, and steps whose condition is never true.
 fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -> Vec<Finding> {
     let mut is_never =
         |when: &str, phase: Phase| *known.entry((phase, when.to_owned())).or_insert_with(|| is_never(when, phase));

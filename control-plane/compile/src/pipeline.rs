@@ -1,4 +1,4 @@
-//! The line that a policy takes, from files to a snapshot, in one place. Each step is a module of its own.
+//! The pipeline from files to a snapshot. Each step is a module of its own.
 
 use std::{panic::resume_unwind, thread};
 
@@ -14,27 +14,27 @@ use crate::{
     snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
 };
 
-/// Why files did not become a snapshot.
+/// Why files cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// They could not be read.
+    /// They cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// What users wrote is wrong.
+    /// The resources have errors.
     #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
-    /// The filter would not load what we made of it, and did not say for which resource.
+    /// The gate refused the plan for a reason that is not in any resource.
     #[error("the plan does not pass the gate: {0}")]
     Gate(gate::Refusal),
 }
 
-/// YAML → model → attach → lower → gate → revision → snapshot, for a node that says nothing of itself, with no published
-/// key set known.
+/// Compiles files for a node without identity, with no published key sets known: YAML → model → attach → lower → gate →
+/// revision → snapshot.
 pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileError> {
     compile_bundle(&postern_model::read(files)?, &KeySets::default(), code)
 }
 
-/// The same from the model on, with the published key sets that are known.
+/// Like [`compile`], from a bundle, with the known published key sets.
 pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
     let scope = Scope::of(bundle, &NodeIdentity::default());
     let revision = group_revision(&scope, key_sets, code.digest());
@@ -42,8 +42,8 @@ pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) ->
     compiled.map(|(snapshot, _)| snapshot)
 }
 
-/// Like [`compile_bundle`], for what concerns one group of nodes. Unless it is strict, it also returns what is served as a
-/// refusal. `kept` has what was made for earlier revisions; `revision` is what the snapshot is called.
+/// Compiles the resources of one group of nodes. If not strict, also returns the errors of chains that are served as a
+/// refusal. `revision` becomes the snapshot's revision, and `kept` has reusable resources of earlier ones.
 pub fn compile_scope(
     scope: &Scope<'_>,
     revision: Digest,
@@ -53,7 +53,7 @@ pub fn compile_scope(
     strictness: Strictness,
 ) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
     let attachment = &attach(scope);
-    // Neither needs the other, and both look at every route.
+    // The two are independent, and each visits every route.
     let (projection, admitted) = thread::scope(|threads| {
         let projecting = threads.spawn(|| Projection::of(scope, attachment, kept));
         let admitted = lower_and_admit(scope, key_sets, code, attachment, strictness);
@@ -83,12 +83,12 @@ fn lower_and_admit(
         Some(diagnostics) => CompileError::Diagnostics(diagnostics),
         None => CompileError::Gate(refusal),
     })?;
-    // A large one takes milliseconds to drop. Nobody waits for the thread.
+    // Dropping a large plan takes milliseconds. Nobody waits for the thread.
     drop(thread::spawn(move || drop(plan)));
     Ok((PlanOf { plan: admitted, filters, reads_source_tags }, problems))
 }
 
-/// A snapshot in which every request is refused: for what cannot be served in any other way.
+/// A snapshot in which every request is refused, for resources that cannot be served otherwise.
 pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
     let revision = group_revision(scope, key_sets, code.digest());
     let attachment = Attachment::default();

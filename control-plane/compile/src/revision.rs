@@ -1,11 +1,11 @@
-//! Revisions: what a set of resources is called, by its content alone.
+//! The digest of a revision, by content alone.
 
 use postern_base::digest::Digest;
 use postern_model::{Bundle, Declaration, Issuer, KeySource, Resource};
 
 use crate::{attach::Scope, keys::KeySets, support::Support};
 
-/// The digest over all resources, the published keys that they use, and the filter that runs them.
+/// The digest of all resources, the published keys that they use, and the filter.
 pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest {
     let mut parts = Parts::default();
     parts.add(bundle.iter());
@@ -13,8 +13,8 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
     parts.digest(filter)
 }
 
-/// The same over what concerns one group of nodes, and what they do not understand of it: equal to the whole revision if
-/// everything concerns them.
+/// The digest of what one group of nodes is served, including what they do not understand of it. Equal to [`revision`]
+/// if all resources concern the nodes.
 pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) -> Digest {
     let mut parts = Parts::default();
     parts.add(scope.iter());
@@ -25,7 +25,7 @@ pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) ->
     parts.digest(filter)
 }
 
-/// The digests of all that counts. Each says what it is of, so that their order does not matter.
+/// The digests of all parts. Each covers its kind and name, so their order does not matter, and they are sorted.
 #[derive(Default)]
 struct Parts(Vec<Digest>);
 
@@ -38,7 +38,7 @@ impl Parts {
         for issuer in issuers {
             let KeySource::Published { uri, .. } = &issuer.spec.keys else { continue };
             if let Some(set) = key_sets.get(uri) {
-                // Keys are plain data, which can always be written down.
+                // Serializing plain data does not fail.
                 let set = serde_json::to_vec(set).unwrap_or_default();
                 self.0.push(Digest::of_parts([b"keys", issuer.mesh().as_bytes(), issuer.name.as_bytes(), &set]));
             }

@@ -1,21 +1,21 @@
-//! What Envoys understand, by their version. Envoy ignores fields that it does not know, and says so only in its own log:
-//! what relies on one must not reach a node that is too old for it.
+//! What Envoys understand, by version. An Envoy ignores unknown fields, except for a line in its own log, so
+//! configuration that relies on a newer field must not reach an older node.
 //!
-//! This is the one list of what we emit that is newer than the oldest Envoy that we support. Whoever emits something newer
-//! adds it here, and names the [`Feature`] where it is used.
+//! The list of everything that we emit and that is newer than the oldest supported Envoy. Code that emits something
+//! newer adds it here, and checks the [`Feature`] where it is used.
 
 use std::fmt;
 
-/// The oldest Envoy that is served. All that is not in [`SINCE`] is known to it.
+/// The oldest supported Envoy. It knows everything that is not in [`SINCE`].
 pub const OLDEST: Version = Version { major: 1, minor: 36 };
 
-/// What is newer, the words that Envoy has for it, and the version that it came with.
+/// Newer features: the name in messages, and the first version that has it.
 const SINCE: [(Feature, &str, Version); 2] = [
     (Feature::PathRewrite, "`path_rewrite` of a route", Version { major: 1, minor: 37 }),
     (Feature::HostRewrite, "`host_rewrite` of a route", Version { major: 1, minor: 37 }),
 ];
 
-/// A version of Envoy. Patches add no fields.
+/// A version of Envoy. Patch versions add no fields, so they are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     major: u32,
@@ -23,7 +23,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads `1.36.4`; `None` if it does not start with two numbers.
+    /// Parses `1.36.4`. `None` if it does not start with two numbers.
     pub fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         Some(Self { major: parts.next()?.parse().ok()?, minor: parts.next()?.parse().ok()? })
@@ -36,17 +36,17 @@ impl fmt::Display for Version {
     }
 }
 
-/// Something that not every Envoy knows.
+/// A feature that not every supported Envoy has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feature {
-    /// The path that `rewrite` left is what the upstream gets.
+    /// The path of `rewrite` is sent to the upstream.
     PathRewrite,
-    /// The same for the host.
+    /// The host of `rewrite` is sent to the upstream.
     HostRewrite,
 }
 
 impl Feature {
-    /// What users are told who rely on it.
+    /// The message for users of the feature on a node that lacks it.
     pub fn missing(self) -> String {
         let row = SINCE.iter().find(|(feature, ..)| *feature == self);
         let (words, since) = row.map_or(("it", OLDEST), |(_, words, since)| (*words, *since));
@@ -54,21 +54,21 @@ impl Feature {
     }
 }
 
-/// How much of what we emit a node understands.
+/// What a node understands of its configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Support {
-    /// All of it.
+    /// Everything.
     #[default]
     Full,
-    /// All but these.
+    /// Everything except these features.
     Lacks(Vec<Feature>),
-    /// Too little: every request is refused.
+    /// Too little to be served: every request is refused.
     None,
 }
 
 impl Support {
-    /// What a node of this version understands. One that names no version is no Envoy, or is served files, and is taken
-    /// to know everything.
+    /// The support of a node by its version. Without a version, it is not an Envoy, or is served files, and counts as
+    /// full.
     pub fn of(version: Option<&str>) -> Self {
         let Some(version) = version.and_then(Version::read) else { return Self::Full };
         let lacks: Vec<_> = SINCE.iter().filter(|(.., since)| version < *since).map(|(feature, ..)| *feature).collect();
@@ -79,7 +79,7 @@ impl Support {
         }
     }
 
-    /// Whether something is not understood.
+    /// Whether the node lacks a feature.
     pub fn lacks(&self, feature: Feature) -> bool {
         match self {
             Self::Full => false,

@@ -1,6 +1,6 @@
-//! A second opinion: thousands of generated expressions, well-typed and ill-typed, evaluated by us and by the crate
-//! `cel`. Where the two differ, the CEL language definition decides; every way in which they may differ stands in
-//! [`DIFFERENCES`], and a difference that is not there fails the test.
+//! Compares our evaluation of thousands of generated expressions, well-typed and ill-typed, with that of the crate
+//! `cel`. Where the two differ, the CEL language definition (langdef) decides. Every allowed difference is in
+//! [`DIFFERENCES`], and any other one fails the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -26,10 +26,10 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner},
 };
 
-/// How many expressions are compared: some seconds.
+/// The number of expressions: some seconds.
 const CASES: u32 = 3_000;
 
-/// What an evaluation gave: a value in a form that both have, or the words of an error.
+/// The result of an evaluation: a value in a form that both have, or the text of an error.
 type Evaluated = Result<Value, String>;
 
 fn input() -> Input {
@@ -63,7 +63,7 @@ fn theirs(text: &str, env: &Arc<Env>) -> Evaluated {
     }
 }
 
-/// JSON as our [`Input`] reads it.
+/// JSON as [`Input`] reads it.
 fn from_json(json: &serde_json::Value) -> Theirs {
     match json {
         serde_json::Value::Number(number) if number.is_u64() => Theirs::Int(number.as_i64().unwrap()),
@@ -110,7 +110,7 @@ fn convert_key(key: &TheirKey) -> Key {
     }
 }
 
-/// The same value, or an error on both sides. NaN is itself here.
+/// Whether two results are the same value, or both errors. NaN equals itself here.
 fn agree(one: &Evaluated, other: &Evaluated) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => format!("{one:?}") == format!("{other:?}"),
@@ -118,17 +118,17 @@ fn agree(one: &Evaluated, other: &Evaluated) -> bool {
     }
 }
 
-/// A way in which we and the crate differ.
+/// An allowed difference between us and the crate.
 struct Difference {
     /// The shortest example.
     expression: &'static str,
-    /// What the crate says of it.
+    /// The result of the crate.
     cel: &'static str,
-    /// What we say of it.
+    /// Our result.
     ours: &'static str,
-    /// What decides; sections are those of the language definition (`doc/langdef.md` of cel-spec).
+    /// The clause that decides; sections are those of the language definition (`doc/langdef.md` of cel-spec).
     clause: &'static str,
-    /// Whether a difference in this expression can be of this kind: from the text, our outcome and theirs.
+    /// Whether a difference can be of this kind, by the expression, our result and theirs.
     covers: fn(&str, &Evaluated, &Evaluated) -> bool,
 }
 
@@ -225,12 +225,12 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// Of the crate, where it says something else each time.
+/// The crate's result where it changes from run to run.
 const EITHER: &str = "either order";
-/// What our error starts with if it came before the evaluation.
+/// The prefix of our errors from before the evaluation.
 const CHECKED: &str = "compile: ";
 
-/// All that a value consists of, without an order.
+/// The characters of a value without their order.
 fn sorted(value: &Value) -> Vec<char> {
     let mut letters: Vec<_> = format!("{value:?}").chars().collect();
     letters.sort_unstable();
@@ -274,7 +274,7 @@ fn agrees_with_the_crate_on_all_else() {
         if known { Ok(()) } else { Err(TestCaseError::fail(message())) }
     });
     compared.unwrap();
-    // The comparison must be about something: many values, and few differences.
+    // Guards against a comparison of nothing: many expressions have values, and few differ.
     assert!(values.get() > CASES / 3, "only {} of {CASES} expressions have a value", values.get());
     assert!(differences.get() < CASES / 50, "{} of {CASES} expressions differ", differences.get());
 }

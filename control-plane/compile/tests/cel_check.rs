@@ -1,8 +1,8 @@
-//! What is wrong with an expression before it is evaluated: the words, and the columns.
+//! Errors in expressions before evaluation: messages and columns.
 
 use postern_compile::expression::{Environment, compile, compile_condition};
 
-/// Every error as `column: message`.
+/// Compares all errors, each as `column: message`.
 fn check(expression: &str, expect: &[&str]) {
     let errors = compile(expression, Environment::Request).err().unwrap_or_default();
     let shown: Vec<_> = errors.iter().map(|error| format!("{}: {error}", error.column)).collect();

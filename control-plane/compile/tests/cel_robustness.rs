@@ -1,4 +1,4 @@
-//! Nothing that reaches the parser, the loader or the evaluator makes it panic or run on.
+//! No input makes the parser, the loader or the evaluator panic or run without bound.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -26,7 +26,7 @@ fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// Loads and evaluates bytes; whether they loaded. Errors are fine, panics are not.
+/// Loads and evaluates bytes. Returns whether they loaded; errors are allowed, panics are not.
 fn survives(bytes: &[u8], input: &Input) -> bool {
     let Ok(wire) = Wire::decode(bytes) else { return false };
     let Ok(expression) = Expression::load(&wire) else { return false };

@@ -1,4 +1,4 @@
-//! What expressions mean, from text to value: CEL's rules, and above all their corners.
+//! The meaning of expressions, from text to value: CEL's rules, and above all their corner cases.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -15,7 +15,7 @@ const INPUT: &str = r#"{
     "response": {"code": 404}
 }"#;
 
-/// The value in CEL's notation, or the error with its column.
+/// Compares the value in CEL's notation, or the error with its column.
 fn check(expression: &str, expect: &str) {
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
     let shown = match compile(expression, Environment::Response) {
@@ -46,7 +46,7 @@ fn computes_with_integers_and_never_wraps() {
     check("-(1u)", "1: `-` is not defined for uint; ");
 }
 
-/// langdef, "Name Resolution": a leading dot means the name outside of all comprehensions.
+/// langdef, "Name Resolution": a leading dot ignores the variables of comprehensions.
 #[test]
 fn means_the_outer_name_by_a_leading_dot() {
     check("['a'].map(request, request)", "['a']");
@@ -344,7 +344,7 @@ fn bounds_what_an_evaluation_costs() {
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
     let wire = compile(&doubled, Environment::Request);
     let expression = Expression::load(&wire.unwrap()).unwrap();
-    // What is made costs steps; with enough of these, memory still has its bound.
+    // Making values costs steps; with a large budget, the limit of memory still applies.
     for (budget, expect) in [
         (Budget::default(), "the evaluation takes too long"),
         (Budget::new(1 << 40), "the evaluation makes too much data"),

@@ -1,4 +1,4 @@
-//! Certificates and keys: what is read, what is refused and in which words, and where the keys go.
+//! Certificates and keys: which are accepted, the messages for the others, and where the keys go.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -9,7 +9,7 @@ use postern_compile::{
 use postern_model::File;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, PKCS_RSA_SHA256};
 
-/// A certificate of its own issuing, and its key.
+/// A self-signed certificate, and its key.
 fn pair() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -20,7 +20,7 @@ fn file(name: &str, text: &str) -> File {
     File { name: name.to_owned(), bytes: text.as_bytes().to_vec() }
 }
 
-/// A text as a block of YAML, `columns` deep.
+/// A text as a YAML block, indented by `columns`.
 fn block(text: &str, columns: usize) -> String {
     let indent = " ".repeat(columns);
     let lines: String = text.lines().map(|line| format!("{indent}{line}\n")).collect();
@@ -29,7 +29,7 @@ fn block(text: &str, columns: usize) -> String {
 
 const SERVICE: &str = "---\napiVersion: postern/v1\nkind: Service\nmetadata: { name: s }\nspec:\n  endpoints: [{ address: 127.0.0.1, port: 1 }]\n";
 
-/// A gateway with these fields of `tls`, each of which is a file.
+/// A gateway with these fields of `tls`, each of which names a file.
 fn gateway(fields: &[&str]) -> File {
     let tls: String = fields.iter().map(|field| format!("        {field}: {{ file: {field}.pem }}\n")).collect();
     file(
@@ -78,10 +78,10 @@ fn says_what_is_wrong_with_a_certificate_or_its_key() {
     let (certificate_at, key_at) = (at(9, "certificate"), at(10, "key"));
     let mismatch = format!("{key_at}: the key does not fit the certificate");
     check_pair(&certificate, &other_key, &[&mismatch]);
-    // The first certificate is the listener's own; what follows are those that it was issued with.
+    // The first certificate is the listener's own, and the others are its chain.
     check_pair(&format!("{other}{certificate}"), &key, &[&mismatch]);
     check_pair(&format!("{certificate}{other}"), &key, &[]);
-    // One file for both is common; each is found in it.
+    // One file for both is common, and each is found in it.
     check_pair(&format!("{key}{certificate}"), &format!("{certificate}{key}"), &[]);
     check_pair(
         &key,
@@ -119,7 +119,7 @@ fn takes_the_kinds_of_keys_that_envoy_takes() {
     };
     check(&KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap(), true);
     check(&KeyPair::generate_for(&PKCS_ED25519).unwrap(), false);
-    // Making an RSA key takes seconds, and ring cannot; this one is of a server in another test.
+    // Making an RSA key takes seconds, and ring cannot make one; this one is from another test.
     let key = include_str!("fixtures/tls/rsa.key");
     check(&KeyPair::from_pkcs8_pem_and_sign_algo(key, &PKCS_RSA_SHA256).unwrap(), true);
 }
@@ -190,7 +190,7 @@ fn shows_keys_to_nobody_and_sends_them_as_secrets_only() {
         "  tls: { ca: { file: certificate.pem }, certificate: { file: certificate.pem }, key: { file: key.pem } }\n";
     let mut gateway = gateway(&["certificate", "key", "clientCa"]);
     gateway.bytes.extend(service.as_bytes());
-    // A file with both: nothing of the key may go where the certificate goes.
+    // A file with both: the key must not go where the certificate goes.
     let both = format!("{certificate}{key}");
     let files = [
         gateway,

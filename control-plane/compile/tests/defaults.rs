@@ -1,5 +1,4 @@
-//! A parameter that is left out means what the documentation says: a step with a default written out becomes the very plan
-//! that it becomes without.
+//! Documented defaults are the real ones: writing out the default of an absent parameter does not change the plan.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -14,7 +13,7 @@ use postern_engine::{
 use postern_model::{File, read_document};
 use serde_json::{Value, json};
 
-/// What steps may name.
+/// The resources that steps may name.
 const RESOURCES: &str = "
 apiVersion: postern/v1
 kind: Consumer
@@ -32,7 +31,7 @@ metadata: { name: collector }
 spec: { endpoints: [{ address: collector.example.com, port: 80 }] }
 ";
 
-/// Parameters beside those of the examples, for defaults inside of what examples do not have.
+/// Parameters in addition to the examples, for defaults inside of objects that the examples lack.
 const FURTHER: &[(&str, &str)] = &[
     ("auditLog", "{ to: { http: { service: collector } } }"),
     ("faultInjection", "{ delay: { duration: 1s }, abort: { status: 503 } }"),
@@ -40,7 +39,7 @@ const FURTHER: &[(&str, &str)] = &[
     ("roleCheck", "{ roles: [admin], scopes: [read] }"),
 ];
 
-/// The names that lead to a parameter, from the outside in.
+/// The path of a parameter.
 type ParameterPath = Vec<&'static str>;
 
 fn read(text: &str) -> Value {
@@ -48,7 +47,7 @@ fn read(text: &str) -> Value {
         .unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// The parameters of steps of this policy: in its example, and further ones.
+/// The parameters to test a policy with: those of its example, and further ones.
 fn samples(schema: &PolicySchema) -> Vec<Value> {
     let steps = read(&format!("steps:\n{}", schema.example));
     let steps = steps["steps"].as_array().unwrap().iter().filter(|step| step["policy"] == schema.name);
@@ -57,7 +56,7 @@ fn samples(schema: &PolicySchema) -> Vec<Value> {
     examples.chain(further).collect()
 }
 
-/// Every parameter with a documented default.
+/// Every parameter with a documented default, and the default.
 fn defaults(object: &'static Object, at: &[&'static str]) -> Vec<(ParameterPath, &'static str)> {
     let mut found = Vec::new();
     for field in object.fields {
@@ -70,7 +69,7 @@ fn defaults(object: &'static Object, at: &[&'static str]) -> Vec<(ParameterPath,
     found
 }
 
-/// The plan of one step; what is wrong with it otherwise.
+/// The encoded plan of one step, or its errors.
 fn plan(schema: &PolicySchema, params: &Value) -> Result<Vec<u8>, String> {
     let phase = if schema.phases.first() == Some(&Phase::Response) { "response" } else { "request" };
     let policy = json!({
@@ -85,25 +84,25 @@ fn plan(schema: &PolicySchema, params: &Value) -> Result<Vec<u8>, String> {
     Ok(snapshot.plan().bytes().to_vec())
 }
 
-/// The object that has the parameter; `None` if the sample has no such object.
+/// The object that contains the parameter. `None` if the sample has no such object.
 fn holder<'a>(params: &'a mut Value, place: &[&str]) -> Option<&'a mut serde_json::Map<String, Value>> {
     let (_, above) = place.split_last()?;
     above.iter().try_fold(params, |at, name| at.get_mut(*name))?.as_object_mut()
 }
 
-/// What is wrong with one default on one sample; `None` if the sample is not fit to tell.
+/// Checks one default on one sample. `None` if the sample cannot tell.
 fn check(schema: &PolicySchema, sample: &Value, place: &ParameterPath, default: &str) -> Option<Result<(), String>> {
     let (mut without, mut with) = (sample.clone(), sample.clone());
     let name = *place.last()?;
     holder(&mut without, place)?.remove(name);
     let without = plan(schema, &without).ok()?;
     let object = holder(&mut with, place)?;
-    // A default that is the name of a number is that number: `burst` is as much as `requests`.
+    // A default that names another parameter is that parameter's value: `burst` is by default equal to `requests`.
     let number = object.get(default).filter(|value| value.is_number()).cloned();
     let value = number.unwrap_or_else(|| read(&format!("value: {default}"))["value"].clone());
     object.insert(name.to_owned(), value);
     let complaint = || format!("{}: `{}` is documented to be `{default}`, and is not", schema.name, place.join("."));
-    // Some parameters go with others only: a redirect has a status of its own.
+    // Some parameters are valid only with others: a redirect has a status of its own.
     let with = plan(schema, &with).ok()?;
     if with == without { Some(Ok(())) } else { Some(Err(complaint())) }
 }
@@ -114,7 +113,7 @@ fn every_documented_default_is_the_real_one() {
     for schema in SCHEMAS {
         let samples = samples(schema);
         for (place, default) in defaults(&schema.params, &[]) {
-            // On every sample, since a default may depend on what else is written.
+            // On every sample, since a default may depend on other parameters.
             let results: Vec<_> = samples.iter().filter_map(|sample| check(schema, sample, &place, default)).collect();
             if results.is_empty() {
                 wrong.insert(format!("{}: no sample is fit to check `{}`", schema.name, place.join(".")));

@@ -1,4 +1,4 @@
-//! Resources of Envoy that users write, from files to a snapshot.
+//! Resources in Envoy's format that users write, from files to a snapshot.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 

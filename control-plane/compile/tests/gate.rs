@@ -1,4 +1,4 @@
-//! The gate: plans are loaded in the filter's very bytes, and what the filter says about them reaches the user.
+//! The gate: plans are loaded in the filter's own bytes, and the filter's reasons for a refusal reach the user.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -43,7 +43,7 @@ fn real() -> Gate {
     Gate::of_filter(filter(), Limits::default())
 }
 
-/// A filter that logs these words as an error and then does as the code says, which leaves a truth value.
+/// A gate with a filter that logs these words as an error and returns the result of the code, a boolean.
 fn filter_that(words: &str, code: &str) -> Gate {
     let size = words.len();
     let text = format!(
@@ -60,7 +60,7 @@ fn filter_that(words: &str, code: &str) -> Gate {
     Gate::of_filter(filter, Limits { fuel: 1_000_000, ..Limits::default() })
 }
 
-/// Compiles the resources above for a filter behind this gate.
+/// Compiles the resources above behind this gate, and returns the error.
 fn error(gate: Gate) -> String {
     let file = File { name: "p.yaml".into(), bytes: RESOURCES.into() };
     let code = FilterCode::new(b"code".to_vec(), None).gated(gate);
@@ -96,7 +96,7 @@ fn names_the_step_that_the_filter_refuses() {
         declined("never: at all [at=1;chain=0;phase=response;step=securityHeaders]"),
         "p.yaml:16:7: RoutePolicy `users`: spec.response[0]: the filter refuses this: never: at all"
     );
-    // Audit logs stand beside the phases.
+    // Audit logs are in neither phase.
     assert_eq!(
         declined("odd [at=1;chain=0;step=securityHeaders]"),
         "p.yaml:16:7: RoutePolicy `users`: spec.response[0]: the filter refuses this: odd"
@@ -115,7 +115,7 @@ fn passes_on_words_that_name_no_resource() {
         let reason = words.trim_start_matches("plan refused: ");
         assert_eq!(declined(words), format!("the plan does not pass the gate: {reason}"));
     }
-    // A site that leads nowhere is shown.
+    // A site that does not exist is shown as it is.
     for (line, words) in [
         ("odd [at=1;chain=7]", "chain 7: odd"),
         ("odd [at=1;chain=0;phase=request;step=x%60]", "chain 0: request: step `x``: odd"),
@@ -144,7 +144,7 @@ fn stops_a_filter_that_loops_traps_or_takes_all_memory() {
 
 #[test]
 fn takes_every_plan_in_a_fresh_vm() {
-    // A filter that takes one configuration in its life would take the second if the first left anything behind.
+    // A filter that accepts one configuration in its life: it would refuse the second if the VM were reused.
     let text = r#"(module
   (memory (export "memory") 1)
   (global $times (mut i32) (i32.const 0))

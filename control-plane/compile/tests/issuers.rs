@@ -1,4 +1,4 @@
-//! `Issuer` resources: which keys become a plan's, byte by byte, and what is said of those that do not.
+//! `Issuer` resources: which keys are in a plan, byte by byte, and the errors for the others.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use postern_proto::plan::v1::{Issuer, Plan, SignatureAlgorithm, verification_key
 use prost::Message;
 use serde_json::{Value, json};
 
-/// Keys of an implementation that is not ours, each as a JWK and as what a plan holds: see `keys.py`.
+/// Keys made by another implementation, each as a JWK and as in a plan: see `keys.py`.
 fn fixture(name: &str) -> (Value, Vec<u8>) {
     let all: Value = serde_json::from_str(include_str!("fixtures/keys.json")).unwrap();
     (all[name]["jwk"].clone(), hex::decode(all[name]["material"].as_str().unwrap()).unwrap())
@@ -47,7 +47,7 @@ fn inline(keys: &[Value]) -> Value {
 }
 
 fn issuer(spec: &Value, sets: &KeySets) -> Issuer {
-    // A plan has only the issuers that its steps name.
+    // A plan has only those issuers that its steps name.
     let policy = "apiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {name: p}\n\
                   spec: {targetRef: {kind: Mesh}, request: [{policy: jwtValidation}]}\n";
     let mut files = document(spec);
@@ -62,7 +62,7 @@ fn algorithms(issuer: &Issuer, key: usize) -> Vec<&'static str> {
     names.map(|number| &SignatureAlgorithm::try_from(*number).unwrap().as_str_name()[20..]).collect()
 }
 
-/// What is said of it, without file and resource.
+/// The errors without file and resource.
 fn errors(spec: &Value) -> Vec<String> {
     let said = compile(&document(spec), &FilterCode::new(Vec::new(), None)).err().map(|errors| errors.to_string());
     let short = |line: &str| line.split_once("Issuer `main`: ").unwrap_or_else(|| panic!("{line}")).1.to_owned();
@@ -158,7 +158,7 @@ fn reports_keys_that_cannot_check_signatures() {
         json!({ "kid": "" }),
         &["spec.jwks.keys[0].kty: missing required member `kty`", "spec.jwks.keys[0].kid: expected 1 to 256 bytes"],
     );
-    // Of the right sizes, but no points of their curves.
+    // Of the right size, but not points on their curves.
     let off = "spec.jwks.keys[0]: its numbers make no key of this type";
     one(jwk("p256", json!({ "y": "A".repeat(43) })), &[off]);
     one(jwk("p384", json!({ "y": "A".repeat(64) })), &[off]);
@@ -199,7 +199,7 @@ fn reports_json_in_a_string_at_the_string() {
 fn reports_sets_that_are_ambiguous() {
     let (a, b) = (jwk("rsa2048", json!({ "kid": "a" })), jwk("rsa3072", json!({ "kid": "a" })));
     check(inline(&[a.clone(), b]), &["spec.jwks.keys[1].kid: keys[0] has the same for the same algorithm"]);
-    // One `kid` for two algorithms is two keys.
+    // Keys with one `kid` and different algorithms are distinct.
     check(inline(&[a.clone(), jwk("p256", json!({ "kid": "a" }))]), &[]);
     let with_secret = inline(&[a, jwk("secret", json!({ "kid": "b" }))]);
     check(with_secret, &["spec.jwks: secrets cannot stand beside public keys: one could be taken for the other"]);
@@ -344,7 +344,7 @@ fn a_published_set_is_an_input_that_the_revision_covers() {
     let lowered = issuer(&spec, &published("p256"));
     assert!(!lowered.keys_unavailable);
     assert_eq!(lowered.keys[0].material, Some(Material::P256(fixture("p256").1)));
-    // A set that has no key of a wanted algorithm is as good as none.
+    // A set without a key for an accepted algorithm counts as empty.
     let restricted = json!({ "issuer": "a", "jwksUri": "https://issuer/keys", "algorithms": ["RS256"] });
     assert!(issuer(&restricted, &published("p256")).keys_unavailable);
 

@@ -1,5 +1,5 @@
-//! The engine's JSON Schema against another implementation's answers: pairs of schemas and instances that Python's
-//! `jsonschema` has judged (tests/cases/generate/json_schema.py).
+//! Compares the engine's JSON Schema with another implementation: pairs of schemas and instances with the verdicts of
+//! Python's `jsonschema` (tests/cases/generate/json_schema.py).
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -24,7 +24,7 @@ fn plan(schema: &Value) -> Arc<Plan> {
     Arc::new(Plan::load(snapshot.plan().bytes()).unwrap())
 }
 
-/// Whether a body is admitted, and why not.
+/// Whether a body is valid, or the reason why not.
 fn decide(plan: &Arc<Plan>, body: &str) -> Result<(), &'static str> {
     let mut run = Run::request(plan, "r", &Health::default()).unwrap();
     loop {

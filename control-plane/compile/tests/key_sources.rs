@@ -1,4 +1,4 @@
-//! When a published key set is fetched, and what becomes of each answer: time and chance are numbers here.
+//! When a published key set is fetched, and the effect of each answer. Time and chance are arguments.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ fn failed() -> Fetched {
     Fetched::Failed("no answer".into())
 }
 
-/// A source with a set, fetched at 0 without luck.
+/// A source with a set that was fetched at time 0, with chance 1, so that no wait is shortened.
 fn fetched(refresh: u64) -> Source {
     let mut source = Source::new(Duration::from_secs(refresh), Duration::ZERO);
     source.start(&uri("https://a/"));
@@ -59,7 +59,7 @@ fn fetches_at_once_and_then_every_interval() {
     assert_eq!(source.due(), None, "while it is under way, nothing is due");
     source.finish(body(&[jwk("p256", "a")], None), seconds(8.0), 1.0);
     assert_eq!(source.due(), Some(seconds(308.0)));
-    // Chance takes a tenth off at the most.
+    // Chance shortens a wait by at most a tenth.
     source.start(&uri("https://a/"));
     source.finish(body(&[jwk("p256", "a")], None), seconds(308.0), 0.0);
     assert_eq!(source.due(), Some(seconds(578.0)));
@@ -198,7 +198,7 @@ fn keeps_what_it_knows_of_a_place_that_stays_wanted() {
     sources.want(&bundle(&[("x", "https://a/", "30s")]), seconds(10.0));
     assert!(sources.sets().get(&uri("https://a/")).is_some());
     assert_eq!(sources.get(&uri("https://a/")).unwrap().due(), Some(seconds(30.0)), "a shorter interval counts now");
-    // What nobody wants any more is forgotten, also if its answer is still under way.
+    // A set that is no longer wanted is dropped, even during a fetch.
     assert!(!sources.finish(&uri("https://b/"), body(&[jwk("p256", "b")], None), seconds(11.0), 1.0));
     assert!(sources.get(&uri("https://b/")).is_none());
 }

@@ -1,5 +1,5 @@
-//! Who gets which policy: the worked examples of the matching document, each with exactly its result, and what must hold
-//! for all resources.
+//! Which policy applies to whom: the worked examples of the matching document (docs/rules.md, "Matching"), each with
+//! exactly its result, and properties of all resources.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,14 +46,14 @@ fn caller(service: &str, tags: &[(&str, &str)]) -> Source {
     Source { mesh: DEFAULT_MESH.to_owned(), service: Some(service.to_owned()), tags }
 }
 
-/// The chain that guards whatever is no route of its own.
+/// The chain of all routes without a chain of their own.
 fn default_chain<'a>(scope: &Scope<'a>) -> Attached<'a> {
     let mut attachment = attach(scope);
     let place = attachment.default.expect("there is a chain");
     attachment.chains.remove(place)
 }
 
-/// The parameters that a step has for a caller.
+/// The parameters of a step for a caller.
 fn params(chain: &Attached<'_>, step: &str, caller: &Source) -> Option<Value> {
     let fits = |source: &Option<Source>| source.as_ref().is_none_or(|source| source.covers(caller));
     let found = chain.request.iter().find(|found| found.step.name == step && fits(&found.source));
@@ -117,8 +117,8 @@ fn applying_inbound_policy() {
     check(&caller("other", &[("version", "v2")]), json!({"requests": 9, "burst": 4, "per": "1s"}));
 }
 
-/// The document's own listing has `streamIdleTimeout` in the resource and `idleTimeout` in the merged result: both are
-/// tried, and each field stays what it is.
+/// The document's own listing has `streamIdleTimeout` in the resource and `idleTimeout` in the merged result. Both are
+/// tested, and neither field becomes the other.
 fn upstream_timeouts(mesh_wide: &str) -> Bundle {
     let to = |kind: Value, conf: Value| {
         let mut entry = conf;
@@ -213,7 +213,7 @@ fn permissions() -> Bundle {
     ])
 }
 
-/// What a caller may, and which resource says so.
+/// The action for a caller, and the resource that decides.
 fn permission(target: &NodeIdentity, caller: &Source) -> (Action, String) {
     let bundle = permissions();
     let scope = Scope::of(&bundle, target);
@@ -248,7 +248,7 @@ fn traffic_permission_elsewhere_in_the_mesh() {
     assert_eq!(found("web"), (Action::Deny, "allow-only-infra".to_owned()));
 }
 
-/// An empty list is a list: it takes the place of one that is less specific.
+/// An empty list is a value: it replaces a less specific list.
 #[test]
 fn proxy_template_with_no_modifications() {
     let log = |backends: Value| json!([{"targetRef": {"kind": "Mesh"}, "backends": backends}]);
@@ -312,7 +312,8 @@ fn names(chain: &Attached<'_>) -> Vec<String> {
     chain.request.iter().map(|step| step.step.name.clone()).collect()
 }
 
-/// The mesh's guards run before the service's, each in its own order; a step that is changed keeps its place.
+/// The steps of the mesh run before those of the service, each in its own order. A step that is changed keeps its
+/// place.
 #[test]
 fn what_is_less_specific_runs_first() {
     let policy = |name: &str, target: Value, steps: Value| {
@@ -433,7 +434,7 @@ fn says_what_a_merged_step_still_lacks() {
     );
 }
 
-/// A random policy: its level, its name, and which parameters of one step it sets to what.
+/// A random policy: its level, its name, and the parameters that it sets in one step.
 #[derive(Debug, Clone)]
 struct Random {
     level: usize,
@@ -495,7 +496,7 @@ proptest! {
         prop_assert_eq!(merged(&policies), merged(&shuffled));
     }
 
-    /// Unless one of them overrides.
+    /// Except for overrides.
     #[test]
     fn a_less_specific_resource_changes_no_field_that_a_more_specific_one_sets(
         policies in prop::collection::vec(random(), 1..6),

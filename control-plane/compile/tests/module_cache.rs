@@ -1,4 +1,4 @@
-//! Compiled filters on a disk: taken when they are whole and ours, compiled again when they are anything else.
+//! Compiled filters on disk: used if they are intact and ours, compiled again otherwise.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -17,7 +17,7 @@ use postern_compile::{
 use postern_proto::plan::v1::Plan;
 use tempfile::TempDir;
 
-/// A filter that takes any configuration, and one that takes none.
+/// A filter that accepts every configuration, or one that accepts none.
 fn code(accepts: bool) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -34,7 +34,7 @@ fn filter(home: &Path, code: &[u8]) -> (Filter, Origin) {
     ModuleCache::open(home).unwrap().filter(code, &Digest::of(code)).unwrap()
 }
 
-/// Whether the filter that takes anything comes from the cache, and is that filter.
+/// Where the filter that accepts everything comes from. Checks that it is that filter.
 fn origin(home: &Path) -> Origin {
     let (filter, origin) = filter(home, &code(true));
     Gate::of_filter(filter, Limits::default()).admit(EncodedPlan::new(&Plan::default())).unwrap();
@@ -47,7 +47,7 @@ fn modules(home: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A cache that has the filter.
+/// A cache that contains the filter.
 fn filled() -> TempDir {
     let home = tempfile::tempdir().unwrap();
     assert_eq!(origin(home.path()), Origin::Compiled);
@@ -55,7 +55,7 @@ fn filled() -> TempDir {
     home
 }
 
-/// What a file becomes must be compiled again, and be cached again after that.
+/// Checks that a module is compiled and cached again after a change of its file.
 fn check_rebuilt(home: &Path, what: &str, change: impl FnOnce(&Path)) {
     let path = modules(home).remove(0);
     change(&path);
@@ -95,7 +95,7 @@ fn rebuilds_a_damaged_module() {
 #[test]
 fn rebuilds_a_foreign_module() {
     let home = filled();
-    // What wasmtime itself would run at once: whole and right, but not sealed by us.
+    // A module that wasmtime itself would run: intact, but not sealed by us.
     let unsealed = Filter::compile(&code(false)).unwrap().serialize().unwrap();
     check_rebuilt(home.path(), "without a seal", |path| fs::write(path, &unsealed).unwrap());
     check_rebuilt(home.path(), "an empty seal", |path| fs::write(path, [&[0; 32][..], &unsealed].concat()).unwrap());

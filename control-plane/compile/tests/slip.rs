@@ -1,5 +1,5 @@
-//! What a slip would open: references that lead nowhere, routes that nothing guards, merges that open a step, and changes
-//! that remove the last guard of a route.
+//! Mistakes that would open a route: dangling references, routes without authentication, merges that weaken a step, and
+//! changes that remove the last guard of a route.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -29,7 +29,7 @@ fn bundle(text: &str) -> Bundle {
     read(&[File { name: "f".to_owned(), bytes: text.as_bytes().to_vec() }]).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// A document of this kind and name; its spec is written in one line.
+/// A document of this kind and name, with its spec in one line.
 fn document(kind: &str, name: &str, spec: &str) -> String {
     format!("---\napiVersion: postern/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec: {spec}\n")
 }
@@ -41,7 +41,7 @@ fn policy(name: &str, target: &str, rest: &str) -> String {
 const ORDERS: &str = "{ kind: HTTPRoute, name: orders }";
 const KEY: &str = "request: [{ policy: apiKeyAuth, params: { header: x-key } }]";
 
-/// What review says, without places: errors and findings.
+/// The errors and findings of a review, without positions.
 fn said(text: &str) -> Vec<String> {
     let strip = |line: String| line.split_once(": ").map(|(_, rest)| rest.to_owned()).unwrap();
     match review(&bundle(text)) {
@@ -93,7 +93,7 @@ fn without_a_declared_route_all_routes_are_envoys_own() {
     check(&policy("p", "{ kind: HTTPRoute, name: anything }", KEY), &[]);
     let gateway = policy("p", "{ kind: MeshGatewayRoute, name: anything }", KEY);
     assert!(said(&gateway)[0].contains("unknown route `anything` (a route of no Gateway is an `HTTPRoute`)"));
-    // Another mesh's gateway declares nothing here.
+    // A gateway of another mesh declares nothing here.
     let elsewhere = GATEWAY.replace("metadata: { name: edge }", "metadata: { name: edge, mesh: other }");
     let elsewhere = elsewhere.replace("metadata: { name: backend }", "metadata: { name: backend, mesh: other }");
     let found = said(&format!("{elsewhere}{}", policy("p", "{ kind: HTTPRoute, name: anything }", KEY)));
@@ -202,7 +202,7 @@ fn the_settings_decide_what_an_unguarded_route_is() {
     check(&with("deny"), &[OPEN.strip_prefix("[unguarded-route] ").unwrap()]);
 }
 
-/// A step that looks like authentication and is none, and why.
+/// Checks that a step which looks like authentication is reported as none, with the reason.
 #[track_caller]
 fn check_gap(steps: &str, why: &str) {
     let text = format!("{GATEWAY}{}", policy("p", ORDERS, steps));
@@ -316,7 +316,7 @@ fn targets_by_nodes_are_warned_of_until_one_has_come() {
     assert!(waiting(&source, &[node("wbe")]).is_empty());
 }
 
-/// The step of a mesh and that of a route, merged.
+/// Merges a step of a mesh with that of a route.
 fn merged(mesh: &str, route: &str) -> (serde_json::Value, Vec<(String, usize)>) {
     let text = format!(
         "{GATEWAY}{}{}",
@@ -376,11 +376,11 @@ fn a_change_that_removes_the_last_guard_of_a_route_is_seen() {
     let basic = "request: [{ policy: basicAuth }]";
     check_lost(&guarded, &format!("{GATEWAY}{}", policy("p", ORDERS, basic)), &[]);
     check_lost(&guarded, &format!("{GATEWAY}{}", policy("p", "{ kind: Service, name: edge }", KEY)), &["`orders`"]);
-    // The route is gone, and with it what it led to; or it is there under another name.
+    // The route is gone, and so is the way to its service; or it is there under another name.
     let renamed = GATEWAY.replace("name: orders", "name: sales");
     check_lost(&guarded, &renamed, &["`orders`"]);
     check_lost(&guarded, &renamed.replace("prefix: /orders", "prefix: /sales"), &[]);
-    // Whoever says that it is public has said it.
+    // A route that is declared public is not reported.
     check_lost(&guarded, &format!("{GATEWAY}{}", policy("p", ORDERS, "public: { reason: it is }")), &[]);
     check_lost(GATEWAY, GATEWAY, &[]);
 }

@@ -56,7 +56,7 @@ fn route(name: &str) -> Properties {
     Properties::new().with(&["xds", "route_name"], name)
 }
 
-/// The filter with the policy above, and a stream on its route.
+/// The filter with the policy above, and an open stream on its route.
 fn guarded() -> (Vm, StreamId) {
     let mut vm = filter().start(Setup::default()).unwrap();
     let root = vm.configure(&plan(POLICY)).unwrap();
@@ -73,7 +73,7 @@ fn request(more: &[(&str, &str)]) -> HeaderMap {
 #[test]
 fn removes_trailers_that_are_named_like_headers_that_steps_edit() {
     for last in [false, true] {
-        // Without steps for the response, the stream is forgotten by the time that its trailers come.
+        // Without steps for the response, the stream is forgotten before its trailers come.
         let policy = if last { POLICY.split("  response:").next().unwrap() } else { POLICY };
         let mut vm = filter().start(Setup::default()).unwrap();
         let root = vm.configure(&plan(policy)).unwrap();
@@ -221,7 +221,7 @@ spec:
     - { policy: rateLimit, params: { requests: 10, per: 1h } }
 ";
 
-/// Workers remember the bucket that they wrote last. Whoever comes in between, they never remember too much.
+/// Workers cache the bucket that they wrote last, and no interleaving lets them grant too much.
 #[test]
 fn a_bucket_is_one_bucket_whichever_worker_takes_from_it() {
     for turns in ["A", "AB", "AAAB", "AAAAAAAB", "AABB", "ABC", "AAABBBCCC", "AAAAABAAAAC", "ABBBBBBBCA"] {
@@ -248,7 +248,7 @@ fn a_bucket_is_one_bucket_whichever_worker_takes_from_it() {
     }
 }
 
-/// An update of the plan gives no token back, and what the worker knew of the bucket is no hindrance.
+/// A new plan does not refill the bucket, and a worker's cache of the bucket does not prevent the update.
 #[test]
 fn a_bucket_goes_on_across_an_update_of_the_plan() {
     let mut vm = filter().start(Setup::default()).unwrap();
@@ -295,7 +295,7 @@ spec:
   resource: { '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: own }
 ";
 
-/// An account that nobody can read is not written; whoever may log it gets it.
+/// The account is written only if something can read it, such as an access log.
 #[test]
 fn gives_an_account_to_whoever_may_log_it() {
     let check = |text: &str, expect: bool| {

@@ -1,4 +1,4 @@
-//! The host for the filter, on small modules that do what the filter never does.
+//! The host for the filter, tested with small modules that do what the filter never does.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -13,7 +13,7 @@ fn request() -> HeaderMap {
     HeaderMap::from([(":method", "GET"), (":path", "/users"), (":authority", "example.com")])
 }
 
-// Modules of our own. Each stores what it learns as shared data, under a letter, with `$put`.
+// Test modules. Each stores its observations as shared data, under a letter, with `$put`.
 
 const PUT: &str = r#"
   (func $put (param $key i32) (param $value i32)
@@ -25,7 +25,7 @@ fn import(name: &str, parameters: &str) -> String {
     format!("(import \"env\" \"{name}\" (func ${short} (param {parameters}) (result i32)))\n")
 }
 
-/// A module that imports these beside `proxy_set_shared_data` and has this code.
+/// A module with this code and these imports, in addition to `proxy_set_shared_data`.
 fn module(imports: &[(&str, &str)], code: &str) -> Filter {
     let mut text = import("proxy_set_shared_data", "i32 i32 i32 i32 i32");
     text.extend(imports.iter().map(|(name, parameters)| import(name, parameters)));
@@ -50,7 +50,7 @@ fn learned(vm: &Vm, key: &str) -> Option<u32> {
     vm.shared_data().get(key).map(|(value, _)| u32::from_le_bytes(value.try_into().unwrap()))
 }
 
-/// The bytes of a data segment.
+/// Bytes as a data segment.
 fn data(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("\\{byte:02x}")).collect()
 }
@@ -130,8 +130,8 @@ fn charges_for_what_the_host_must_keep() {
     assert!(vm.log().len() < 100, "{} lines", vm.log().len());
 }
 
-/// Every import of ABI 0.2.1, and the status that it has when each of its parameters is -1 or, with a valid first
-/// one, each other one is.
+/// Every import of ABI 0.2.1, with the status that it returns if all parameters are -1, and if all but a valid first
+/// one are.
 const IMPORTS: &[(&str, &str, u32, u32)] = &[
     ("proxy_log", "i32 i32 i32", 2, 6),
     ("proxy_get_log_level", "i32", 6, 0),
@@ -197,7 +197,7 @@ fn answers_wild_pointers_with_a_status() {
 
 #[test]
 fn shares_data_between_workers_with_compare_and_swap() {
-    // Reads the version on a tick, and writes under the version read when a stream opens.
+    // Reads the version on a tick, and writes with that version when a stream opens.
     let filter = module(
         &[("proxy_get_shared_data", "i32 i32 i32 i32 i32")],
         r#"(data (i32.const 100) "k") (data (i32.const 101) "w")
@@ -228,7 +228,7 @@ fn shares_data_between_workers_with_compare_and_swap() {
     assert_eq!(setup.shared_data.get("k").unwrap().0, b"w");
 }
 
-/// Asks a cluster about every request, and lets it pass with the answer's body in a header.
+/// A module that makes an HTTP callout for each request, and copies the answer's body into a header.
 fn asking() -> Filter {
     let headers = pairs(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
     let grave = pairs(&[("x-why", "no answer")]);
@@ -420,7 +420,7 @@ fn carries_grpc_streams() {
     assert!(matches!(vm.reply_grpc(id, b""), Err(CallError::Unknown { .. })));
 }
 
-/// Waits in every callback until the message is whole, then puts `new` in place of its body.
+/// A module that pauses until the message is complete, and replaces its body by `new`.
 fn rewriting() -> Filter {
     module(
         &[("proxy_set_buffer_bytes", "i32 i32 i32 i32 i32"), ("proxy_get_buffer_status", "i32 i32 i32")],

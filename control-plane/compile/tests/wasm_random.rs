@@ -1,5 +1,5 @@
-//! Random requests against random valid plans, in the filter's very bytes: nothing traps, and what is decided is what the
-//! engine decides natively. Every run makes the same plans and requests.
+//! Random requests against random valid plans in the filter's own bytes: nothing traps, and decisions equal those of
+//! the native engine. Every run makes the same plans and requests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -80,7 +80,7 @@ const PATHS: [&[u8]; 14] = [
     "/é?é=é".as_bytes(),
 ];
 
-/// A source of choices: xorshift64*.
+/// A pseudo-random generator: xorshift64*.
 struct Dice(u64);
 
 impl Dice {
@@ -99,7 +99,7 @@ impl Dice {
         from[self.below(from.len())]
     }
 
-    /// Bytes of no meaning, more of them the rarer.
+    /// Random bytes; longer ones are rarer.
     fn noise(&mut self) -> Vec<u8> {
         let size = if self.one_in(50) { 20_000 } else { self.below(30) };
         (0..size).map(|_| self.below(256) as u8).collect()
@@ -176,7 +176,7 @@ fn step(dice: &mut Dice, number: usize, policies: &[&str]) -> Value {
     step
 }
 
-/// A plan as users would get one: written, checked, lowered and admitted.
+/// A random plan that was read, checked, lowered and admitted like a user's.
 fn plan(dice: &mut Dice) -> Vec<u8> {
     const REQUEST: [&str; 12] = [
         "apiKeyAuth",
@@ -267,7 +267,7 @@ fn headers(dice: &mut Dice, pairs: &mut Pairs) {
     }
 }
 
-/// What came of an exchange: the account, and the answer if it was not the upstream's.
+/// The result of an exchange: the account, and the response unless it is the upstream's.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchanged {
     account: String,
@@ -280,7 +280,7 @@ impl Exchanged {
     }
 }
 
-/// The engine itself.
+/// The engine as a native library.
 struct Native {
     plan: Arc<Plan>,
     host: Alone,
@@ -331,7 +331,7 @@ impl Native {
     }
 }
 
-/// The filter in its VM. Every call must succeed: an error is a trap, or a limit that stopped the VM.
+/// The filter in a VM. Every call must succeed: an error means a trap or an exceeded limit.
 struct Worker {
     vm: Vm,
     root: RootId,
@@ -389,7 +389,7 @@ fn decides_random_requests_as_the_engine_does_and_never_traps() {
             *verdicts.entry(got.account.split(' ').next().unwrap().to_owned()).or_default() += 1;
         }
     }
-    // What always ends the same way would show nothing.
+    // Guards against a test in which every exchange has the same result.
     println!("{verdicts:?}");
     for verdict in ["verdict=allow", "verdict=deny", "verdict=respond"] {
         assert!(verdicts.get(verdict).is_some_and(|count| *count > 100), "{verdicts:?}");

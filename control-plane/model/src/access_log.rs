@@ -1,4 +1,4 @@
-//! `AccessLog`: where requests are logged.
+//! `AccessLog`: which requests the proxies that it is attached to log, and to which backends.
 
 use postern_base::{
     diagnostic::Path,
@@ -13,7 +13,7 @@ use super::{
     target_ref::{self, Reach, TargetRef, Targeted},
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "AccessLog",
     about: "Where proxies log requests. A proxy that none is attached to logs on its standard output.",
@@ -84,44 +84,44 @@ const BACKEND: Object = Object {
     exactly_one_of: &[],
 };
 
-/// Where traffic may come from, as far as Envoy's own log filters can tell: they see no tags.
+/// The sources of an entry. Envoy's log filters cannot read tags, so there are no subsets.
 const SOURCE: Kind = target_ref::SOURCE_SERVICE;
 
-/// The backend that needs no declaration.
+/// The name of the predefined backend, standard output.
 pub const STDOUT: &str = "stdout";
 
-/// Where requests are logged.
+/// The `spec` of an `AccessLog`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AccessLog {
-    /// What it is attached to.
+    /// The target that it is attached to.
     pub target_ref: TargetRef,
-    /// Whether nothing more specific can change what it says.
+    /// `override`: whether more specific resources cannot change it.
     #[serde(default, rename = "override")]
     pub overrides: bool,
-    /// By where they go.
+    /// Entries by destination.
     #[serde(default)]
     pub to: Vec<LogEntry>,
-    /// By where they come from.
+    /// Entries by source.
     #[serde(default)]
     pub from: Vec<LogEntry>,
 }
 
-/// Where some requests are logged.
+/// The backends for requests from some sources or to some destinations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LogEntry {
-    /// The sources or destinations.
+    /// The sources or destinations of the entry.
     pub target_ref: TargetRef,
-    /// Where they are logged.
+    /// The backends, by name.
     pub backends: Vec<LogBackendRef>,
 }
 
-/// A backend by its name.
+/// A reference to a backend.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogBackendRef {
-    /// The name: one that Settings declare, or [`STDOUT`].
+    /// The name: one that `Settings` declares, or [`STDOUT`].
     pub name: String,
 }
 

@@ -17,14 +17,14 @@ use super::{
     unit,
 };
 
-/// The longest that a request waits for an agent.
+/// The longest accepted time-out of a call.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The shortest time between two probes.
+/// The shortest accepted interval between two health checks.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest path of a unix socket that Linux takes.
+/// The longest path of a unix socket on Linux, in bytes.
 const LONGEST_PATH: usize = 107;
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Agent",
     about: "An external policy agent, called over gRPC. In this version it becomes an Envoy cluster, \
@@ -81,42 +81,42 @@ const RETRY: Object = Object {
     exactly_one_of: &[],
 };
 
-/// An external policy agent.
+/// The `spec` of an `Agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Agent {
-    /// Where it is.
+    /// The address to call.
     pub address: AgentAddress,
-    /// How long a call may take.
+    /// The time-out of a call.
     #[serde(default = "timeout", deserialize_with = "unit::deserialize_duration")]
     pub timeout: Duration,
-    /// When a call is made once more.
+    /// When a failed call is repeated. `None` means never.
     pub retry: Option<AgentRetry>,
-    /// Whether a step that it cannot decide lets the request pass.
+    /// Whether a step lets the request pass when the agent cannot decide it.
     #[serde(default)]
     pub fail_open: bool,
-    /// The time between two probes of its health.
+    /// The interval between two health checks.
     #[serde(default = "interval", deserialize_with = "unit::deserialize_duration")]
     pub health_check_interval: Duration,
 }
 
-/// When a call of an agent is made once more.
+/// When a failed call is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentRetry {
-    /// How often at most.
+    /// The largest number of repeated calls.
     #[serde(default = "one")]
     pub attempts: u32,
-    /// How long to wait before that.
+    /// The pause before a repeated call.
     #[serde(default = "backoff", deserialize_with = "unit::deserialize_duration")]
     pub backoff: Duration,
 }
 
-/// Where an agent is.
+/// The address of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub enum AgentAddress {
-    /// Over TCP.
+    /// TCP.
     Tcp {
         /// An IP address, or a name that Envoy resolves.
         host: Address,

@@ -1,5 +1,6 @@
-//! Files beside resources: a field that takes PEM may name a file instead of holding the text. Only files that were read
-//! together with the resources can be named, so that no resource makes a program read what its author may not.
+//! Files next to resources: a field that takes PEM may name a file instead of holding the text. Only files that were
+//! read together with the resources can be named, so that a resource cannot make a program read a file that its author
+//! must not read.
 
 use std::{
     collections::BTreeMap,
@@ -15,23 +16,23 @@ use postern_engine::schema::{Field, Kind, Object};
 
 use super::{File, report::Report};
 
-/// How the names of files end that are no resources themselves.
+/// The extensions of files that are attachments, and not resources.
 const EXTENSIONS: [&str; 3] = ["pem", "crt", "key"];
-/// The largest file that can be named: a chain of certificates is a few kilobytes.
+/// The largest attachment, in bytes. A chain of certificates has a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// A mapping in the place of a text.
+/// The mapping that names a file, in place of the text.
 pub(crate) const REFERENCE: Object = Object {
     fields: &[Field::required("file", Kind::Text, "The file that holds it, relative to the resource's own file.")],
     exactly_one_of: &[],
 };
 
-/// Whether a file of this name holds no resources but is for them to name.
+/// Whether a file with this name is an attachment, to be named by resources.
 pub fn is_attachment(name: &FilePath) -> bool {
     name.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }
 
-/// The files that resources can name, by their paths.
+/// The attachments of one reading, by normalized path.
 #[derive(Default)]
 pub(super) struct Attachments<'f>(BTreeMap<PathBuf, &'f [u8]>);
 
@@ -41,7 +42,7 @@ impl<'f> Attachments<'f> {
         Self(attachments.map(|file| (plain(file.name.as_ref()), file.bytes.as_slice())).collect())
     }
 
-    /// The digest of all of them, by their names.
+    /// The digest of all attachments with their paths.
     pub(super) fn digest(&self) -> Digest {
         let part = |(name, bytes): (&'_ PathBuf, &&'f [u8])| {
             Digest::of_parts([name.as_os_str().as_encoded_bytes(), *bytes]).as_str().to_owned()
@@ -50,7 +51,8 @@ impl<'f> Attachments<'f> {
         Digest::of_parts(parts.iter().map(String::as_bytes))
     }
 
-    /// Puts the text of files into a document, in the place of the mappings that name them.
+    /// Replaces each mapping that names an attachment by the attachment's text. Reports files that do not exist, are
+    /// too large, or are not text. `file` is the document's own file: paths are relative to its folder.
     pub(super) fn resolve(&self, root: &mut Node, schema: &'static Object, file: &str, report: &mut Report<'_>) {
         let folder = FilePath::new(file).parent().unwrap_or(FilePath::new(""));
         Resolving { attachments: self, folder, report }.object(root, schema, &Path::Root);
@@ -69,7 +71,7 @@ impl<'f> Attachments<'f> {
         String::from_utf8(bytes.to_vec()).map_err(|_| format!("{} is not PEM: it is not text", quote(name)))
     }
 
-    /// What the files in a folder, and below it, are called there.
+    /// The paths of all attachments in a folder and its subfolders, relative to the folder.
     fn beside(&self, folder: &FilePath) -> impl Iterator<Item = &str> {
         let folder = plain(folder);
         self.0.keys().filter_map(move |path| path.strip_prefix(&folder).ok()?.to_str())
@@ -106,7 +108,7 @@ impl Resolving<'_, '_, '_> {
     }
 
     fn pem(&mut self, node: &mut Node, path: &Path<'_>) {
-        // Whatever else is wrong with the mapping is the schema's to report.
+        // All other faults of the mapping are reported by the schema's check.
         let Some(name) = node.get("file").and_then(Node::text) else { return };
         match self.attachments.read(self.folder, name) {
             Ok(text) => node.value = Value::Text(text),
@@ -115,7 +117,7 @@ impl Resolving<'_, '_, '_> {
     }
 }
 
-/// The path without `.` and, as far as it goes, without `..`: the same for every way to write it.
+/// The normalized path: without `.`, and without `..` where a parent is known. Equal for all spellings of a path.
 fn plain(path: &FilePath) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn reads_files_relative_to_the_resource() {
-        // The schema is content; that a dash is no certificate is said by the rules of the kind.
+        // The schema only wants a text. That `-` is not a certificate is found by the kind's rules.
         let found = "dir/sub/service.yaml:7:9: Service `s`: spec.tls.ca: expected certificates in PEM";
         for name in ["near.pem", "./near.pem", "../above.crt", "../sub/near.pem"] {
             check(&format!("{{file: {name}}}"), &[found]);

@@ -1,5 +1,5 @@
-//! Checks a tree against a schema, and reports everything that does not fit. What a schema cannot say is the matter
-//! of each kind's own `rules`; what concerns several resources is that of `links`.
+//! Checks a tree against a schema, and reports everything that does not fit. What a schema cannot express is checked by
+//! each kind's `rules`, and references between resources by `links`.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use super::{
     report::{Report, StepKey},
 };
 
-/// Checks a mapping: all its fields, and that there are no others.
+/// Checks a mapping: all known fields, required fields, and that there are no others.
 pub(super) fn object(node: &Node, schema: &Object, path: &Path<'_>, report: &mut Report<'_>) {
     let Some(entries) = entries(node, path, report) else { return };
     unknown_fields(entries, schema, path, report);
@@ -28,7 +28,7 @@ pub(super) fn object(node: &Node, schema: &Object, path: &Path<'_>, report: &mut
     }
 }
 
-/// Checks these fields of a mapping; there may be others.
+/// Checks the known fields of a mapping. Other fields are allowed.
 pub(super) fn open_object(node: &Node, known: &[Field], path: &Path<'_>, report: &mut Report<'_>) {
     if entries(node, path, report).is_some() {
         fields(node, known, path, report);
@@ -68,7 +68,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Size => size(node, path, report),
         Kind::Duration => text(node, format::duration, path, report),
         Kind::Timeout => text(node, format::timeout, path, report),
-        // Its phase and its columns are the lowering's matter.
+        // Its phase and its attributes are checked by lowering.
         Kind::Expression => text(node, format::text, path, report),
         Kind::Choice(words) => text(node, |text| format::choice(text, words), path, report),
         Kind::Integer { min, max } => integer(node, *min, *max, path, report),
@@ -81,7 +81,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::JwkSet => key_set(node, path, report),
         Kind::EnvoyMessage => envoy_message(node, path, report),
         Kind::Pem => pem(node, path, report),
-        // Only the mapping around it knows the policy: see `fields`.
+        // Checked in `fields`, since only the mapping around it names the policy.
         Kind::Params => {}
     }
 }
@@ -124,7 +124,7 @@ fn percent(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A size may be a plain number of bytes.
+/// A size: text with a unit, or a number of bytes.
 fn size(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     match &node.value {
         Value::Integer(bytes) if *bytes >= 0 => {}
@@ -139,28 +139,28 @@ fn boolean(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// What the schema says is the lowering's matter, which reports it at its field.
+/// A JSON Schema. Its content is checked by lowering, which reports faults at their fields.
 fn json_schema(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Map(_) | Value::Bool(_)) {
         wrong_type(node, "a JSON Schema (a mapping)", path, report);
     }
 }
 
-/// Its keys are the matter of the kind's own rules.
+/// A key set. Its keys are checked by the kind's rules.
 fn key_set(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Map(_) | Value::Text(_)) {
         wrong_type(node, "a mapping, or JSON in a string", path, report);
     }
 }
 
-/// What stands in it is the matter of the kind's own rules.
+/// A message of Envoy. Its content is checked by the kind's rules.
 fn envoy_message(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if !matches!(node.value, Value::Map(_)) {
         wrong_type(node, "a mapping", path, report);
     }
 }
 
-/// What the text holds is the matter of the kind's own rules, and whether the file is there that of `attachment`.
+/// PEM, or a mapping that names a file. The text is checked by the kind's rules, the file by `attachment`.
 fn pem(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     match &node.value {
         Value::Text(_) => {}
@@ -174,7 +174,7 @@ fn exactly_one(node: &Node, entries: &[(Key, Node)], schema: &Object, path: &Pat
     let mistyped = entries.iter().any(|(key, _)| !known.contains(&key.name.as_str()));
     match entries.iter().filter(|(key, _)| schema.exactly_one_of.contains(&key.name.as_str())).count() {
         1 => {}
-        // The field that is meant is reported already.
+        // The misspelled field is reported already.
         0 if mistyped => {}
         0 => report.missing(node.at, path, format!("expected exactly {}", one_of(schema.exactly_one_of))),
         _ => report.error(node.at, path, format!("expected exactly {}", one_of(schema.exactly_one_of))),
@@ -190,7 +190,7 @@ fn list(node: &Node, item: &Kind, at_least: usize, path: &Path<'_>, report: &mut
     let mut headers = HeaderNames::default();
     for (index, node) in items.iter().enumerate() {
         let path = path.item(index);
-        // Lists are taken whole, so that no other step can complete what is in one.
+        // Merging replaces lists whole, so another step cannot add what is missing in an item.
         report.within_step(None, |report| value(node, item, &path, report));
         if let (Kind::HeaderName | Kind::EditedHeader(_), Some(name)) = (item, node.text()) {
             headers.admit(name, node.at, &path, report);
@@ -211,7 +211,8 @@ fn map(node: &Node, key_kind: &Kind, value_kind: &Kind, path: &Path<'_>, report:
     }
 }
 
-/// Checks the parameters of a step. Absent ones are an empty mapping, so that required ones are reported.
+/// Checks the parameters of a step. Absent parameters are checked as an empty mapping, so that required ones are
+/// reported.
 fn params(step: &Node, params: Option<&Node>, path: &Path<'_>, report: &mut Report<'_>) {
     let Some((policy, name)) = step.get("policy").and_then(|policy| Some((policy, policy.text()?))) else { return };
     match policy::schema(name) {
@@ -259,7 +260,7 @@ fn names(schema: &Object) -> Vec<&'static str> {
     schema.fields.iter().map(|field| field.name).collect()
 }
 
-/// The header names of one list or mapping: they are equal if they differ only in case.
+/// Detects header names in one list or mapping that differ only in case.
 #[derive(Default)]
 struct HeaderNames(HashMap<String, (String, usize)>);
 

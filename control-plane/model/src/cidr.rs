@@ -1,8 +1,8 @@
-//! Networks as users write them: an IP address, or the first one of a network and the length of its prefix.
+//! IP networks in CIDR notation: a single address, or a first address and a prefix length.
 
 use std::{fmt, net::IpAddr};
 
-/// A network. They sort by their first address, and larger ones before those that they contain.
+/// An IP network. The order is by first address; of equal ones, the larger network comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cidr {
     address: IpAddr,
@@ -10,7 +10,8 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Reads `10.0.0.0/8` or `10.0.0.1`. A network of IPv4 addresses that are mapped into IPv6 is one of IPv4.
+    /// Parses `10.0.0.0/8` or `10.0.0.1`. IPv4-mapped IPv6 networks become IPv4 networks. `None` if it is not a
+    /// network.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = match text.split_once('/') {
             None => (text.parse::<IpAddr>().ok()?, None),
@@ -29,7 +30,7 @@ impl Cidr {
         }
     }
 
-    /// The same with all bits past its prefix cleared.
+    /// This network with all bits after its prefix cleared.
     #[must_use]
     pub fn without_host_bits(self) -> Self {
         let free = u32::from(width(self.address).saturating_sub(self.length));
@@ -40,13 +41,13 @@ impl Cidr {
         Self { address, ..self }
     }
 
-    /// Whether every address of another network is one of this.
+    /// Whether every address of `other` is in this network.
     pub fn contains(self, other: Self) -> bool {
         let around = Self { address: other.address, length: self.length }.without_host_bits();
         self.address.is_ipv4() == other.address.is_ipv4() && self.length <= other.length && around == self
     }
 
-    /// As plans have it: the address, and the length of the prefix in one more byte.
+    /// The encoding in a plan: the bytes of the address, followed by the prefix length as one byte.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = match self.address {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -67,7 +68,7 @@ const fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Digits alone, without a zero in front of others.
+/// Parses decimal digits without a leading zero.
 fn prefix_length(text: &str) -> Option<u8> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     plain.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,5 @@
-//! `Consumer`: a named caller and its credentials, of which only digests leave this file.
+//! `Consumer`: a named caller and its credentials. API keys and passwords become digests when they are read; keys for
+//! signatures are kept as [`Secret`].
 
 use postern_base::{
     diagnostic::Path,
@@ -19,7 +20,7 @@ use super::{
     target_ref::Reach,
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Consumer",
     about: "A named caller and its credentials.",
@@ -101,24 +102,24 @@ const HMAC_KEY: Object = Object {
 const PASSWORD_HASH: &str =
     "The hash of the password: `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, at most 10000 rounds.";
 
-/// A named caller, and the credentials that prove to be it. Each of them is enough; without one, no request can.
+/// The `spec` of a `Consumer`. Each credential is sufficient to authenticate; without any, nobody can.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consumer {
-    /// The API keys, each of which is enough.
+    /// API keys.
     #[serde(default)]
     pub api_keys: Vec<ApiKey>,
     /// The user name and password.
     pub basic_auth: Option<BasicAuth>,
-    /// The keys that it signs requests with.
+    /// Keys for signed requests (`hmacAuth`).
     #[serde(default)]
     pub hmac: Vec<HmacKey>,
-    /// The groups that it belongs to.
+    /// Groups, which `roleCheck` and conditions read.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
-/// An API key, of which only the digest is known.
+/// An API key. Only its digest is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct ApiKey {
@@ -126,7 +127,7 @@ pub struct ApiKey {
     pub sha256: [u8; 32],
 }
 
-/// What a user may write. It has no `Debug`: it can hold the key itself.
+/// The forms that a user may write. No `Debug`: it can hold the key itself.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Written {
@@ -147,17 +148,17 @@ impl TryFrom<Written> for ApiKey {
     }
 }
 
-/// A user name and what is kept of its password.
+/// A user name, and the hash of its password.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenBasicAuth")]
 pub struct BasicAuth {
-    /// The user name: not empty, no colon, no control character.
+    /// The user name: not empty, without colons and control characters.
     pub username: String,
-    /// What its password is checked against.
+    /// The hash that passwords are checked against.
     pub password: PasswordHash,
 }
 
-/// What a user may write. It has no `Debug`: it can hold the password itself.
+/// The forms that a user may write. No `Debug`: it can hold the password itself.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenBasicAuth {
@@ -179,17 +180,17 @@ impl TryFrom<WrittenBasicAuth> for BasicAuth {
     }
 }
 
-/// A key that requests are signed with.
+/// A key that a consumer signs requests with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenHmacKey", rename_all = "camelCase")]
 pub struct HmacKey {
-    /// What a signature calls it.
+    /// The key's name in signatures.
     pub key_id: String,
-    /// The secret.
+    /// The shared secret.
     pub secret: Secret,
 }
 
-/// What a user may write. It has no `Debug`: it holds the secret.
+/// The form that a user writes. No `Debug`: it holds the secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenHmacKey {
@@ -212,7 +213,7 @@ impl TryFrom<WrittenHmacKey> for HmacKey {
 }
 
 const NOT_BASE64: &str = "expected base64 with its padding";
-/// The fewest bytes of a secret: no dictionary has one of these.
+/// The shortest secret, in bytes: too long for a dictionary attack.
 const SHORTEST_SECRET: usize = 16;
 
 fn hmac_rules(items: &[Node], path: &Path<'_>, report: &mut Report<'_>) {
@@ -264,7 +265,7 @@ fn api_key_rules(items: &[Node], path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// RFC 7617, section 2: what a user name and a password cannot be.
+/// Reports user names and passwords that RFC 7617, section 2, does not allow.
 fn basic_auth_rules(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     let text = |name| node.get(name).and_then(|node| Some((node.at, node.text()?)));
     if let Some((at, username)) = text("username") {

@@ -1,8 +1,8 @@
-//! A regular expression for a cookie's value, written anew so that it cannot reach beyond the value.
+//! Regular expressions for the value of a cookie, rewritten so that they cannot match beyond the value.
 //!
-//! Envoys before 1.38 ignore `RouteMatch.cookies`, so a cookie is looked for by a regular expression on the whole `cookie`
-//! header. There, `.` or `[^a]` would run over the `;` into the next cookie. Every class of characters therefore loses
-//! what no value has, and an expression that asks for one of these is refused.
+//! Envoys before 1.38 ignore `RouteMatch.cookies`, so a cookie is matched by a regular expression on the whole `cookie`
+//! header. There, `.` or `[^a]` would match the `;` and run into the next cookie. So every character class loses the
+//! characters that values do not contain, and an expression that requires one of them is refused.
 
 use postern_base::diagnostic::quote;
 use regex_syntax::{
@@ -12,10 +12,10 @@ use regex_syntax::{
 
 use serde::{Deserialize, Serialize};
 
-/// What separates cookies, or is trimmed from around their values. Envoys before 1.40 join repeated headers by `,`.
+/// Separators of cookies, and white space that is trimmed from values. Envoys before 1.40 join repeated headers by `,`.
 const OUTSIDE: [u8; 4] = [b';', b',', b' ', b'\t'];
 
-/// A regular expression that matches no `;`, `,`, space or tab.
+/// A regular expression that cannot match `;`, `,`, a space or a tab.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CookiePattern {
@@ -24,7 +24,7 @@ pub struct CookiePattern {
 }
 
 impl CookiePattern {
-    /// Writes an expression anew. The error says what no cookie can fit.
+    /// Rewrites an expression. The error says why no cookie could match it.
     pub fn read(pattern: &str) -> Result<Self, String> {
         let mut parser = ParserBuilder::new().unicode(false).utf8(false).build();
         let parsed = parser.parse(pattern).map_err(|_| format!("{} is no regular expression", quote(pattern)))?;
@@ -40,7 +40,7 @@ impl CookiePattern {
         Ok(Self { written: pattern.to_owned(), narrowed })
     }
 
-    /// The narrowed expression, in a syntax that RE2 reads as well.
+    /// The rewritten expression, in syntax that RE2 accepts as well.
     pub fn as_str(&self) -> &str {
         &self.narrowed
     }
@@ -124,7 +124,7 @@ fn write_class(class: &Class, text: &mut String) -> Result<(), Reason> {
     Ok(())
 }
 
-/// A byte as both syntaxes read it, inside a class and outside.
+/// A byte in syntax that is valid in both dialects, inside and outside of a class.
 fn escaped(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("\\x{byte:02x}") }
 }

@@ -1,5 +1,5 @@
-//! A directory of resources: its YAML files, and the certificates and keys beside them, read whole. Whoever watches it is
-//! elsewhere ([`source`](postern::source)).
+//! Reads a directory of resources: its YAML files, and the certificates and keys next to them. Watching it for changes
+//! is the module `source` of the crate `postern`.
 
 use std::{
     fs, io,
@@ -10,51 +10,52 @@ use postern_base::regular_file;
 
 use crate::{File, attachment::is_attachment};
 
-/// How deep folders may nest.
+/// The largest depth of nested folders.
 const DEEPEST: usize = 16;
-/// How many entries a directory may have with all of its folders, and how many bytes in all files that are read: as many as
-/// a bundle may have.
+/// The largest number of files and folders in a directory, and of bytes in all files that are read: the limits of a
+/// bundle.
 const MOST_ENTRIES: usize = 100_000;
 const LARGEST: u64 = 64 << 20;
 
-/// Why a directory could not be read.
+/// Why a directory was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The file system said no.
+    /// An error of the file system.
     #[error("{}: {error}", path.display())]
     Read {
-        /// What was read.
+        /// The path that could not be read.
         path: PathBuf,
-        /// What it said.
+        /// The cause.
         error: io::Error,
     },
-    /// A directory that says nothing is more likely a mistake than a wish to serve nothing.
+    /// No files of resources. An empty directory is more likely a mistake than a wish to serve nothing.
     #[error("{}: no `.yaml` or `.yml` files in this directory", .0.display())]
     Empty(PathBuf),
-    /// A file without a byte is most likely being written.
+    /// A file of zero bytes, which is most likely being written.
     #[error("{}: the file is empty: is it being written?", .0.display())]
     EmptyFile(PathBuf),
-    /// Folders in folders without an end.
+    /// Folders are nested deeper than the limit.
     #[error("{}: folders are nested too deep: at most {DEEPEST} levels are read", .0.display())]
     Nested(PathBuf),
-    /// A link leads to a folder that it is in.
+    /// A symbolic link leads to a folder that contains it.
     #[error("{}: the link leads to a folder that it is in", .0.display())]
     Loop(PathBuf),
-    /// A link leads out of the directory.
+    /// A symbolic link leads out of the directory.
     #[error("{}: the link leads out of the directory, to {}: copy the file, or read the directory that has both", path.display(), target.display())]
     Outside {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// Its target.
         target: PathBuf,
     },
-    /// More files than anybody has.
+    /// More entries than the limit.
     #[error("{}: there are more than {MOST_ENTRIES} files and folders", .0.display())]
     TooMany(PathBuf),
 }
 
-/// Every `.yaml` and `.yml` file in a directory and its folders, and the certificates and keys for them, in the order of
-/// their paths. Links are followed as long as they stay inside the directory.
+/// Reads every `.yaml` and `.yml` file in a directory and its subfolders, and the certificates and keys for them,
+/// sorted by path. Hidden files are ignored. Symbolic links are followed inside the directory only. The first error
+/// ends the reading.
 pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
     let failed = |error| SourceError::Read { path: directory.to_owned(), error };
     let mut search =
@@ -69,13 +70,13 @@ pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
     paths.into_iter().map(|path| read_file(path, &mut left)).collect()
 }
 
-/// A walk through a directory.
+/// A walk through a directory that collects the paths to read.
 struct Search {
-    /// The directory, without links.
+    /// The canonical path of the directory.
     root: PathBuf,
-    /// The folders that lead to the current one, without links.
+    /// The canonical paths of the folders from the root to the current one.
     above: Vec<PathBuf>,
-    /// How many entries were looked at.
+    /// The number of entries so far.
     seen: usize,
     found: Vec<PathBuf>,
 }
@@ -109,7 +110,7 @@ impl Search {
         let wanted = is_read(&path);
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
-            // It leads nowhere, or in a circle, and has no name that would be read.
+            // A broken link whose name would not be read anyway.
             Err(_) if !wanted => return Ok(()),
             Err(error) => return Err(SourceError::Read { path, error }),
         };
@@ -124,7 +125,7 @@ impl Search {
         Ok(())
     }
 
-    /// A link may lead anywhere inside the directory, as those of mounted volumes do. What is outside was not handed over.
+    /// An error if the path is a link out of the directory. Links inside are allowed, since mounted volumes use them.
     fn stays_inside(&self, path: &Path) -> Result<(), SourceError> {
         let failed = |error| SourceError::Read { path: path.to_owned(), error };
         if !fs::symlink_metadata(path).map_err(failed)?.is_symlink() {
@@ -143,7 +144,7 @@ fn is_resources(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// Editors and mounted volumes keep their own affairs in hidden files.
+/// Whether a name starts with a dot, as internal files of editors and mounted volumes do.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
@@ -160,7 +161,7 @@ fn read_file(path: PathBuf, left: &mut u64) -> Result<File, SourceError> {
     Ok(File { name: path.display().to_string(), bytes })
 }
 
-/// Whether a file of this name is read.
+/// Whether [`read`] reads a file with this name.
 pub fn is_read(path: &Path) -> bool {
     !is_hidden(path) && (is_resources(path) || is_attachment(path))
 }

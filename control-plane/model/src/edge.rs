@@ -1,5 +1,5 @@
-//! `http` of a `Gateway`: what its listeners take from callers whom nobody knows. The defaults are for an edge of the
-//! internet, as Envoy's guide for edge proxies has them; each field loosens one of them.
+//! `http` of a `Gateway`: limits and normalization for requests of untrusted callers. The defaults are for the edge of
+//! the internet, as in Envoy's best practices for edge proxies; each field relaxes one of them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{report::Report, unit};
 
-/// The name of the generated route that refuses what is no host. No user's route can have a `/` in its name.
+/// The name of the generated route that refuses requests without a valid host. Names of users' routes have no `/`.
 pub const NO_HOST_ROUTE: &str = "postern/no-host";
 /// The name of the generated route that refuses paths with parameters.
 pub const PATH_PARAMETERS_ROUTE: &str = "postern/path-parameters";
@@ -17,7 +17,7 @@ pub const PATH_PARAMETERS_ROUTE: &str = "postern/path-parameters";
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// What a user may write.
+/// The schema of `http`.
 pub(super) const SCHEMA: Object = Object {
     fields: &[
         Field::optional(
@@ -106,24 +106,24 @@ pub(super) const SCHEMA: Object = Object {
     exactly_one_of: &[],
 };
 
-/// What listeners take from callers.
+/// Limits and normalization of a Gateway's listeners.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EdgeHttp {
-    /// How many proxies in front are trusted.
+    /// The number of trusted proxies in front.
     pub trusted_hops: u32,
-    /// What becomes of `%2F` and `%5C` in a path.
+    /// How `%2F` and `%5C` in a path are handled.
     pub escaped_slashes: EscapedSlashes,
-    /// What becomes of `;` and `%3B` in a path.
+    /// How `;` and `%3B` in a path are handled.
     pub path_parameters: PathParameters,
-    /// What becomes of headers with `_` in their names.
+    /// How headers with `_` in their names are handled.
     pub headers_with_underscores: Underscores,
-    /// How many headers a request may have.
+    /// The largest number of headers of a request.
     pub max_headers: u32,
-    /// How large they may be together, in bytes.
+    /// The largest size of all headers of a request together, in bytes.
     #[serde(deserialize_with = "unit::deserialize_size")]
     pub max_header_size: u32,
-    /// How many requests may be under way on one HTTP/2 connection.
+    /// The largest number of concurrent streams on an HTTP/2 connection.
     pub max_concurrent_streams: u32,
     /// The initial window of an HTTP/2 stream, in bytes.
     #[serde(deserialize_with = "unit::deserialize_size")]
@@ -131,19 +131,19 @@ pub struct EdgeHttp {
     /// The initial window of an HTTP/2 connection, in bytes.
     #[serde(deserialize_with = "unit::deserialize_size")]
     pub connection_window: u32,
-    /// How much is buffered for one connection in each direction, in bytes.
+    /// The buffer limit of a connection in each direction, in bytes.
     #[serde(deserialize_with = "unit::deserialize_size")]
     pub buffer_limit: u32,
-    /// Until the headers are there; zero is no limit.
+    /// The time-out until all headers have come. Zero means none.
     #[serde(deserialize_with = "unit::deserialize_duration")]
     pub headers_timeout: Duration,
-    /// Until the whole request is there; zero is no limit.
+    /// The time-out until the whole request has come. Zero means none.
     #[serde(deserialize_with = "unit::deserialize_duration")]
     pub request_timeout: Duration,
-    /// While nothing is sent on a stream; zero is no limit.
+    /// The time-out of a stream on which nothing is sent. Zero means none.
     #[serde(deserialize_with = "unit::deserialize_duration")]
     pub stream_idle_timeout: Duration,
-    /// While a connection has no stream; zero is no limit.
+    /// The time-out of a connection without streams. Zero means none.
     #[serde(deserialize_with = "unit::deserialize_duration")]
     pub idle_timeout: Duration,
 }
@@ -169,46 +169,46 @@ impl Default for EdgeHttp {
     }
 }
 
-/// What becomes of `%2F` and `%5C` in a path.
+/// How `%2F` and `%5C` in a path are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EscapedSlashes {
-    /// The request is a 400.
+    /// The request is refused with 400.
     #[default]
     Reject,
-    /// The caller is sent to the path with slashes.
+    /// The caller is redirected to the path with slashes.
     Redirect,
-    /// They are slashes.
+    /// They are treated as slashes.
     Unescape,
-    /// They are part of a segment.
+    /// They are treated as part of a segment.
     Keep,
 }
 
-/// What becomes of `;` and `%3B` in a path.
+/// How `;` and `%3B` in a path are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PathParameters {
-    /// The request is a 400.
+    /// The request is refused with 400.
     #[default]
     Reject,
-    /// They are part of a segment.
+    /// They are treated as part of a segment.
     Keep,
 }
 
-/// What becomes of headers with `_` in their names.
+/// How headers with `_` in their names are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Underscores {
-    /// The request is a 400.
+    /// The request is refused with 400.
     #[default]
     Reject,
-    /// The header is dropped.
+    /// The header is removed.
     Drop,
-    /// The header passes.
+    /// The header is accepted.
     Allow,
 }
 
-/// The sizes that Envoy takes, and their fields.
+/// The sizes that Envoy accepts, by field.
 const SIZES: [(&str, u32, u32); 4] = [
     ("maxHeaderSize", KIB, 8 * MIB),
     ("streamWindow", 65_535, 2_147_483_647),
@@ -216,7 +216,7 @@ const SIZES: [(&str, u32, u32); 4] = [
     ("bufferLimit", 16 * KIB, 2_147_483_647),
 ];
 
-/// Reports what the schema cannot say.
+/// Reports sizes that Envoy does not accept, which the schema cannot express.
 pub(super) fn rules(http: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     for (name, least, most) in SIZES {
         let Some(node) = http.get(name) else { continue };
@@ -227,7 +227,7 @@ pub(super) fn rules(http: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// What `http` of a gateway, as it is written, says about parameters of paths.
+/// `pathParameters` of a gateway's `http` as written; the default if it is absent or invalid.
 pub(super) fn path_parameters(http: Option<&Node>) -> PathParameters {
     match http.and_then(|http| http.get("pathParameters")).and_then(Node::text) {
         Some("keep") => PathParameters::Keep,
@@ -250,7 +250,7 @@ mod tests {
         bundle.map(|mut bundle| bundle.gateways.remove(0).spec.http.clone()).map_err(|errors| errors.to_string())
     }
 
-    /// The value of every field that a user may leave out is what the documentation says.
+    /// Compares the default of every optional field with that in the schema.
     #[test]
     fn has_the_defaults_of_its_schema() {
         for field in SCHEMA.fields {

@@ -1,5 +1,5 @@
-//! `EnvoyResource`: a resource of Envoy as Envoy's documentation writes it, served as it is. The way out where `Gateway`
-//! and `Service` are not enough.
+//! `EnvoyResource`: a resource in Envoy's own format, served unchanged. For what `Gateway` and `Service` cannot
+//! express.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::protobuf_json::{Fault, Faults, Unknown, read_any_at};
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "EnvoyResource",
     about: "A resource of Envoy, served as it is.",
@@ -72,60 +72,60 @@ const SPEC: Object = Object {
 const RESOURCE: &str = "resource";
 const TYPE: &str = "@type";
 
-/// A resource of Envoy, served as it is.
+/// The `spec` of an `EnvoyResource`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnvoyResource {
-    /// The nodes that get it; all of its mesh if there is none.
+    /// The nodes that get it. `None` means all of its mesh.
     #[serde(default, rename = "targetRef", skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
-    /// What is served.
+    /// The resource that is served.
     pub resource: RawResource,
 }
 
-/// A resource of one of the types that we serve, with a name, that fits the descriptors of its type at any depth.
+/// A resource of a type that is served, with a name, valid by the descriptors of its type at any depth.
 #[derive(Clone, PartialEq)]
 pub struct RawResource {
     kind: ResourceType,
     name: String,
     body: Any,
-    /// For the revision, which is over what users wrote.
+    /// What the user wrote, for the revision's digest.
     written: Json,
 }
 
 impl RawResource {
-    /// The type under which it is served.
+    /// The type of the resource.
     pub fn kind(&self) -> ResourceType {
         self.kind
     }
 
-    /// What subscriptions call it.
+    /// The name in subscriptions.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its encoding.
+    /// The encoded resource.
     pub fn body(&self) -> &Any {
         &self.body
     }
 
-    /// How people call its type: `Listener`.
+    /// The short name of its type, such as `Listener`.
     pub fn type_name(&self) -> &'static str {
         short_name(self.kind.type_url())
     }
 
-    /// Where its name stands in its document.
+    /// The path of its name in the document.
     pub fn name_field(&self) -> String {
         let field = name_fields(self.kind).iter().find(|field| self.written.get(field).is_some());
         push_field(format!("spec.{RESOURCE}"), field.unwrap_or(&"name"))
     }
 
-    /// The routes in it that have a name.
+    /// The named routes inside it.
     pub fn routes(&self) -> Vec<RawRoute> {
         raw_routes::named_routes(&self.written, &format!("spec.{RESOURCE}"))
     }
 
-    /// Checks and encodes what was written at a path.
+    /// Checks and encodes the JSON at a path, or returns all faults.
     fn read(json: &Json, path: &Path<'_>) -> Result<Self, Faults> {
         let (body, mut faults) = match read_any_at(json, path, Unknown::Refused) {
             Ok(body) => (body, Vec::new()),
@@ -136,11 +136,11 @@ impl RawResource {
         let fields = kind.map_or(&[][..], name_fields);
         let name = fields.iter().find_map(|field| json.get(field));
         match (kind, fields.first()) {
-            // A name that is no text is reported already.
+            // A name of another type is reported already.
             (Some(_), Some(field)) if name.is_none_or(|name| name.as_str() == Some("")) => {
                 fault(&path.field(field), format!("missing required field {}", quote(field)));
             }
-            // Who subscribes to a longer one is refused.
+            // A subscription to a longer name is refused.
             (Some(_), Some(field)) if name.and_then(Json::as_str).is_some_and(|name| name.len() > RESOURCE_NAME) => {
                 fault(&path.field(field), format!("expected a name of at most {RESOURCE_NAME} bytes"));
             }
@@ -150,7 +150,7 @@ impl RawResource {
                     format!("{} is not served by itself: expected {}", quote(&body.type_url), one_of(&served));
                 fault(&path.field(TYPE), message);
             }
-            // An empty mapping, which elsewhere stands for nothing.
+            // An empty mapping, which `read_any_at` reads as no message.
             (None, _) if faults.is_empty() => {
                 faults.push(Fault { path: path.to_string(), message: format!("missing required field `{TYPE}`") });
             }
@@ -165,7 +165,7 @@ impl RawResource {
     }
 }
 
-/// The field that the name of a resource stands in, in both of its spellings.
+/// The fields that may hold a resource's name: the name in JSON, and the one in the `.proto` file if it differs.
 fn name_fields(kind: ResourceType) -> &'static [&'static str] {
     match kind {
         ResourceType::Endpoints => &["cluster_name", "clusterName"],
@@ -219,7 +219,7 @@ impl Spec for EnvoyResource {
     }
 }
 
-/// Reports numbers that YAML can say and JSON cannot: they would be taken for fields that are left out.
+/// Reports `.inf` and `.nan`, which JSON cannot represent: they would be read as absent fields.
 fn infinities(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     match &node.value {
         Value::Float(number) if !number.is_finite() => {

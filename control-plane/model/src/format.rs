@@ -1,4 +1,4 @@
-//! The rules for values that are written as strings, one function a kind: `Err` says what was expected.
+//! The formats of values that are strings, one function each. The error says what was expected.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,12 +10,12 @@ use postern_engine::{
 
 use super::{cidr::Cidr, unit};
 
-/// The longest template of a path that Envoy takes.
+/// The longest path template that Envoy accepts, in bytes.
 const LONGEST_TEMPLATE: usize = 256;
-/// How often a regular expression can repeat something in RE2.
+/// The largest repetition count in RE2.
 const MOST_TIMES: u64 = 1000;
 
-/// What a rule says about a string.
+/// Whether a string has a format; the error is the message.
 pub(super) type Outcome = Result<(), String>;
 
 pub(super) fn text(_: &str) -> Outcome {
@@ -33,7 +33,7 @@ pub(super) fn name(text: &str) -> Outcome {
 }
 
 pub(super) fn header_name(text: &str) -> Outcome {
-    // Envoy has it as `:authority`.
+    // In HTTP/2 and in Envoy it is `:authority`.
     expect(!text.eq_ignore_ascii_case("host"), "the name of a header other than `host`", text)?;
     if text.starts_with(':') {
         return Err(format!("expected the name of a header, found the pseudo-header {}", quote(text)));
@@ -41,7 +41,7 @@ pub(super) fn header_name(text: &str) -> Outcome {
     expect(is_token(text), "the name of a header", text)
 }
 
-/// A header that a step sets or removes: the engine says which it may, and why not.
+/// The name of a header that a step sets or removes. The engine decides which are allowed.
 pub(super) fn edited_header(text: &str, how: HeaderUse) -> Outcome {
     header_name(text)?;
     let done = match how {
@@ -54,7 +54,7 @@ pub(super) fn edited_header(text: &str, how: HeaderUse) -> Outcome {
     }
 }
 
-/// The message does not repeat the value: it may be a credential.
+/// A header value. The message does not repeat it, since it may be a credential.
 pub(super) fn header_value(text: &str) -> Outcome {
     match text.chars().find(|c| c.is_ascii_control() && *c != '\t') {
         None => Ok(()),
@@ -62,7 +62,7 @@ pub(super) fn header_value(text: &str) -> Outcome {
     }
 }
 
-/// A length of time above zero.
+/// A duration above zero.
 pub(super) fn duration(text: &str) -> Outcome {
     expect(
         unit::duration(text).is_some_and(|time| !time.is_zero()),
@@ -71,7 +71,7 @@ pub(super) fn duration(text: &str) -> Outcome {
     )
 }
 
-/// A length of time, or zero for none.
+/// A duration; zero means no time-out.
 pub(super) fn timeout(text: &str) -> Outcome {
     expect(unit::duration(text).is_some(), "a length of time such as `250ms` or `5m`, or `0s` for no limit", text)
 }
@@ -91,7 +91,7 @@ pub(super) fn path(text: &str) -> Outcome {
     expect(text.chars().all(allowed), "a path without spaces, query and fragment", text)
 }
 
-/// A path whose segments are text, `{name}` or, as the last one, `{name=**}`. The bounds are Envoy's.
+/// A path template, whose segments are text, `{name}` or, as the last one, `{name=**}`. The limits are Envoy's.
 pub(super) fn path_template(text: &str) -> Outcome {
     expect(text.starts_with('/'), "a path that starts with `/`", text)?;
     if text.len() > LONGEST_TEMPLATE {
@@ -132,7 +132,7 @@ fn literal_segment(segment: &str, last: bool) -> Outcome {
     Ok(())
 }
 
-/// Envoy's regular expressions are RE2's, which has all that our own have but for very long repetitions.
+/// A regular expression for Envoy. RE2 accepts what our own dialect accepts, except large repetition counts.
 pub(super) fn regex(text: &str) -> Outcome {
     match Pattern::compile(text) {
         _ if text.is_empty() => expect(false, "a regular expression", text),
@@ -159,7 +159,7 @@ pub(super) fn ip_address(text: &str) -> Outcome {
     expect(text.parse::<IpAddr>().is_ok(), "an IP address", text)
 }
 
-/// A network with bits set past its prefix is most often a slip: the right form is told.
+/// A network. Bits set after the prefix are most often a mistake, so the message has the corrected form.
 pub(super) fn cidr(text: &str) -> Outcome {
     let Some(cidr) = Cidr::parse(text) else {
         return expect(false, "an IP address or a network such as `10.0.0.0/8`", text);
@@ -172,7 +172,7 @@ pub(super) fn cidr(text: &str) -> Outcome {
     }
 }
 
-/// The message does not repeat the value: a user may have put the secret itself there.
+/// A SHA-256 digest. The message does not repeat the value, since it may be the secret itself.
 pub(super) fn sha256(text: &str) -> Outcome {
     if text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(());
@@ -198,12 +198,12 @@ fn expect(valid: bool, what: &str, text: &str) -> Outcome {
     }
 }
 
-/// RFC 9110, section 5.6.2.
+/// A token (RFC 9110, section 5.6.2).
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
 }
 
-/// A name of DNS labels. The last is not a number, so that a mistyped IPv4 address is none.
+/// A host name of DNS labels. The last label is not a number, so that a misspelled IPv4 address is not a name.
 fn is_host_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -15,7 +15,7 @@ use super::{
     target_ref::{self, Reach, TargetRef},
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Gateway",
     about: "Listeners, and the routes that they serve.",
@@ -109,23 +109,23 @@ const TLS: Object = Object {
     exactly_one_of: &[],
 };
 
-/// Listeners, and the routes that they serve.
+/// The `spec` of a `Gateway`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
-    /// The nodes that serve it; all of its mesh if there is none.
+    /// The nodes that serve it. `None` means all of its mesh.
     #[serde(default, rename = "targetRef", skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
-    /// Where it listens: at least one, names are unique.
+    /// The listeners: at least one, with unique names.
     pub listeners: Vec<Listener>,
-    /// What they take from callers.
+    /// Limits and normalization for requests of untrusted callers.
     #[serde(default)]
     pub http: EdgeHttp,
-    /// Which requests go where, in the order of precedence: at least one.
+    /// The routes in order of precedence: at least one.
     pub routes: Vec<Route>,
 }
 
-/// An address to listen on.
+/// An address that accepts connections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
@@ -136,33 +136,33 @@ pub struct Listener {
     pub address: IpAddr,
     /// The port to bind, never 0.
     pub port: u16,
-    /// How connections are secured, if they are.
+    /// TLS. `None` means plain text.
     pub tls: Option<ListenerTls>,
 }
 
-/// How connections to a listener are secured.
+/// TLS of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListenerTls {
-    /// The certificate, and those that it was issued with.
+    /// The certificate, followed by its chain.
     pub certificate: Certificates,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: PrivateKey,
-    /// The authorities, one of which must have issued a client's certificate.
+    /// The authorities for clients' certificates. `None` means that clients are not asked for one.
     pub client_ca: Option<Certificates>,
-    /// Whether a client must have one, where there are authorities.
+    /// Whether clients need a certificate, if there are authorities.
     #[serde(default)]
     pub client_certificate: ClientCertificate,
 }
 
-/// Whether a client must show a certificate.
+/// Whether a client must present a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ClientCertificate {
-    /// It must.
+    /// A client without one is refused.
     #[default]
     Require,
-    /// It may.
+    /// A client without one is accepted.
     Request,
 }
 

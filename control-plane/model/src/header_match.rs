@@ -1,25 +1,25 @@
-//! `headers` of a route's `match`: what a request's headers must be like.
+//! `headers` of a route's `match`: conditions on a request's headers.
 
 use serde::{Deserialize, Serialize};
 
-/// What a header must be like.
+/// A condition on one header.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HeaderMatch {
-    /// The name, of any case.
+    /// The name, in any case.
     pub name: String,
-    /// What is asked of it.
+    /// The condition on its value.
     #[serde(flatten)]
     pub condition: HeaderCondition,
 }
 
-/// What is asked of a header, a query parameter or a cookie.
+/// A condition on the value of a header or a query parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HeaderCondition {
-    /// It has this value.
+    /// The value equals this text.
     Exact(String),
-    /// It is there, or is not.
+    /// Whether it is present.
     Present(bool),
-    /// Its whole value fits a regular expression.
+    /// The whole value matches a regular expression.
     Regex(String),
 }

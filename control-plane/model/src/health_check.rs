@@ -1,4 +1,4 @@
-//! How an Envoy finds out which endpoints of a service can take requests.
+//! Active health checks of a service's endpoints.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{report::Report, unit};
 
 const THRESHOLD: Kind = Kind::Integer { min: 1, max: 100 };
 
-/// What a user may write.
+/// The schema of `healthCheck`.
 pub(super) const SCHEMA: Object = Object {
     fields: &[
         Field::optional("http", Kind::Object(&HTTP), "A request that is answered with 200."),
@@ -41,38 +41,38 @@ const GRPC: Object = Object {
     exactly_one_of: &[],
 };
 
-/// How to find out which endpoints can take requests.
+/// How Envoy checks which endpoints are healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct HealthCheck {
-    /// What is tried.
+    /// What a check does.
     pub probe: Probe,
-    /// The time between two checks.
+    /// The interval between two checks.
     pub interval: Duration,
-    /// How long a check may take.
+    /// The time-out of a check.
     pub timeout: Duration,
-    /// The failed checks in a row after which an endpoint gets no requests.
+    /// The number of consecutive failures that makes an endpoint unhealthy.
     pub unhealthy_threshold: u32,
-    /// The passed checks in a row after which it gets them again.
+    /// The number of consecutive successes that makes it healthy again.
     pub healthy_threshold: u32,
 }
 
-/// What is tried.
+/// What a check does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Probe {
-    /// A request that is answered with 200.
+    /// Sends an HTTP request, which must be answered with 200.
     Http {
-        /// The path to ask for.
+        /// The path of the request.
         path: String,
-        /// The host to ask for, if not the service's name.
+        /// The host of the request. `None` means the service's name.
         host: Option<String>,
     },
-    /// A connection that can be opened.
+    /// Opens a connection.
     Tcp {},
-    /// A call of `grpc.health.v1.Health`.
+    /// Calls `grpc.health.v1.Health`.
     Grpc {
-        /// What to ask about; the whole server if empty.
+        /// The service to ask for. Empty means the whole server.
         #[serde(default)]
         service: String,
     },
@@ -115,7 +115,7 @@ const fn three() -> u32 {
     3
 }
 
-/// Reports what the schema cannot say.
+/// Reports what the schema cannot express.
 pub(super) fn rules(check: &Node, protocol: &str, path: &Path<'_>, report: &mut Report<'_>) {
     if let Some(grpc) = check.get("grpc")
         && protocol == "http1"

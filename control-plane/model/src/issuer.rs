@@ -1,4 +1,5 @@
-//! `Issuer`: who issues JSON Web Tokens, and the keys that their signatures are checked with.
+//! `Issuer`: an issuer of JSON Web Tokens, with the keys that verify its signatures or the place where they are
+//! published.
 
 use std::time::Duration;
 
@@ -19,12 +20,12 @@ use super::{
 };
 use crate::jwk::{Algorithm, Fault, Key, MOST_KEYS, mixes_secrets, read_key, repeated};
 
-/// How often a key set is fetched again.
+/// The default interval at which a key set is fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 const LONGEST_REFRESH: Duration = Duration::from_secs(86_400);
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Issuer",
     about: "Who issues JSON Web Tokens, and the keys that their signatures are checked with.",
@@ -80,36 +81,36 @@ const SPEC: Object = Object {
     exactly_one_of: &["jwks", "jwksUri"],
 };
 
-/// Who issues tokens.
+/// The `spec` of an `Issuer`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Issuer {
-    /// What the claim `iss` says.
+    /// The value of the claim `iss`.
     pub issuer: String,
-    /// A token must be for one of them; empty if it may be for anyone.
+    /// Accepted audiences: a token must have one of them. Empty means any.
     pub audiences: Vec<String>,
-    /// What its tokens may use; empty if whatever the keys are made for.
+    /// Accepted algorithms. Empty means all that the keys are made for.
     pub algorithms: Vec<Algorithm>,
-    /// Where its keys come from.
+    /// The source of its keys.
     pub keys: KeySource,
 }
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KeySource {
-    /// From the resource: at least one, either all secrets or none.
+    /// Keys in the resource: at least one, and either all secrets or none.
     Inline(Vec<Key>),
-    /// From whoever publishes them.
+    /// Keys that the issuer publishes.
     Published {
-        /// Where.
+        /// The address of the key set.
         uri: KeyUri,
-        /// How often they are fetched again.
+        /// The interval at which it is fetched again.
         refresh: Duration,
     },
 }
 
-/// What a user may write. It has no `Debug`: it can hold a secret.
+/// The form that a user writes. No `Debug`: it can hold a secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
@@ -227,14 +228,14 @@ fn refresh(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The rules for keys that a user wrote: unlike those of published ones, each fault is an error.
+/// Checks keys that a user wrote. Unlike in published key sets, every fault is an error.
 struct KeySetRules<'a, 'r> {
     path: &'a Path<'a>,
     report: &'a mut Report<'r>,
 }
 
 impl KeySetRules<'_, '_> {
-    /// A mapping's errors stand where its members do, those of JSON in a string where the string does.
+    /// Reports all faults of a key set. For a mapping they are at its members, for JSON in a string at the string.
     fn check(&mut self, jwks: &Node, algorithms: &[Algorithm]) {
         match &jwks.value {
             Value::Map(_) => {
@@ -256,7 +257,7 @@ impl KeySetRules<'_, '_> {
                     self.error(jwks, format!("not JSON: line {}, column {} of it", error.line(), error.column()));
                 }
             },
-            // The schema has reported it.
+            // Reported by the schema's check.
             _ => {}
         }
     }

@@ -1,11 +1,11 @@
-//! Where a key set is published: over https, or from this machine.
+//! The address of a published key set, and which addresses are allowed.
 
 use std::{fmt, net::IpAddr};
 
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 
-/// An absolute URI that a key set may be fetched from: `https`, or `http` on this machine.
+/// An absolute URI that key sets may be fetched from: `https`, or `http` on this machine only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyUri(String);
@@ -16,7 +16,7 @@ impl KeyUri {
         &self.0
     }
 
-    /// Whether what comes from there is authentic.
+    /// Whether the connection authenticates the server.
     pub fn is_https(&self) -> bool {
         scheme(&self.0) == "https"
     }
@@ -55,7 +55,7 @@ impl fmt::Display for KeyUri {
     }
 }
 
-/// Whether a host is this machine by its very name (RFC 6761, section 6.3).
+/// Whether a host name always means this machine (RFC 6761, section 6.3).
 fn is_loopback(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

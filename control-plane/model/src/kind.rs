@@ -1,4 +1,4 @@
-//! What a kind of resource is, and what the documents of all kinds share. It knows none of them.
+//! What describes a kind of resource, and the fields that documents of all kinds share. It does not know the kinds.
 
 use postern_base::{diagnostic::Path, node::DEFAULT_MESH, yaml::Node};
 use postern_engine::schema::{Field, Kind, Object};
@@ -6,35 +6,35 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{report::Report, target_ref::Reach};
 
-/// What a kind of resource is called and what its documents hold.
+/// The description of a kind of resource.
 #[derive(Debug)]
 pub struct KindSchema {
-    /// What a document's `kind` field says.
+    /// The value of a document's field `kind`.
     pub name: &'static str,
-    /// One sentence for documentation.
+    /// A description for the documentation, in one sentence.
     pub about: &'static str,
-    /// The whole document.
+    /// The schema of the whole document.
     pub document: Object,
-    /// What a start may serve without a resource of this kind that is not valid any more.
+    /// Whether a permissive start may omit an invalid resource of this kind.
     pub absence: Absence,
-    /// A whole resource of this kind for documentation. The examples of all kinds together are a bundle that is admitted.
+    /// A whole resource for the documentation. The examples of all kinds together are a valid bundle.
     pub example: &'static str,
 }
 
-/// What it means for requests that a resource is left out.
+/// What the absence of a resource means for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
-    /// None is let through by that: whoever refers to the resource is wrong in turn.
+    /// No request is let through by it, because resources that refer to the absent one become invalid.
     FailsClosed,
-    /// One could be let through that was denied, so the resource is never left out.
+    /// A request could be let through that was denied, so the resource is never omitted.
     MayOpen,
 }
 
-/// `apiVersion`, of every document.
+/// The field `apiVersion` of every document.
 pub(super) const API_VERSION: Field =
     Field::required("apiVersion", Kind::Choice(&["postern/v1"]), "The version of this format: `postern/v1`.");
 
-/// `metadata`, of every document.
+/// The field `metadata` of every document.
 pub(super) const METADATA: Field =
     Field::required("metadata", Kind::Object(&METADATA_FIELDS), "What the resource is called.");
 
@@ -48,24 +48,24 @@ const METADATA_FIELDS: Object = Object {
     exactly_one_of: &[],
 };
 
-/// `spec.override`, of every kind that is attached to something.
+/// The field `spec.override` of every kind that is attached to a target.
 pub(super) const OVERRIDE: Field =
     Field::optional("override", Kind::Boolean, "Whether nothing more specific can change what it says.").or("false");
 
-/// `kind`, of a document of this kind.
+/// The field `kind` of a document of this kind.
 pub(super) const fn kind(name: &'static [&'static str]) -> Field {
     Field::required("kind", Kind::Choice(name), "The kind of the resource.")
 }
 
 /// The typed `spec` of a kind.
 pub(super) trait Spec: DeserializeOwned + Serialize {
-    /// What a document of this kind may hold.
+    /// The description of the kind.
     const SCHEMA: KindSchema;
 
-    /// Which nodes of its mesh it concerns.
+    /// Which nodes of its mesh the resource concerns.
     fn reach(&self) -> Reach<'_>;
 
-    /// Reports what the schema cannot say. The tree may be wrong in any way: what the schema has reported already
-    /// is not reported again.
+    /// Reports what the schema cannot express. The tree may not fit the schema; what the schema's check has reported is
+    /// not reported again.
     fn rules(_spec: &Node, _path: &Path<'_>, _report: &mut Report<'_>) {}
 }

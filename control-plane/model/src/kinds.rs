@@ -1,6 +1,6 @@
-//! The list of kinds, and everything that follows from it: the schemas, the resources of a user by kind, and how a document is
-//! read by what its `kind` says. What is to be done with all resources, of whatever kind, goes through [`Bundle`] or
-//! [`Selected`], so that it need not name the kinds. What a kind is stands in a file of its own.
+//! The list of kinds, and what is derived from it: the schemas, the bundle of a user's resources, and reading a
+//! document by its `kind`. Code for resources of all kinds uses [`Bundle`] or [`Selected`], so that it does not name
+//! the kinds. Each kind itself is in a file of its own.
 
 use std::{iter, sync::Arc};
 
@@ -14,19 +14,19 @@ use super::{
     resource::{self, Declaration, Resource, declaration},
 };
 
-/// Makes the types and functions that have a part for each kind.
+/// Generates the types and functions that have a part for each kind.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident in $field:ident;)*) => {
-        /// Every kind of resource that can be read, in the order in which documentation shows them.
+        /// All kinds of resources, in the order of the documentation.
         pub const SCHEMAS: &[KindSchema] = &[$(<$kind as Spec>::SCHEMA),*];
 
-        /// All resources that a user declared, each kind sorted by mesh and name: equal whatever the order of the files.
+        /// All resources of a user, each kind sorted by mesh and name: independent of the order of the files.
         #[derive(Debug, Clone, Default)]
         pub struct Bundle {
             $($(#[$about])* pub $field: Vec<Resource<$kind>>,)*
         }
 
-        /// Some of the resources of a [`Bundle`], and no others: see [`Bundle::select`].
+        /// Some of the resources of a [`Bundle`]. Made by [`Bundle::select`].
         #[derive(Debug, Default)]
         pub struct Selected<'a> {
             $($(#[$about])* pub $field: Vec<&'a Resource<$kind>>,)*
@@ -43,12 +43,12 @@ macro_rules! kinds {
                 iter::empty()$(.chain(self.$field.iter().map(declaration)))*
             }
 
-            /// How many resources there are.
+            /// The number of resources.
             pub fn len(&self) -> usize {
                 [$(self.$field.len()),*].iter().sum()
             }
 
-            /// The resources that have a rank. Each kind is sorted by rank; those of one rank by mesh and name.
+            /// The resources for which `rank` returns a rank. Each kind is sorted by rank, then by mesh and name.
             pub fn select<'a, R: Ord>(&'a self, rank: impl Fn(&Declaration<'a>) -> Option<R>) -> Selected<'a> {
                 Selected { $($field: select(&self.$field, &rank),)* }
             }
@@ -59,7 +59,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Sorts each kind by mesh and name. What has the name of another is taken out and reported.
+            /// Sorts each kind by mesh and name. Removes and reports resources whose name is taken.
             pub(super) fn sort_unique(&mut self) -> Vec<Diagnostic> {
                 let mut found = Vec::new();
                 $(found.extend(resource::sort_unique(&mut self.$field));)*
@@ -68,14 +68,14 @@ macro_rules! kinds {
         }
 
         impl<'a> Selected<'a> {
-            /// All of them, one kind after the other.
+            /// All selected resources, one kind after the other.
             pub fn iter(&self) -> impl Iterator<Item = Declaration<'a>> {
                 iter::empty()$(.chain(self.$field.iter().copied().map(declaration)))*
             }
         }
 
         impl AnyResource {
-            /// The document as a resource of a kind, if there is such a kind and nothing is wrong with the document.
+            /// Reads a document as a resource. `None` if there is no such kind, or if anything was reported.
             pub(super) fn read(kind: &str, file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> Option<Self> {
                 $(if kind == <$kind as Spec>::SCHEMA.name {
                     return resource::read(file, root, report).map(Self::$kind);
@@ -83,7 +83,7 @@ macro_rules! kinds {
                 None
             }
 
-            /// The resource in a file, behind so many lines.
+            /// The same resource in `file`, moved down by `lines` lines.
             pub(super) fn placed(&self, file: &Arc<str>, lines: usize) -> Self {
                 match self {
                     $(Self::$kind(resource) => Self::$kind(resource.placed(file, lines)),)*
@@ -94,43 +94,43 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The gateways: no two of a mesh have routes of one name, or listeners of one address.
+    /// Gateways: in a mesh, names of routes and addresses of listeners are unique.
     Gateway in gateways;
-    /// The services, among them every one that a gateway of their mesh names.
+    /// Services, including every one that a gateway of their mesh names.
     Service in services;
-    /// Resources of Envoy that are served as they are: no two of one type have the same name.
+    /// Resources in Envoy's format: names are unique for each type.
     EnvoyResource in envoy_resources;
-    /// The consumers: no two of a mesh have the same key or user name.
+    /// Consumers: in a mesh, keys and user names are unique.
     Consumer in consumers;
-    /// The issuers of tokens.
+    /// Issuers of tokens.
     Issuer in issuers;
-    /// The external policy agents.
+    /// External policy agents.
     Agent in agents;
-    /// The chains, and what they are attached to.
+    /// Chains of steps and their targets.
     RoutePolicy in route_policies;
-    /// Who may call whom.
+    /// Permissions of callers.
     TrafficPermission in traffic_permissions;
-    /// Who waits how long for whom.
+    /// Time-outs of calls.
     Timeout in timeouts;
-    /// Who logs what where; every backend that they name exists.
+    /// Access logs: every backend that they name exists.
     AccessLog in access_logs;
-    /// The settings: at most one a mesh.
+    /// Settings: at most one for each mesh.
     Settings in settings;
 }
 
 impl Bundle {
-    /// Whether nothing is declared.
+    /// Whether there are no resources.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The schema of the kind of this name.
+/// The description of the kind with this name.
 pub(super) fn schema(name: &str) -> Option<&'static KindSchema> {
     SCHEMAS.iter().find(|schema| schema.name == name)
 }
 
-/// The resources that have a rank, in its order.
+/// The resources that have a rank, sorted by rank. The sort is stable.
 fn select<'a, T: Spec, R: Ord>(
     resources: &'a [Resource<T>],
     rank: impl Fn(&Declaration<'a>) -> Option<R>,

@@ -1,13 +1,14 @@
-//! YAML to model: what users write, checked and typed. Everything downstream takes these values as they are; nothing
-//! checks them again. It reads no files and knows nothing of plans, Envoy or xDS.
+//! The model layer: reads users' YAML into checked, typed resources. Later layers do not check them again. Only
+//! `directory` reads files. Of Envoy it knows the descriptors of messages, of plans how keys and networks are encoded,
+//! and of xDS nothing but the types of resources.
 //!
-//! A file becomes trees ([`yaml`]), a tree is checked against its kind's schema (`check`, `format`) and by its kind's own
-//! rules, becomes a typed [`Resource`] (`resource`, `reading`), and all of them together are a [`Bundle`] once they fit
-//! each other (`links`). Every error is a [`Diagnostic`], and all of them come at once.
+//! A file becomes trees ([`yaml`]). A tree is checked against its kind's schema (`check`, `format`) and by its kind's
+//! own rules, and becomes a typed [`Resource`] (`resource`, `reading`). All resources together become a [`Bundle`] if
+//! their names and references fit (`links`). Errors are [`Diagnostic`]s, and all of them are reported at once.
 //!
-//! Dependencies point one way: `report` ← `check` ← `kind` (what every kind says of itself) ← each kind, in a file of its own
-//! ← `kinds` (the list of them, and what follows from it) ← `links` ← `reading` ← `reader`. A new kind is such a file and
-//! an entry of the list.
+//! Dependencies point one way: `report` ← `check` ← `kind` (what describes every kind) ← each kind, in a file of its
+//! own ← `kinds` (the list of kinds, and what is derived from it) ← `links` ← `reading` ← `reader`. A new kind is such
+//! a file and an entry of the list.
 
 mod access_log;
 mod agent;
@@ -98,23 +99,23 @@ use self::{
 pub use self::{route_policy::STEP, timeout::CONF as TIMEOUT_CONF};
 pub use postern_base::diagnostic::{Diagnostic, Diagnostics};
 
-/// A file with any number of documents or, by its name, certificates or a key for them.
+/// A file of resources or, by its extension, an attachment with certificates or a key.
 #[derive(Clone)]
 pub struct File {
-    /// What errors call it.
+    /// The path, as errors show it.
     pub name: String,
-    /// What it holds.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
 impl fmt::Debug for File {
-    /// Without the content: it can hold credentials.
+    /// Omits the content, which can hold credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "File({:?}, {} bytes)", self.name, self.bytes.len())
     }
 }
 
-/// The one document of a file that declares nothing, such as the input of an expression.
+/// Reads a file with exactly one document that is not a resource, such as the input of an expression.
 pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
     let parsed = yaml::parse(&file.bytes);
     let (mut report, mut faults) = (Report::new(&file.name, None), parsed.broken);
@@ -132,7 +133,8 @@ pub fn read_document(file: &File) -> Result<serde_json::Value, Diagnostics> {
     Diagnostics::reject(report.into_found()).map(|()| document)
 }
 
-/// Reads all files as one bundle, or says everything that is wrong with them. A [`Reader`] does the same again and again.
+/// Reads files as one bundle, or returns all errors. A [`Reader`] does the same repeatedly and reuses unchanged
+/// documents.
 pub fn read(files: &[File]) -> Result<Bundle, Diagnostics> {
     let mut reading = Reading::new(Attachments::of(files));
     for file in files.iter().filter(|file| !is_attachment(file.name.as_ref())) {
@@ -181,7 +183,7 @@ mod tests {
         ]
     }
 
-    /// Every order of the items.
+    /// All permutations of the items.
     fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
         let mut found = vec![vec![]];
         for item in items {

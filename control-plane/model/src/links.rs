@@ -1,5 +1,5 @@
-//! What concerns several resources: names that must be unique, and references. It sees only resources that are well
-//! formed themselves; a RoutePolicy's route may be declared by no Gateway, because Envoy can have its own.
+//! Rules across resources: unique names, and references. It checks only resources that are valid by themselves. A
+//! RoutePolicy may target a route that no Gateway declares, because Envoys can have routes of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
@@ -14,12 +14,12 @@ use super::{
     report::{Lacking, StepKey},
 };
 
-/// The names of the services of a bundle, also of those that are wrong otherwise.
+/// The names of all services, including services that are invalid otherwise.
 #[derive(Default)]
 pub(super) struct ServiceNames {
-    /// By mesh.
+    /// Names by mesh.
     names: BTreeMap<String, BTreeSet<String>>,
-    /// Something could not be read that may have been a service.
+    /// Whether something could not be read that may be a service. Then unknown services are not reported.
     incomplete: bool,
 }
 
@@ -41,13 +41,13 @@ impl ServiceNames {
         self.names.get(mesh).into_iter().flatten().map(String::as_str)
     }
 
-    /// Notes that there may be services whose names are not known.
+    /// Notes that there may be services with unknown names.
     pub(super) fn unknown(&mut self) {
         self.incomplete = true;
     }
 }
 
-/// Sorts the bundle by name, drops resources that are there already, and reports all that does not fit together.
+/// Sorts the bundle, removes duplicates, and returns all errors across resources.
 pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnostic> {
     let mut found = bundle.sort_unique();
     found.extend(one_settings(bundle));
@@ -65,7 +65,8 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found
 }
 
-/// What steps lack that no other step of their name and policy can bring. Whether one does is seen when they are merged.
+/// The missing parameters of steps that have no other step of their name and policy to merge with. All others are
+/// checked when steps are merged.
 pub(super) fn unmet(bundle: &Bundle, lacking: Vec<Lacking>) -> Vec<Diagnostic> {
     if lacking.is_empty() {
         return Vec::new();
@@ -90,7 +91,7 @@ fn one_settings(bundle: &Bundle) -> Vec<Diagnostic> {
     collisions(claims.collect(), |_, first| format!("there can be only one, and {} is already declared", owner(first)))
 }
 
-/// The control plane has one history for all meshes.
+/// Reports fields that are set in more than one mesh and apply to all, since there is one history of revisions.
 fn settings_of_all_meshes(bundle: &Bundle) -> Vec<Diagnostic> {
     let mut claims = Vec::new();
     for settings in &bundle.settings {
@@ -143,13 +144,13 @@ fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnosti
     found
 }
 
-/// Where the service is named: a route has one by itself, or a list.
+/// The path of a route's service: in the route itself, or in its list of services.
 fn backend_field(gateway: &Resource<Gateway>, route: usize, rank: usize) -> String {
     let listed = format!("spec.routes[{route}].services[{rank}].service");
     if gateway.has(&listed) { listed } else { format!("spec.routes[{route}].service") }
 }
 
-/// Names of Envoy's resources, among those that are written as such. What we generate is the snapshot's matter.
+/// Reports names that two resources in Envoy's format share. Names of generated resources are checked by the snapshot.
 fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.envoy_resources.iter().map(|written| {
         let resource = &written.spec.resource;
@@ -232,7 +233,7 @@ fn log_backends(bundle: &Bundle) -> Vec<Diagnostic> {
     found
 }
 
-/// What each item of a list of each gateway claims in its mesh, and where: at `spec.<list>[<index>].<field>`.
+/// The key that each item of a list claims in its gateway's mesh, with an error at `spec.<list>[<index>].<field>`.
 fn gateway_items<'b, K>(
     bundle: &'b Bundle,
     list: &'static str,
@@ -249,8 +250,8 @@ fn gateway_items<'b, K>(
     claims
 }
 
-/// An error for each claim but the first, by file and line, to one key. The message is made of the first. Where a claim
-/// stands is looked up only if two collide.
+/// An error for each claim to a key except the first, by file and line. `message` is given the first claim. Positions
+/// are looked up only if there is a collision.
 fn collisions<K: Ord + Hash>(
     claims: Vec<(K, impl Fn() -> Diagnostic)>,
     message: impl Fn(&K, &Diagnostic) -> String,
@@ -287,7 +288,7 @@ fn place(first: &Diagnostic) -> String {
 mod tests {
     use crate::{File, read};
 
-    /// The files are called `0`, `1`, and so on.
+    /// Reads the texts as files named `0`, `1` and so on, and compares the errors.
     fn check(files: &[&str], expect: &[&str]) {
         let named = files.iter().enumerate();
         let files: Vec<_> =
@@ -478,7 +479,7 @@ mod tests {
         check(&[&policy("x", "elsewhere")], &[]);
     }
 
-    /// The same document in another mesh.
+    /// The document in another mesh.
     fn in_mesh(mesh: &str, document: &str) -> String {
         document.replace("metadata: {", &format!("metadata: {{mesh: {mesh}, "))
     }

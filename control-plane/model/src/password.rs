@@ -1,5 +1,5 @@
-//! What is kept of a password: a PBKDF2 hash, never the password. Hashes are read in the PHC string format, which
-//! other tools write too.
+//! Hashes of passwords (PBKDF2). Plain passwords are hashed and not kept. Hashes are read in the PHC string format,
+//! which other tools write.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use pbkdf2::{hmac::Hmac, pbkdf2};
@@ -7,41 +7,40 @@ use postern_engine::consumers::{LONGEST_SALT, MOST_ITERATIONS};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// How often a password is hashed that is written in plain.
+/// The number of iterations for plain passwords.
 const ITERATIONS: u32 = 1_000;
 
-/// PBKDF2 with HMAC and SHA-256 over a password.
+/// A PBKDF2-HMAC-SHA256 hash of a password.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct PasswordHash {
-    /// What makes equal passwords have unequal hashes.
+    /// The salt.
     pub salt: Vec<u8>,
-    /// How often it was hashed: 1 to [`MOST_ITERATIONS`].
+    /// The number of iterations: 1 to [`MOST_ITERATIONS`].
     pub iterations: u32,
     /// The hash.
     pub hash: [u8; 32],
 }
 
 impl std::fmt::Debug for PasswordHash {
-    /// Without the hash: a password that can be guessed can be guessed from it.
+    /// Omits the hash: a weak password could be guessed from it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PasswordHash({} rounds)", self.iterations)
     }
 }
 
 impl PasswordHash {
-    /// The hash of a password that a user wrote in plain. The salt comes from the user name, because equal resources
-    /// must make equal plans.
+    /// Hashes a plain password. The salt is derived from the user name, because equal resources must give equal plans.
     pub(super) fn of(username: &str, password: &str) -> Self {
         let salt = Sha256::new().chain_update("postern password salt:").chain_update(username).finalize();
         let salt = salt.get(..16).unwrap_or_default().to_vec();
         let mut hash = [0; 32];
-        // It fails only for a key that is too long, which HMAC does not know.
+        // Fails only for an invalid key length, and HMAC accepts all lengths.
         let _ = pbkdf2::<Hmac<Sha256>>(password.as_bytes(), &salt, ITERATIONS, &mut hash);
         Self { salt, iterations: ITERATIONS, hash }
     }
 
-    /// `$pbkdf2-sha256$i=1000,l=32$<salt>$<hash>`, with salt and hash in base64 without padding. An error does not
-    /// repeat it: a user may have put the password itself there.
+    /// Parses `$pbkdf2-sha256$i=1000,l=32$<salt>$<hash>`, with salt and hash in base64 without padding. Errors do not
+    /// repeat the text, since it may be the password itself.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         const FORM: &str =
             "expected `$pbkdf2-sha256$i=<rounds>$<salt>$<hash>`, salt and hash in base64 without padding";

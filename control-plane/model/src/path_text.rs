@@ -1,28 +1,28 @@
-//! The text of a path in a route, and all the ways in which a request can spell it.
+//! The path of a route, and all spellings of it in requests.
 //!
-//! Envoy compares paths after it has normalized them: dot segments and doubled slashes are gone, `\` is `/`, and escapes
-//! of letters, digits, `-`, `.`, `_` and `~` are undone. All other escapes stay as they came, and so does the case of
-//! their digits: `/@me` and `/%40me` are two paths to Envoy and mostly one to an upstream. A route is for both.
+//! Envoy compares paths after normalization: dot segments and doubled slashes are removed, `\` becomes `/`, and escapes
+//! of letters, digits, `-`, `.`, `_` and `~` are decoded. All other escapes are kept, and so is the case of their
+//! digits: `/@me` and `/%40me` are two paths for Envoy, and mostly one for an upstream. A route matches both.
 
 use super::edge::PathParameters;
 
-/// A path, byte by byte.
+/// A path, as the spellings of each byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathText(Vec<Spelling>);
 
-/// How a request can spell one byte of a path, once Envoy has normalized it.
+/// The spellings of one byte in a normalized path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
-    /// Only as it is: `/`, letters, digits and `-._~`.
+    /// Unescaped only: `/`, letters, digits and `-._~`.
     Plain(u8),
-    /// As it is or escaped, such as `@`.
+    /// Unescaped or escaped, such as `@`.
     Either(u8),
-    /// Only escaped, such as a space or a slash that does not end a segment.
+    /// Escaped only, such as a space, or a slash that does not end a segment.
     Escaped(u8),
 }
 
 impl PathText {
-    /// Reads a path as a user writes it: with escapes or without them.
+    /// Parses a path, with or without escapes. Never fails.
     pub fn read(text: &str) -> Self {
         let (mut spellings, mut rest) = (Vec::new(), text.as_bytes());
         while let Some((first, after)) = rest.split_first() {
@@ -40,12 +40,12 @@ impl PathText {
         Self(spellings)
     }
 
-    /// How each byte can be spelled.
+    /// The spellings of each byte.
     pub fn spellings(&self) -> &[Spelling] {
         &self.0
     }
 
-    /// The one way to spell it, if there is only one and no escape is in it.
+    /// The path as plain text. `None` if any byte has an escaped spelling.
     pub fn plain(&self) -> Option<String> {
         let plain = self.0.iter().map(|spelling| match spelling {
             Spelling::Plain(byte) => Some(char::from(*byte)),
@@ -54,7 +54,7 @@ impl PathText {
         plain.collect()
     }
 
-    /// Why no request has this path, once Envoy has normalized it.
+    /// Why no normalized request has this path. `None` if one can.
     pub(super) fn unreachable(&self, parameters: PathParameters) -> Option<&'static str> {
         let segments: Vec<_> = self.0.split(|spelling| *spelling == Spelling::Plain(b'/')).collect();
         let dots = |segment: &[Spelling]| {
@@ -83,7 +83,7 @@ fn spelling(byte: u8) -> Spelling {
     }
 }
 
-/// The byte that an escape at the start of a text stands for, and what follows it.
+/// Decodes an escape at the start of a text. Returns the byte and the rest; `None` if there is no escape.
 fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let ([b'%', high, low], rest) = text.split_first_chunk()? else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

@@ -1,5 +1,5 @@
-//! Certificates and keys, as users write them (PEM) and as they are kept: checked, and with nothing else that stood
-//! in the same text, since what is beside a certificate can be its key.
+//! Certificates and private keys in PEM. Only the certificates or the key are kept of a text, since the text around a
+//! certificate can contain its key.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use serde::{Deserialize, Serialize};
 use super::{report::Report, secret::Secret};
 
 const CERTIFICATE: &str = "CERTIFICATE";
-/// The characters of a line of PEM (RFC 7468, section 2).
+/// The characters of a full line in PEM (RFC 7468, section 2).
 const LINE: usize = 64;
 
-/// Why a text is not what it should be. It never repeats the text: that may be a key.
+/// A message that does not repeat the text, since that may be a key.
 type Fault = &'static str;
 
-/// One certificate or several, in PEM.
+/// One or more certificates in PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Certificates(String);
 
 impl Certificates {
-    /// The certificates, in PEM.
+    /// The certificates in PEM.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -43,13 +43,13 @@ impl TryFrom<String> for Certificates {
     }
 }
 
-/// A private key in PEM, which no `Debug` shows.
+/// A private key in PEM. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PrivateKey(Secret);
 
 impl PrivateKey {
-    /// The key, in PEM.
+    /// The key in PEM.
     pub fn pem(&self) -> &[u8] {
         &self.0.0
     }
@@ -69,7 +69,7 @@ impl TryFrom<String> for PrivateKey {
     }
 }
 
-/// Reports what is wrong with a certificate and its key, and with the two together.
+/// Reports faults of a certificate, of its key, and that they do not belong together.
 pub(super) fn pair_rules(pair: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     let text = |name| pair.get(name).and_then(|node| Some((node, node.text()?)));
     let chain = text("certificate").and_then(|(node, text)| {
@@ -85,7 +85,7 @@ pub(super) fn pair_rules(pair: &Node, path: &Path<'_>, report: &mut Report<'_>) 
     }
 }
 
-/// Reports what is wrong with the certificates of authorities.
+/// Reports faults of authorities' certificates.
 pub(super) fn authority_rules(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if let Some(Err(fault)) = node.text().map(certificates) {
         report.error(node.at, path, fault);
@@ -116,7 +116,7 @@ fn private_key(text: &str) -> Result<PrivateKeyDer<'static>, Fault> {
     }
 }
 
-/// What Envoy can sign with, as far as we can say.
+/// The key. An error if Envoy cannot sign with a key of its type, as far as we know.
 fn signing_key(text: &str) -> Result<Arc<dyn SigningKey>, Fault> {
     let key = any_supported_type(&private_key(text)?).map_err(|_: Error| UNSUPPORTED_KEY)?;
     match key.algorithm() {

@@ -1,20 +1,20 @@
-//! The routes inside a resource of Envoy: those of virtual hosts, and those of matchers, at any depth.
+//! Finds the routes inside a resource in Envoy's format: in virtual hosts and in matchers, at any depth.
 
 use postern_base::diagnostic::{push_field, push_item};
 use serde_json::Value as Json;
 
-/// A route that a user wrote as Envoy's own.
+/// A route in Envoy's format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRoute {
-    /// Its name, by which policies find it; never empty.
+    /// Its name, which policies refer to. Never empty.
     pub name: String,
-    /// Where the name stands, such as `virtual_hosts[0].routes[1].name`.
+    /// The path of the name, such as `virtual_hosts[0].routes[1].name`.
     pub field: String,
-    /// Whether Envoy answers by itself, and no upstream is behind it.
+    /// Whether Envoy answers itself, without an upstream.
     pub answers: bool,
 }
 
-/// All routes that have a name, in the order in which they stand.
+/// All named routes in document order. Their fields start with `path`.
 pub(super) fn named_routes(resource: &Json, path: &str) -> Vec<RawRoute> {
     let mut found = Vec::new();
     walk(resource, path.to_owned(), &mut found);

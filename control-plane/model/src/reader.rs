@@ -1,9 +1,9 @@
-//! Reads files as [`read`](super::read) does, and remembers documents by their text: of what was read before, only what
-//! changed is parsed and checked again.
+//! Reads files like [`read`](super::read), and caches documents by their text: only documents that changed are parsed
+//! and checked again.
 //!
-//! A document is known by the digest of its text and, if it may name files beside it, of these. None with an error is
-//! remembered: a file in which anything is wrong, or that YAML might not divide at the same lines, is read whole, so that
-//! errors are the same with and without a memory.
+//! The key of a document is the digest of its text and, if it may name attachments, of these. Documents with errors are
+//! not cached. A file is read whole if anything in it is wrong, or if it cannot safely be split by lines, so that
+//! errors are the same with and without the cache.
 
 use std::{
     cell::OnceCell,
@@ -27,22 +27,23 @@ use super::{
     reading::{Entry, Reading},
 };
 
-/// The SHA-256 of a document's text.
+/// The SHA-256 digest that a document is cached under.
 type Text = [u8; 32];
-/// Documents by their text. A digest needs no better hash.
+/// Cached documents. The keys are digests, so a fast hash suffices.
 type Documents = FxHashMap<Text, Known>;
 
-/// What was read of one document.
+/// The result of reading one document.
 #[derive(Clone)]
 struct Known {
-    /// Nothing, for a document without content.
+    /// The resource. `None` for an empty document.
     entry: Option<Arc<Entry>>,
-    /// What it counts towards the limits of its file.
+    /// What the document counts towards the limits of its file.
     nodes: usize,
     text: usize,
 }
 
-/// A memory of the documents that were read last. Several threads may read at once: it is locked for lookups only.
+/// Reads bundles and caches the documents of the last two readings. Can be shared by threads, and holds its lock for
+/// lookups only.
 #[derive(Default)]
 pub struct Reader {
     known: Mutex<Generations>,
@@ -55,7 +56,7 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// Documents of the last two readings: one that is refused does not make the next one slow.
+/// The documents of the last two readings, so that a refused reading does not empty the cache.
 #[derive(Default)]
 struct Generations {
     latest: Documents,
@@ -69,7 +70,7 @@ impl Generations {
 }
 
 impl Reader {
-    /// Reads all files as one bundle, or says everything that is wrong with them.
+    /// Reads all files as one bundle, or returns all errors: exactly what [`read`](super::read) returns.
     pub fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
         let mut reading = Reading::new(Attachments::of(files));
         let mut pass = Pass { reader: self, used: self.room(), beside: OnceCell::new() };
@@ -86,7 +87,7 @@ impl Reader {
         reading.finish()
     }
 
-    /// Room for as many documents as there were the last time.
+    /// An empty map with room for as many documents as the last reading had.
     fn room(&self) -> Documents {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).latest.len();
         Documents::with_capacity_and_hasher(known, FxBuildHasher)
@@ -100,14 +101,14 @@ impl Reader {
 /// One reading.
 struct Pass<'r> {
     reader: &'r Reader,
-    /// What it came across.
+    /// The documents of this reading, for the next one.
     used: Documents,
-    /// The digest of all files that documents may name.
+    /// The digest of all attachments, computed on first use.
     beside: OnceCell<Digest>,
 }
 
 impl Pass<'_> {
-    /// The documents of a file with the lines before each; `None` if the file has to be read whole.
+    /// The documents of a file, each with the number of lines before it. `None` if the file must be read whole.
     fn documents(
         &mut self,
         file: &Arc<str>,
@@ -116,7 +117,8 @@ impl Pass<'_> {
     ) -> Option<Vec<(usize, Arc<Entry>)>> {
         let (mut found, mut nodes, mut text) = (Vec::new(), 0_usize, 0_usize);
         for (line, document) in divide(bytes)? {
-            // Whoever writes the word in another way is told that there is no such file, and read whole.
+            // A document that names a file by an escaped `file` finds no attachment, has an error, and so is read
+            // whole.
             let names_files = memmem::find(document, b"file").is_some();
             let digest = self.digest(document, file, names_files.then_some(attachments));
             let known = self.used.get(&digest).cloned().or_else(|| self.reader.remembered(&digest));
@@ -133,7 +135,7 @@ impl Pass<'_> {
         (nodes <= MAX_NODES && text <= MAX_TEXT).then_some(found)
     }
 
-    /// What a document is known by: its text and, if it may name some, the files beside it, as seen from its own.
+    /// The key of a document: its text and, if it may name attachments, these and the document's own file.
     fn digest(&self, document: &[u8], file: &str, beside: Option<&Attachments<'_>>) -> Text {
         let Some(attachments) = beside else { return Sha256::digest(document).into() };
         let folder = Path::new(file).parent().unwrap_or(Path::new("")).as_os_str().as_encoded_bytes();
@@ -143,7 +145,7 @@ impl Pass<'_> {
     }
 }
 
-/// Reads a document that is alone in a file; `None` if it cannot be remembered.
+/// Reads a document as if it were alone in its file. `None` if it has errors and must not be cached.
 fn read_alone(document: &[u8], file: &Arc<str>, attachments: &Attachments<'_>) -> Option<Known> {
     let parsed = parse(document);
     if !parsed.broken.is_empty() || parsed.documents.len() > 1 {
@@ -157,8 +159,9 @@ fn read_alone(document: &[u8], file: &Arc<str>, attachments: &Attachments<'_>) -
     Some(Known { entry, nodes, text })
 }
 
-/// The documents of a file with the number of lines before each. A line that starts with `---` starts one, wherever it stands:
-/// YAML has no other use for it there. `None` if a directive may be about more than one, or lines may end in other ways.
+/// Splits a file into documents, each with the number of lines before it. A line that starts with `---` always starts a
+/// document: YAML has no other use for it. `None` if there are directives, which may apply to several documents, or
+/// other line ends.
 fn divide(bytes: &[u8]) -> Option<Vec<(usize, &[u8])>> {
     if bytes.len() > MAX_BYTES || bytes.starts_with("\u{feff}".as_bytes()) {
         return None;
@@ -192,7 +195,7 @@ mod tests {
         File { name: name.to_owned(), bytes: text.into() }
     }
 
-    /// What is read, with where it stands; or what is wrong.
+    /// A reading as text: resources with their positions, or the errors.
     fn shown(read: Result<Bundle, Diagnostics>) -> String {
         read.map_or_else(
             |errors| errors.to_string(),
@@ -207,7 +210,7 @@ mod tests {
 
     #[track_caller]
     fn check(reader: &Reader, files: &[File]) {
-        // The first time everything is new, the second time nothing is.
+        // In the first round everything is new, in the second nothing.
         for _ in 0..2 {
             assert_eq!(shown(reader.read(files)), shown(read(files)));
         }
@@ -235,7 +238,7 @@ mod tests {
         check(&reader, &[file("1.yaml", format!("{a}---\n{b}"))]);
         check(&reader, &[file("1.yaml", format!("# a line more\n\n---\n{a}---\n# and another\n{b}"))]);
         check(&reader, &[file("1.yaml", format!("---\n{b}")), file("2.yaml", a.clone())]);
-        // The same twice is an error, with both places.
+        // A duplicate is an error that names both positions.
         check(&reader, &[file("1.yaml", format!("{a}---\n{b}---\n{a}")), file("2.yaml", b)]);
     }
 
@@ -324,7 +327,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever is written, and whatever was read before: a reader says what reading anew says.
+        /// For any texts and any history, a reader returns what reading without a cache returns.
         #[test]
         fn reads_as_if_everything_were_new(
             texts in prop::collection::vec(prop::collection::vec(0_usize..14, 0..6), 1..5),

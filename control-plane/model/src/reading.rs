@@ -1,4 +1,4 @@
-//! Files to a bundle: each document is read by its kind, and everything that is wrong is collected.
+//! Reads files into a bundle: reads each document by its kind, collects all errors, and links the resources.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use super::{
     report::{Lacking, Report},
 };
 
-/// A bundle, as far as it is read.
+/// A bundle that is being read.
 pub(super) struct Reading<'f> {
     pub(super) attachments: Attachments<'f>,
     bundle: Bundle,
     services: ServiceNames,
     found: Vec<Diagnostic>,
-    /// What steps lack that another step of their name may bring.
+    /// Parameters that steps lack, and that other steps of their name may have.
     lacking: Vec<Lacking>,
 }
 
@@ -60,7 +60,7 @@ impl<'f> Reading<'f> {
         Ok(self.bundle)
     }
 
-    /// A document that was read before and is right by itself, behind so many lines of a file.
+    /// Adds a cached, valid document at `lines_before` lines below the start of a file.
     pub(super) fn known(&mut self, file: &Arc<str>, lines_before: usize, entry: &Entry) {
         let Entry { resource, lacking } = entry;
         self.add(resource.placed(file, lines_before));
@@ -72,7 +72,7 @@ impl<'f> Reading<'f> {
         let (root, resource) = read_document(file, document, &self.attachments, &mut report);
         match resource {
             Some(resource) => self.add(resource),
-            // Its name is known even if the rest of it is wrong, so that routes to it are not.
+            // Records its name although it is invalid, so that routes to it are not reported too.
             None => self.declare(&root),
         }
         self.lacking.extend(report.take_lacking());
@@ -86,7 +86,7 @@ impl<'f> Reading<'f> {
         self.bundle.add(resource);
     }
 
-    /// Notes the name of a service that is wrong otherwise.
+    /// Records the name of an invalid service, or that there may be one with an unknown name.
     fn declare(&mut self, root: &Node) {
         match (kind(root), mesh(root), name(root)) {
             (Some("Service"), Some(mesh), Some(name)) => self.services.add(mesh, name),
@@ -96,14 +96,14 @@ impl<'f> Reading<'f> {
     }
 }
 
-/// What was read of one document that is right by itself, whatever stands beside it.
+/// A document that is valid by itself, apart from links to other resources.
 pub(super) struct Entry {
     resource: AnyResource,
     lacking: Vec<Lacking>,
 }
 
 impl Entry {
-    /// Reads a document as if it were alone in its file; `None` if anything is wrong with it.
+    /// Reads a document as if it were alone in its file. `None` if it has errors.
     pub(super) fn read(file: &Arc<str>, document: Document, attachments: &Attachments<'_>) -> Option<Self> {
         let mut report = Report::new(file, label(&document.root));
         let (_, resource) = read_document(file, document, attachments, &mut report);
@@ -115,7 +115,7 @@ impl Entry {
     }
 }
 
-/// Reads one document, with the files that it names: its tree, and its resource if nothing is wrong with it.
+/// Reads one document with its attachments. Returns its tree, and its resource if it has no errors.
 fn read_document(
     file: &Arc<str>,
     Document { mut root, faults: found }: Document,
@@ -132,7 +132,7 @@ fn read_document(
     (root, read)
 }
 
-/// Reports a kind that cannot be read, and what is wrong with the parts that all kinds share.
+/// Reports an unknown kind, and faults of the fields that all kinds share.
 fn unknown_kind(root: &Node, report: &mut Report<'_>) {
     const SHARED: &[Field] =
         &[kind::API_VERSION, Field::required("kind", Kind::Text, "The kind of the resource."), kind::METADATA];
@@ -157,7 +157,7 @@ fn name(root: &Node) -> Option<&str> {
     root.get("metadata")?.get("name")?.text()
 }
 
-/// The mesh of a document; `None` if it says none that could be one.
+/// The mesh of a document, by default [`DEFAULT_MESH`]. `None` if it is not a string.
 fn mesh(root: &Node) -> Option<&str> {
     let written = root.get("metadata").and_then(|metadata| metadata.get("mesh"));
     written.map_or(Some(DEFAULT_MESH), Node::text)
@@ -167,7 +167,7 @@ fn is_kind(kind: &str) -> bool {
     kinds::schema(kind).is_some()
 }
 
-/// "Gateway `edge`", or "Gateway" if it has no name; nothing if there is no such kind.
+/// "Gateway `edge`", or "Gateway" without a name. `None` for an unknown kind.
 fn label(root: &Node) -> Option<String> {
     let kind = kind(root).filter(|kind| is_kind(kind))?;
     Some(name(root).map_or_else(|| kind.to_owned(), |name| format!("{kind} {}", quote(name))))

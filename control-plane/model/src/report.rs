@@ -1,29 +1,29 @@
-//! Collects what is wrong with one document. A parameter that a step lacks is kept apart: the step may merge with another
-//! one that has it.
+//! Collects the errors of one document. Parameters that a step lacks are collected apart, since the step may merge with
+//! another that has them.
 
 use postern_base::{
     diagnostic::{Diagnostic, Path},
     yaml::Position,
 };
 
-/// Collects the errors of one document, or of a file outside its documents.
+/// The errors of one document, or of a file outside of its documents.
 pub(super) struct Report<'a> {
     file: &'a str,
     resource: Option<String>,
     found: Vec<Diagnostic>,
-    /// The step whose parameters are being checked.
+    /// The step whose parameters are being checked, if any.
     step: Option<StepKey>,
     lacking: Vec<Lacking>,
 }
 
-/// What steps merge by, and what must be equal for them to: their name and their policy.
+/// The key by which steps merge: name and policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StepKey {
     pub(super) name: String,
     pub(super) policy: String,
 }
 
-/// A parameter that a step lacks: an error, unless it merges with a step that has it.
+/// A parameter that a step lacks: an error, unless the step merges with one that has it.
 #[derive(Clone)]
 pub(super) struct Lacking {
     pub(super) step: StepKey,
@@ -31,7 +31,7 @@ pub(super) struct Lacking {
 }
 
 impl Lacking {
-    /// The same parameter, of a step in this file, behind so many lines.
+    /// The same fault in `file`, moved down by `lines_before` lines.
     pub(super) fn placed(&self, file: &str, lines_before: usize) -> Self {
         let line = self.error.line.saturating_add(lines_before);
         Self { step: self.step.clone(), error: Diagnostic { file: file.to_owned(), line, ..self.error.clone() } }
@@ -43,15 +43,15 @@ impl<'a> Report<'a> {
         Self { file, resource, found: Vec::new(), step: None, lacking: Vec::new() }
     }
 
-    /// What is checked within is a part of this step's parameters, and may be completed by another's; with `None`, it
-    /// must be complete by itself.
+    /// Runs `check` on parameters of a step, which another step may complete. With `None`, what is checked must be
+    /// complete by itself.
     pub(super) fn within_step(&mut self, step: Option<StepKey>, check: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.step, step);
         check(self);
         self.step = outer;
     }
 
-    /// Something is not there that must be.
+    /// Reports something that is required and absent.
     pub(super) fn missing(&mut self, at: Position, path: &Path<'_>, message: impl Into<String>) {
         self.error(at, path, message);
         if let Some(step) = self.step.clone() {
@@ -59,7 +59,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// What steps lack. If the resource is wrong otherwise, that is an error too: it merges with nothing.
+    /// Takes the parameters that steps lack. If there are other errors, these are errors too, and nothing is returned,
+    /// since an invalid resource does not merge.
     pub(super) fn take_lacking(&mut self) -> Vec<Lacking> {
         let lacking = std::mem::take(&mut self.lacking);
         if self.found.is_empty() {
@@ -74,7 +75,7 @@ impl<'a> Report<'a> {
         self.error_in(at, (!field.is_empty()).then_some(field), message);
     }
 
-    /// Like [`Self::error`], for a field that is rendered already.
+    /// Like [`Self::error`], for a rendered path.
     pub(super) fn error_in(&mut self, at: Position, field: Option<String>, message: impl Into<String>) {
         self.found.push(Diagnostic {
             file: self.file.to_owned(),

@@ -1,6 +1,6 @@
-//! `query` and `cookies` of a route's `match`: what a request's query parameters and cookies must be like.
+//! `query` and `cookies` of a route's `match`: conditions on a request's query parameters and cookies.
 //!
-//! Both are compared as the caller sent them, since Envoy does so: nothing is unescaped and quotes stay.
+//! Both are compared as the caller sent them, as Envoy does: escapes are not decoded, and quotes are kept.
 
 use postern_base::{
     diagnostic::{Path, quote},
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{cookie_pattern::CookiePattern, header_match::HeaderCondition, report::Report};
 
-/// What may stand around the name and the value of a cookie.
+/// White space around the name and the value of a cookie.
 const SPACE: &str = "[ \\t]*";
 
-/// One query parameter.
+/// The schema of one query parameter.
 pub(super) const QUERY: Object = Object {
     fields: &[
         Field::required("name", Kind::Text, "The parameter, spelt as it is sent: nothing is unescaped."),
@@ -25,7 +25,7 @@ pub(super) const QUERY: Object = Object {
     exactly_one_of: &["exact", "present", "regex"],
 };
 
-/// One cookie.
+/// The schema of one cookie.
 pub(super) const COOKIE: Object = Object {
     fields: &[
         Field::required("name", Kind::Text, "The cookie, of exactly this case. Cookies are separated by `;` or `,`."),
@@ -40,41 +40,41 @@ pub(super) const COOKIE: Object = Object {
     exactly_one_of: &["exact", "present", "regex"],
 };
 
-/// What a query parameter must be like.
+/// A condition on a query parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QueryMatch {
-    /// The name, spelt as it is sent.
+    /// The name, as it is sent.
     pub name: String,
-    /// What is asked of its first value.
+    /// The condition on its first value.
     #[serde(flatten)]
     pub condition: HeaderCondition,
 }
 
-/// What a cookie must be like.
+/// A condition on a cookie.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CookieMatch {
     /// The name: a token.
     pub name: String,
-    /// What is asked of one of its values.
+    /// The condition, which one of its values must meet.
     #[serde(flatten)]
     pub condition: CookieCondition,
 }
 
-/// What is asked of a cookie.
+/// A condition on the value of a cookie.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CookieCondition {
-    /// It has this value.
+    /// The value equals this text.
     Exact(String),
-    /// It is there, or is not.
+    /// Whether it is present.
     Present(bool),
-    /// Its whole value fits a regular expression.
+    /// The whole value matches a regular expression.
     Regex(CookiePattern),
 }
 
 impl CookieMatch {
-    /// An expression for the whole of a `cookie` header that has a cookie that fits. For one that must be absent, it is
-    /// that of a header that has it.
+    /// A regular expression for the whole `cookie` header: it matches if a cookie meets the condition. For a cookie
+    /// that must be absent, it matches if the cookie is present.
     pub fn header_pattern(&self) -> String {
         let value = match &self.condition {
             CookieCondition::Exact(value) => format!("{SPACE}{}{SPACE}(?:[;,].*)?", regex_syntax::escape(value)),
@@ -85,7 +85,7 @@ impl CookieMatch {
     }
 }
 
-/// Reports what the schemas cannot say about a route's `match`.
+/// Reports faults in a route's `match` that the schemas cannot express.
 pub(super) fn rules(matching: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     let items = |name| matching.get(name).map_or(&[][..], Node::items).iter().enumerate();
     let list = path.field("query");
@@ -143,7 +143,7 @@ fn cookie_name(text: &str) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("expected the name of a cookie, found {}", quote(text))) }
 }
 
-/// The message does not repeat the value: it may be a credential.
+/// The value of a cookie. The message does not repeat it, since it may be a credential.
 fn cookie_value(text: &str) -> Result<(), String> {
     let fits = text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','));
     if fits { Ok(()) } else { Err("expected the value of a cookie, in visible ASCII without `;` and `,`".to_owned()) }

@@ -1,4 +1,4 @@
-//! A resource: what a user declared, of any kind, and where.
+//! A resource of any kind: the content, and where it was declared.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
@@ -12,23 +12,23 @@ use serde::Deserialize;
 
 use super::{check, kind::Spec, report::Report, target_ref::Reach};
 
-/// One thing that a user declared, and where. Cheap to clone: what was read is shared.
+/// A resource and its position in a file. Clones share the content.
 pub struct Resource<T> {
     declared: Arc<Declared<T>>,
     file: Arc<str>,
-    /// How many lines of the file stand before what `declared` counts from.
+    /// The number of lines in the file before the document, which positions in `declared` do not count.
     lines_before: usize,
 }
 
-/// What was declared, wherever it stands.
+/// The content of a resource, independent of its position in a file.
 pub struct Declared<T> {
-    /// The name, unique among the resources of its kind in its mesh.
+    /// The name, unique for its kind and mesh.
     pub name: String,
-    /// The mesh that it belongs to: it refers to nothing outside.
+    /// The mesh. References do not leave it.
     pub mesh: String,
-    /// The user's own labels.
+    /// Labels of the user, without meaning to us.
     pub labels: BTreeMap<String, String>,
-    /// What was declared.
+    /// The typed `spec`.
     pub spec: T,
     kind: &'static str,
     origin: Origin,
@@ -65,17 +65,17 @@ impl<T: fmt::Debug> fmt::Debug for Resource<T> {
 }
 
 impl<T> Resource<T> {
-    /// The same in a file, behind so many lines.
+    /// The same resource in `file`, `lines_before` lines from its start.
     pub(super) fn placed(&self, file: &Arc<str>, lines_before: usize) -> Self {
         Self { declared: Arc::clone(&self.declared), file: Arc::clone(file), lines_before }
     }
 
-    /// Where its document starts.
+    /// The position of the document.
     fn start(&self) -> Position {
         self.origin.start().below(self.lines_before)
     }
 
-    /// An error at a field such as `spec.routes[0].service`; at its nearest parent if the user left it out.
+    /// An error at a field such as `spec.routes[0].service`, or at its nearest parent that exists.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Diagnostic {
         let at = self.origin.find(field).below(self.lines_before);
         Diagnostic {
@@ -88,12 +88,12 @@ impl<T> Resource<T> {
         }
     }
 
-    /// The digest of what was declared, wherever it stands.
+    /// The digest of kind, mesh, name and spec, independent of the position.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// The mesh that it belongs to.
+    /// The mesh of the resource.
     pub fn mesh(&self) -> &str {
         &self.mesh
     }
@@ -103,39 +103,39 @@ impl<T> Resource<T> {
         self.origin.has(field)
     }
 
-    /// How errors name the resource: "Gateway `edge`".
+    /// The name in messages, such as "Gateway `edge`".
     pub fn label(&self) -> String {
         format!("{} `{}`", self.kind, self.name)
     }
 
-    /// What tells it from all others of its kind.
+    /// Mesh and name, unique for its kind.
     fn key(&self) -> (&str, &str) {
         (&self.mesh, &self.name)
     }
 
-    /// How resources of one kind are sorted: nothing in it depends on the order of files.
+    /// The order of resources of one kind: by mesh and name, then by position.
     fn order(&self, other: &Self) -> Ordering {
         let place = || (&*self.file, self.start()).cmp(&(&*other.file, other.start()));
         self.key().cmp(&other.key()).then_with(place)
     }
 }
 
-/// What can be asked of any resource, whatever its kind.
+/// The properties that resources of all kinds have.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration<'a> {
-    /// Its kind, such as `RoutePolicy`.
+    /// The kind, such as `RoutePolicy`.
     pub kind: &'static str,
-    /// Its mesh.
+    /// The mesh.
     pub mesh: &'a str,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// The digest of what was declared, wherever it stands.
+    /// The digest of kind, mesh, name and spec.
     pub digest: &'a Digest,
-    /// Which nodes it concerns.
+    /// Which nodes of its mesh it concerns.
     pub reach: Reach<'a>,
 }
 
-/// The document as a resource of a kind, if nothing is wrong with it.
+/// Reads a document as a resource of kind `T`. `None` if anything was reported.
 pub(super) fn read<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_>) -> Option<Resource<T>> {
     check::object(root, &T::SCHEMA.document, &Path::Root, report);
     if let Some(spec) = root.get("spec") {
@@ -146,7 +146,7 @@ pub(super) fn read<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_
     }
     match declared(root) {
         Ok(declared) => Some(Resource { declared: Arc::new(declared), file: Arc::clone(file), lines_before: 0 }),
-        // The schema accepts what the type does not: our mistake, but the user's file is not served half.
+        // The schema accepts something that the type does not. That is a bug of ours, and the file is still refused.
         Err(error) => {
             report.error(root.at, &Path::Root, format!("cannot be read: {error}"));
             None
@@ -154,7 +154,7 @@ pub(super) fn read<T: Spec>(file: &Arc<str>, root: &Node, report: &mut Report<'_
     }
 }
 
-/// What a document declares that fits its schema.
+/// Reads a document that fits its schema.
 fn declared<T: Spec>(root: &Node) -> serde_json::Result<Declared<T>> {
     #[derive(Deserialize)]
     struct Written<T> {
@@ -168,13 +168,13 @@ fn declared<T: Spec>(root: &Node) -> serde_json::Result<Declared<T>> {
     Ok(Declared { name, mesh, labels, spec, kind, origin: Origin::new(root), digest })
 }
 
-/// What can be asked of a resource whatever its kind.
+/// The properties that resources of all kinds have.
 pub(super) fn declaration<T: Spec>(resource: &Resource<T>) -> Declaration<'_> {
     let Declared { kind, mesh, name, digest, spec, .. } = &*resource.declared;
     Declaration { kind, mesh, name, digest, reach: spec.reach() }
 }
 
-/// Sorts resources by mesh and name. What has the name of another is taken out and reported.
+/// Sorts resources by mesh and name. Removes and reports those whose name is taken.
 pub(super) fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     resources.sort_by(Resource::order);
@@ -190,7 +190,7 @@ pub(super) fn sort_unique<T>(resources: &mut Vec<Resource<T>>) -> Vec<Diagnostic
     found
 }
 
-/// `metadata`, of every document.
+/// The field `metadata` of every document.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Metadata {

@@ -1,4 +1,4 @@
-//! A route of a `Gateway`: which requests it is for, and which services get them.
+//! A route of a `Gateway`: the requests that it matches, and their services.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::{
     unit,
 };
 
-/// What a user may write.
+/// The schema of a route.
 pub(super) const SCHEMA: Object = Object {
     fields: &[
         Field::required("name", Kind::Name, "The name, unique among the routes of all gateways of the mesh."),
@@ -128,7 +128,7 @@ const RETRIES: Object = Object {
     exactly_one_of: &[],
 };
 
-/// What can go wrong: the words of [`Cause`].
+/// The names of [`Cause`]'s variants.
 const CAUSES: &[&str] = &[
     "5xx",
     "gatewayError",
@@ -143,131 +143,131 @@ const CAUSES: &[&str] = &[
     "unavailable",
 ];
 
-/// Requests that go to one service, or to several by their weights.
+/// A route to one service, or to several by weight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct Route {
-    /// The name, unique among the routes of all gateways of the mesh.
+    /// The name, unique in all gateways of the mesh.
     pub name: String,
-    /// Host names and `*.` wildcards in lower case, or `*`: at least one.
+    /// Host names, `*.` wildcards or `*`, in lower case: at least one.
     pub hosts: Vec<String>,
-    /// What a request must be like.
+    /// The conditions on a request, apart from its host.
     pub matching: Match,
-    /// Who gets the requests: at least one, and one of a weight above 0.
+    /// The services: at least one, and at least one with a weight above 0.
     pub backends: Vec<Backend>,
-    /// When a request is sent once more.
+    /// When a failed request is retried. `None` means never.
     pub retries: Option<Retries>,
-    /// Why it needs no authentication, if it is meant to be open.
+    /// The declaration that it needs no authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public: Option<Public>,
 }
 
 impl Route {
-    /// Whether a service gets some of the requests.
+    /// Whether a service gets requests of the route.
     pub fn goes_to(&self, service: Option<&str>) -> bool {
         self.backends.iter().any(|backend| Some(backend.service.as_str()) == service)
     }
 
-    /// The services that get the requests.
+    /// The names of the services.
     pub fn services(&self) -> Vec<String> {
         self.backends.iter().map(|backend| backend.service.clone()).collect()
     }
 }
 
-/// A service and its share of the requests.
+/// A service and its weight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
-    /// The name of a Service that exists.
+    /// The name of an existing Service.
     pub service: String,
-    /// Its share, in proportion to the others'.
+    /// The weight, relative to those of the other services.
     #[serde(default = "one")]
     pub weight: u32,
 }
 
-/// What a request must be like, apart from its host.
+/// The conditions on a request, apart from its host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
-    /// The path.
+    /// The condition on the path.
     #[serde(default)]
     pub path: PathMatch,
-    /// The methods; any if empty.
+    /// The methods. Empty means any.
     #[serde(default)]
     pub methods: Vec<String>,
-    /// The headers, all of which must fit.
+    /// Conditions on headers, all of which must be met.
     #[serde(default)]
     pub headers: Vec<HeaderMatch>,
-    /// The query parameters, all of which must fit.
+    /// Conditions on query parameters, all of which must be met.
     #[serde(default)]
     pub query: Vec<QueryMatch>,
-    /// The cookies, all of which must fit.
+    /// Conditions on cookies, all of which must be met.
     #[serde(default)]
     pub cookies: Vec<CookieMatch>,
 }
 
-/// What a path must be like. The query is no part of it.
+/// A condition on the path without the query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PathMatch {
-    /// The whole path.
+    /// Equals the whole path.
     Exact(String),
-    /// The start of the path.
+    /// Is a prefix of the path.
     Prefix(String),
-    /// The whole path, with names in place of some segments.
+    /// Matches the whole path, with placeholders for segments.
     Template(String),
-    /// A regular expression for the whole path.
+    /// A regular expression that matches the whole path.
     Regex(String),
 }
 
 impl Default for PathMatch {
-    /// Any path.
+    /// Matches any path.
     fn default() -> Self {
         Self::Prefix("/".to_owned())
     }
 }
 
-/// When a request is sent once more.
+/// When a failed request is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Retries {
-    /// What went wrong.
+    /// The failures that are retried.
     pub on: Vec<Cause>,
-    /// How often at most.
+    /// The largest number of retries.
     #[serde(default = "one")]
     pub attempts: u32,
-    /// How long each attempt may take.
+    /// The time-out of each attempt.
     #[serde(default, deserialize_with = "unit::deserialize_some_duration")]
     pub per_try_timeout: Option<Duration>,
 }
 
-/// What went wrong with a request.
+/// A failure of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
-    /// The answer was a 5xx, or there was none.
+    /// The response was a 5xx, or there was none.
     #[serde(rename = "5xx")]
     ServerError,
-    /// The answer was a 502, 503 or 504, or there was none.
+    /// The response was a 502, 503 or 504, or there was none.
     GatewayError,
-    /// There was no connection.
+    /// The connection could not be established.
     ConnectFailure,
-    /// The stream was refused before anything was done with it.
+    /// The stream was refused before it was processed.
     RefusedStream,
-    /// The stream or connection broke.
+    /// The stream or connection was reset.
     Reset,
-    /// The answer was a 409.
+    /// The response was a 409.
     #[serde(rename = "retriable4xx")]
     Retriable4xx,
-    /// gRPC: it was cancelled.
+    /// gRPC status `CANCELLED`.
     Cancelled,
-    /// gRPC: it took too long.
+    /// gRPC status `DEADLINE_EXCEEDED`.
     DeadlineExceeded,
-    /// gRPC: something broke.
+    /// gRPC status `INTERNAL`.
     Internal,
-    /// gRPC: something was used up.
+    /// gRPC status `RESOURCE_EXHAUSTED`.
     ResourceExhausted,
-    /// gRPC: the service is not there.
+    /// gRPC status `UNAVAILABLE`.
     Unavailable,
 }
 
@@ -306,7 +306,7 @@ fn lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
     Ok(hosts.iter().map(|host| host.to_ascii_lowercase()).collect())
 }
 
-/// Reports what the schema cannot say.
+/// Reports faults of a route that the schema cannot express.
 pub(super) fn rules(route: &Node, parameters: PathParameters, path: &Path<'_>, report: &mut Report<'_>) {
     public::rules(route, path, report);
     path_rules(route, parameters, path, report);
@@ -329,7 +329,7 @@ pub(super) fn rules(route: &Node, parameters: PathParameters, path: &Path<'_>, r
     }
 }
 
-/// A route that no request can take guards nothing.
+/// Reports paths that no request can have: such a route would guard nothing.
 fn path_rules(route: &Node, parameters: PathParameters, path: &Path<'_>, report: &mut Report<'_>) {
     let Some(written) = route.get("match").and_then(|matching| matching.get("path")) else { return };
     let (matching, path) = (path.field("match"), "path");

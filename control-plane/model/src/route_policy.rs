@@ -1,4 +1,4 @@
-//! `RoutePolicy`: the chains of steps that guard what it is attached to.
+//! `RoutePolicy`: chains of steps for the routes that it is attached to.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use super::{
     unit,
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "RoutePolicy",
     about: "The chains of steps that guard what it is attached to: a mesh, services, proxies, a route.",
@@ -109,7 +109,7 @@ const TO: Object = Object {
     exactly_one_of: &[],
 };
 
-/// One step. Merging follows it too.
+/// The schema of one step. Merging uses it too.
 pub const STEP: Object = Object {
     fields: &[
         Field::optional("name", Kind::Name, "The name, unique in the chain; the policy's name if left out."),
@@ -140,7 +140,7 @@ pub const STEP: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The words of [`Inheritable`].
+/// The names of [`Inheritable`]'s variants.
 const INHERITABLE: &[&str] = &["when", "onFailure", "mode"];
 
 const DENY_WITH: Object = Object {
@@ -156,16 +156,16 @@ const DENY_WITH: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The chains of steps that guard what it is attached to: at least one of them holds a step, unless it is `public`.
+/// The `spec` of a `RoutePolicy`: it has at least one step, or is `public`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoutePolicy {
-    /// What it is attached to.
+    /// The target that it is attached to.
     pub target_ref: TargetRef,
-    /// Whether nothing more specific can change what it says.
+    /// `override`: whether more specific resources cannot change it.
     #[serde(default, rename = "override")]
     pub overrides: bool,
-    /// The steps for all traffic.
+    /// Steps for all traffic.
     #[serde(flatten)]
     pub chains: Chains,
     /// Steps for some sources.
@@ -174,24 +174,24 @@ pub struct RoutePolicy {
     /// Steps for some destinations.
     #[serde(default)]
     pub to: Vec<Directed>,
-    /// Whether the chains are enforced.
+    /// Whether the chains are enforced, or only evaluated and reported.
     #[serde(default)]
     pub mode: Mode,
-    /// The largest request body that is buffered, in bytes, if it says.
+    /// The largest request body that is buffered, in bytes. `None` means the default.
     #[serde(default, deserialize_with = "unit::deserialize_some_size")]
     pub max_body_size: Option<u32>,
-    /// Why its route needs no authentication, if that is meant to be open. The target is a route then.
+    /// The declaration that its route needs no authentication. The target must be a route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<Public>,
 }
 
-/// A chain for each phase.
+/// The steps of both phases.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Chains {
-    /// The steps that run before the request goes upstream; their names are unique.
+    /// The steps of the request phase, before the request is sent upstream. Names are unique.
     #[serde(default)]
     pub request: Vec<Step>,
-    /// The steps that run before the response goes downstream; their names are unique.
+    /// The steps of the response phase, before the response is sent downstream. Names are unique.
     #[serde(default)]
     pub response: Vec<Step>,
 }
@@ -206,11 +206,11 @@ impl Chains {
     }
 }
 
-/// Chains for traffic from some sources, or to some destinations.
+/// Steps for traffic from some sources, or to some destinations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Directed {
-    /// Which.
+    /// The sources or destinations.
     pub target_ref: TargetRef,
     /// The steps.
     #[serde(flatten)]
@@ -261,7 +261,7 @@ impl Spec for RoutePolicy {
     }
 }
 
-/// Open is a route and nothing less: a whole mesh that is, is a slip.
+/// Reports `public` on a target other than a route: to open a whole mesh is a mistake.
 fn public_route(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     let kind = spec.get("targetRef").and_then(|target| target.get("kind")).and_then(Node::text);
     if let (Some(public), Some(kind)) = (spec.get("public"), kind)
@@ -272,7 +272,7 @@ fn public_route(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// An audit log records every message of its chain, wherever it stands in it: it has no source of its own.
+/// Reports `auditLog` in `from` and `to`: it records every message of its chain, and cannot be limited to sources.
 fn refuse_audits(entry: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     for name in ["request", "response"] {
         for (index, step) in entry.get(name).map_or(&[][..], Node::items).iter().enumerate() {
@@ -285,7 +285,7 @@ fn refuse_audits(entry: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Checks both chains of a mapping, and says how many steps there are; what is no list counts as one.
+/// Checks both chains of a mapping. Returns the number of steps; a chain that is not a list counts as one.
 fn chains(node: &Node, path: &Path<'_>, report: &mut Report<'_>) -> usize {
     let mut count: usize = 0;
     for (phase, name) in [(Phase::Request, "request"), (Phase::Response, "response")] {

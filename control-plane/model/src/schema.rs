@@ -1,5 +1,5 @@
-//! JSON Schemas (2020-12) of the kinds of resources, for editors. They come from the very schemas that resources are
-//! checked against, and are never stricter than these; what only a kind's own rules know, they do not say.
+//! JSON Schemas (2020-12) of the kinds, for editors. Generated from the schemas that resources are checked against, and
+//! never stricter than these. The kinds' own rules are not expressed.
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_engine::{
@@ -12,12 +12,12 @@ use crate::{KindSchema, SCHEMAS, attachment};
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// There is no such kind.
+/// An unknown kind was asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown kind {}{}", quote(.0), suggestion(.0, SCHEMAS.iter().map(|schema| schema.name)))]
 pub struct UnknownKind(String);
 
-/// One schema for a document of any kind.
+/// A schema for documents of any kind.
 pub fn of_all_kinds() -> Json {
     let names: Vec<_> = SCHEMAS.iter().map(|schema| schema.name).collect();
     let by_kind: Vec<_> = names.iter().map(|name| case("kind", name, &json!({ "$ref": pointer(name) }))).collect();
@@ -34,7 +34,7 @@ pub fn of_all_kinds() -> Json {
     })
 }
 
-/// A schema for documents of one kind.
+/// A schema for documents of one kind. An error if there is no such kind.
 pub fn of_kind(kind: &str) -> Result<Json, UnknownKind> {
     let schema = SCHEMAS.iter().find(|schema| schema.name == kind).ok_or_else(|| UnknownKind(kind.to_owned()))?;
     let named = document(schema).with("$schema", DIALECT).with("title", schema.name);
@@ -46,11 +46,11 @@ fn document(schema: &KindSchema) -> Json {
     object(&schema.document).with("description", schema.about)
 }
 
-/// A schema with one more keyword.
+/// Adds keywords to a schema.
 trait With {
     fn with(self, keyword: &str, value: impl Into<Json>) -> Self;
 
-    /// The same, if there is something to say.
+    /// Like [`With::with`], if there is a value.
     fn with_some(self, keyword: &str, value: Option<impl Into<Json>>) -> Self;
 }
 
@@ -70,14 +70,14 @@ impl With for Json {
     }
 }
 
-/// The parameters of every policy, by what [`pointer`] calls them.
+/// The parameters of all policies, by the names that [`pointer`] refers to.
 fn policies() -> impl Iterator<Item = (String, Json)> {
     let relaxed = |policy: &PolicySchema| relax(object(&policy.params)).with("description", policy.about);
     POLICIES.iter().map(move |policy| (definition(policy), relaxed(policy)))
 }
 
-/// Parameters without what must be there: a step may leave to another of its name what it does not say itself. Lists are
-/// taken whole, so that what is in them must be complete.
+/// Makes all parameters optional, since a step may get them from another step of its name by merging. Items of lists
+/// are not relaxed, since lists are merged whole.
 fn relax(mut schema: Json) -> Json {
     if let Json::Object(keywords) = &mut schema {
         keywords.remove("required");
@@ -91,7 +91,7 @@ fn relax(mut schema: Json) -> Json {
     schema
 }
 
-/// No kind is called so: there is a dot in it.
+/// The name of a policy's definition. The dot keeps it apart from names of kinds.
 fn definition(policy: &PolicySchema) -> String {
     format!("policy.{}", policy.name)
 }
@@ -100,7 +100,7 @@ fn pointer(definition: &str) -> String {
     format!("#/$defs/{definition}")
 }
 
-/// If a field has this value, the whole fits that.
+/// A conditional schema: if `field` equals `value`, then `then` applies.
 fn case(field: &str, value: &str, then: &Json) -> Json {
     json!({ "if": { "properties": { field: { "const": value } }, "required": [field] }, "then": then })
 }
@@ -108,7 +108,7 @@ fn case(field: &str, value: &str, then: &Json) -> Json {
 fn object(object: &Object) -> Json {
     let has_steps = object.fields.iter().any(|field| matches!(field.kind, Kind::Params));
     let described = |field: &Field| match field.name {
-        // Only here does the name of a policy mean one.
+        // Only in a step does `policy` name a policy.
         "policy" if has_steps => property(field).with("enum", policy_names()),
         _ => property(field),
     };
@@ -125,7 +125,7 @@ fn policy_names() -> Vec<&'static str> {
     POLICIES.iter().map(|policy| policy.name).collect()
 }
 
-/// What the parameters of a step must be if it is of this policy.
+/// The condition on the parameters of a step with this policy.
 fn parameters(policy: &PolicySchema) -> Json {
     let reference = json!({ "$ref": pointer(&definition(policy)) });
     case("policy", policy.name, &json!({ "properties": { "params": reference } }))
@@ -133,7 +133,7 @@ fn parameters(policy: &PolicySchema) -> Json {
 
 fn property(field: &Field) -> Json {
     let default = field.default.map(|default| match field.kind {
-        // As a user would write it: a number or a truth value is no text.
+        // Of the type that a user writes: numbers and booleans are not strings.
         Kind::Integer { .. } | Kind::Percent | Kind::Boolean => {
             serde_json::from_str(default).unwrap_or_else(|_| default.into())
         }
@@ -169,7 +169,7 @@ fn value(kind: &Kind) -> Json {
     }
 }
 
-/// A text. The patterns mean the same in every dialect of regular expressions that validators use.
+/// A string. The patterns mean the same in all regular expression dialects of validators.
 fn string(kind: &Kind) -> Json {
     let pattern = match kind {
         Kind::Name => "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",

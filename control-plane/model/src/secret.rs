@@ -1,16 +1,16 @@
-//! Secrets, which are neither shown nor written down.
+//! Secrets that are kept in plain, not as digests. They are never shown, and serialized as a digest.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// A secret that must be known as it is. It is shown by no `Debug`, and written down only as its digest.
+/// A secret that is needed in plain. `Debug` does not show it, and serialization writes only its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub(crate) Vec<u8>);
 
 impl Secret {
-    /// The secret itself, for the plan that needs it.
+    /// The secret itself, for a plan that needs it.
     pub fn reveal(&self) -> &[u8] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! `Service`: the endpoints behind routes, and how requests reach them.
+//! `Service`: endpoints, and how requests reach them.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -16,7 +16,7 @@ use super::{
     upstream_tls::{self, UpstreamTls},
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Service",
     about: "The endpoints behind routes, and how requests reach them.",
@@ -102,34 +102,34 @@ const ENDPOINT: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The endpoints behind routes, and how requests reach them.
+/// The `spec` of a `Service`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Service {
-    /// Where requests can be sent: at least one.
+    /// The endpoints: at least one.
     pub endpoints: Vec<Endpoint>,
-    /// What the endpoints speak.
+    /// The protocol of the endpoints.
     #[serde(default)]
     pub protocol: Protocol,
-    /// How connections are secured, if they are.
+    /// TLS. `None` means plain text.
     pub tls: Option<UpstreamTls>,
-    /// How to find out which endpoints can take requests.
+    /// Active health checks. `None` means none.
     pub health_check: Option<HealthCheck>,
 }
 
-/// What endpoints speak.
+/// The protocol of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2, without an upgrade to it.
+    /// HTTP/2 with prior knowledge.
     #[serde(alias = "grpc")]
     Http2,
 }
 
-/// One place to send requests to.
+/// An address that takes requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
@@ -137,7 +137,7 @@ pub struct Endpoint {
     pub address: Address,
     /// The port, never 0.
     pub port: u16,
-    /// What tells it from others.
+    /// Tags, which targets select by.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
 }
@@ -153,7 +153,7 @@ pub enum Address {
 }
 
 impl Resource<Service> {
-    /// The identity that certificates of the service carry.
+    /// The SPIFFE identity in certificates of the service.
     pub fn spiffe_id(&self) -> String {
         format!("spiffe://{}/{}", self.mesh, self.name)
     }

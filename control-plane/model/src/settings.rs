@@ -1,4 +1,4 @@
-//! `Settings`: what holds for a whole mesh. There is at most one.
+//! `Settings`: configuration of a whole mesh. There is at most one for each mesh.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     unit::{self, Percent},
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Settings",
     about: "What holds for the whole mesh; at most one.",
@@ -179,92 +179,92 @@ const ANSWER: Object = Object {
     exactly_one_of: &[],
 };
 
-/// What holds for the whole mesh.
+/// The `spec` of `Settings`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
-    /// What a route answers whose chain names a policy that nobody supports.
+    /// The response of a route whose chain has a policy that no agent supports.
     pub policy_not_supported: Option<Answer>,
-    /// What a route answers while an agent that its chain needs is not healthy.
+    /// The response of a route while an agent of its chain is unavailable.
     pub agent_unavailable: Option<Answer>,
-    /// Where access logs may go; names are unique.
+    /// The backends of access logs. Names are unique.
     #[serde(default)]
     pub log_backends: Vec<LogBackend>,
-    /// How many requests access logs have, of those that were answered well.
+    /// The percentage of requests with a status below 400 that is logged. `None` means all.
     pub log_sampling: Option<Percent>,
-    /// The request headers that routes of Envoys with routes of their own match on, if somebody lists them.
+    /// The request headers that an Envoy's own routes match on. `None` means that they are unknown.
     pub route_headers: Option<Vec<String>>,
-    /// How much work a request may cause, in milliseconds.
+    /// The budget of a request, in milliseconds.
     pub request_budget_ms: Option<u32>,
-    /// What the control plane keeps.
+    /// What is kept in the store.
     pub retention: Option<Retention>,
-    /// How a revision spreads.
+    /// How revisions roll out.
     pub rollout: Option<RolloutSettings>,
-    /// What a route without authentication is, if they say.
+    /// How routes without authentication are treated. `None` means the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unguarded: Option<Unguarded>,
 }
 
-/// What a route without authentication is.
+/// How routes without authentication are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unguarded {
-    /// An error: nothing that has one is admitted.
+    /// As an error: a change that has one is refused.
     Deny,
-    /// A warning.
+    /// As a warning.
     #[default]
     Warn,
-    /// Nothing to speak of.
+    /// As allowed.
     Allow,
 }
 
-/// What the control plane keeps.
+/// What is kept in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// How many revisions.
+    /// The number of revisions.
     pub revisions: usize,
 }
 
-/// How a revision spreads.
+/// How revisions roll out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutSettings {
-    /// Who gets it first, one step after the other, if they say.
+    /// The steps before all nodes get a revision. `None` means no steps.
     pub steps: Option<Vec<RolloutStep>>,
-    /// How many nodes may refuse it, if they say.
+    /// How many nodes may refuse a revision. `None` means the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_refused: Option<MaxRefused>,
 }
 
-/// How many nodes may refuse a revision: a number or a share.
+/// How many nodes may refuse a revision: a number or a percentage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MaxRefused {
-    /// So many.
+    /// A number of nodes.
     pub nodes: Option<u32>,
-    /// So many in a hundred.
+    /// A percentage.
     pub share: Option<u8>,
 }
 
-/// One step: a share of the nodes, or those with some tags.
+/// One step of a rollout: a percentage of the nodes, or the nodes with some tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RolloutStep {
-    /// So many in a hundred.
+    /// A percentage of the nodes.
     pub share: Option<u8>,
-    /// All that have these tags.
+    /// The nodes that have all of these tags.
     pub tags: Option<BTreeMap<String, String>>,
-    /// How long they must have run it before the next step.
+    /// How long these nodes must have run the revision before the next step.
     #[serde(default, deserialize_with = "unit::deserialize_duration")]
     pub pause: Duration,
 }
 
-/// Where an access log may go.
+/// A backend of access logs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogBackend {
-    /// What AccessLogs call it.
+    /// The name in `AccessLog` resources.
     pub name: String,
     /// A file on the proxy's machine.
     pub file: LogFile,
@@ -274,17 +274,17 @@ pub struct LogBackend {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogFile {
-    /// Its path.
+    /// The path.
     pub path: String,
 }
 
-/// A whole answer to a caller.
+/// A response to a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The headers; names can be of any case.
+    /// The headers. Names can be in any case.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// The body.

@@ -1,4 +1,4 @@
-//! A step as a user wrote it: a policy with its parameters, and what decides whether it is enforced.
+//! A step as a user wrote it: a policy with parameters, and the fields that decide whether it is enforced.
 
 use std::collections::BTreeMap;
 
@@ -11,69 +11,69 @@ use serde_json::Value as Json;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
-    /// It decides.
+    /// Enforced.
     #[default]
     Enforce,
-    /// It reports what it would decide.
+    /// Evaluated and reported only.
     Shadow,
 }
 
-/// What becomes of a chain when a step cannot decide.
+/// What happens when a step fails, that is, cannot decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnFailure {
     /// The request is denied.
     Deny,
-    /// The chain goes on with the next step.
+    /// The next step runs.
     Continue,
-    /// The rest of the chain is left out.
+    /// The remaining steps of the chain are skipped.
     SkipRemaining,
 }
 
-/// A policy with its parameters.
+/// One step of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Written", rename_all = "camelCase")]
 pub struct Step {
     /// The name, unique in its chain.
     pub name: String,
-    /// The name of a policy that exists and supports the chain's phase.
+    /// The name of a policy that exists in the chain's phase.
     pub policy: String,
-    /// A mapping that fits the policy's schema, as the user wrote it: header names can be of any case.
+    /// The parameters, valid by the policy's schema and as the user wrote them: header names can be in any case.
     pub params: Json,
-    /// The condition under which the step runs.
+    /// The condition under which the step runs, in CEL.
     pub when: Option<String>,
-    /// What becomes of the chain when the step cannot decide, if the user says.
+    /// What happens when the step fails. `None` means the default.
     pub on_failure: Option<OnFailure>,
-    /// Whether the step is enforced, if the user says.
+    /// Whether the step is enforced. `None` means the mode of its resource.
     pub mode: Option<Mode>,
-    /// What it takes from a less specific step of its name.
+    /// The fields that are inherited from a less specific step of its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Inheritable>,
-    /// How its denials look, if not as the policy says.
+    /// Changes to the response when the step denies.
     pub deny_with: Option<DenyWith>,
-    /// Whether it has every parameter that its policy requires.
+    /// Whether all parameters are there that the policy requires.
     #[serde(skip)]
     complete: bool,
 }
 
-/// A field that decides whether a step is enforced. Merging takes it from the most specific step alone, unless that asks
-/// for the others': nothing opens a route by being merged into its step.
+/// A field that decides whether a step is enforced. Merging takes it from the most specific step alone, unless that
+/// step inherits it explicitly: merging alone never opens a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Inheritable {
-    /// The condition.
+    /// `when`.
     When,
-    /// What becomes of the chain when the step cannot decide.
+    /// `onFailure`.
     OnFailure,
-    /// Whether the step is enforced.
+    /// `mode`.
     Mode,
 }
 
 impl Inheritable {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::When, Self::OnFailure, Self::Mode];
 
-    /// The field of a step.
+    /// The name of the field.
     pub fn field(self) -> &'static str {
         match self {
             Self::When => "when",
@@ -83,14 +83,14 @@ impl Inheritable {
     }
 }
 
-/// What takes the place of a policy's own answer to a caller that it denies.
+/// Replaces parts of the response when a step denies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DenyWith {
     /// The status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Headers, in place of those of the same name.
+    /// Headers, which replace those of the same name.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// The body.
@@ -123,13 +123,13 @@ impl From<Written> for Step {
 }
 
 impl Step {
-    /// What it lacks; `None` if it has every parameter that its policy requires.
+    /// A message about the parameters that are missing. `None` if all are there that the policy requires.
     pub fn missing(&self) -> Option<String> {
         if self.complete { None } else { missing(&self.policy, &self.params) }
     }
 }
 
-/// What is missing at the top of parameters that fit their schema otherwise.
+/// The first missing parameter as a message. `None` if none is missing.
 fn missing(policy: &str, params: &Json) -> Option<String> {
     let schema = &policy::schema(policy)?.params;
     let has = |name: &str| params.get(name).is_some();

@@ -1,4 +1,4 @@
-//! `targetRef`: what a policy is attached to, and which traffic an entry of it is for.
+//! `targetRef`: what a resource is attached to, and which traffic an entry of it applies to.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::Report;
 
-/// What a policy may be attached to.
+/// The schema of a resource's target.
 pub(super) const TARGET: Kind = Kind::Object(&Object {
     fields: &[
         kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy", "MeshGatewayRoute", "HTTPRoute"]),
@@ -24,23 +24,23 @@ pub(super) const TARGET: Kind = Kind::Object(&Object {
     exactly_one_of: &[],
 });
 
-/// Where traffic may go.
+/// The schema of an entry's destination.
 pub(super) const DESTINATION: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "Service", "MeshGatewayRoute", "HTTPRoute"]), NAME, OPTIONAL],
     exactly_one_of: &[],
 });
 
-/// Where traffic may come from.
+/// The schema of an entry's source.
 pub(super) const SOURCE: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],
     exactly_one_of: &[],
 });
 
-/// The same where tags are not known.
+/// Like [`SOURCE`], without subsets, for places where tags are unknown.
 pub(super) const SOURCE_SERVICE: Kind =
     Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
 
-/// The nodes that something is for.
+/// The schema of a target that selects nodes.
 pub(super) const NODES: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy"]), NAME, TAGS, OPTIONAL],
     exactly_one_of: &[],
@@ -64,102 +64,102 @@ const fn kind(words: &'static [&'static str]) -> Field {
     Field::required("kind", Kind::Choice(words), "What kind of thing it is.")
 }
 
-/// What a policy is attached to.
+/// What a resource or an entry applies to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
 pub enum TargetRef {
-    /// Everything in the mesh.
+    /// The whole mesh.
     Mesh,
-    /// The proxies with these tags.
+    /// The proxies with some tags.
     MeshSubset {
-        /// All of them count; at least one.
+        /// The tags, all of which must match: at least one.
         tags: BTreeMap<String, String>,
-        /// Whether it may select nothing.
+        /// Whether what it names may be absent.
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
     /// The proxies of a service.
     Service {
-        /// The service.
+        /// The name of the service.
         name: String,
-        /// Whether it may select nothing.
+        /// Whether what it names may be absent.
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
-    /// The proxies of a service with these tags.
+    /// The proxies of a service with some tags.
     ServiceSubset {
-        /// The service.
+        /// The name of the service.
         name: String,
-        /// All of them count; at least one.
+        /// The tags, all of which must match: at least one.
         tags: BTreeMap<String, String>,
-        /// Whether it may select nothing.
+        /// Whether what it names may be absent.
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
     /// One proxy.
     Proxy {
-        /// Its node id.
+        /// The node id.
         name: String,
-        /// Whether it may select nothing.
+        /// Whether what it names may be absent.
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
     /// A route of a Gateway.
     MeshGatewayRoute {
-        /// The route.
+        /// The name of the route.
         name: String,
-        /// Whether it may select nothing.
+        /// Whether what it names may be absent.
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
-    /// Any HTTP route. In a mesh that declares no route, it is one of Envoy's own.
+    /// Any HTTP route. In a mesh that declares no routes, one of Envoy's own.
     #[serde(rename = "HTTPRoute")]
     HttpRoute {
-        /// The route.
+        /// The name of the route.
         name: String,
-        /// Whether it may select nothing.
+        /// Whether what it names may be absent.
         #[serde(default, skip_serializing_if = "is_false")]
         optional: bool,
     },
 }
 
-/// What is attached to something.
+/// A `spec` that is attached to a target.
 pub trait Targeted {
-    /// What it is attached to.
+    /// The target.
     fn target_ref(&self) -> &TargetRef;
 
-    /// Whether nothing more specific can change what it says.
+    /// Whether more specific resources cannot change it.
     fn overrides(&self) -> bool;
 }
 
 /// Which nodes of its mesh a resource concerns.
 #[derive(Debug, Clone, Copy)]
 pub enum Reach<'a> {
-    /// All of them.
+    /// All nodes.
     Mesh,
-    /// Those that a target selects.
+    /// The nodes that a target selects.
     Nodes(&'a TargetRef),
-    /// Those that a target selects; several resources may say something of one node, and have an order of priority.
+    /// The nodes that a target selects. Several resources may apply to one node, by priority.
     Attached {
-        /// What the resource is attached to.
+        /// The target of the resource.
         target: &'a TargetRef,
-        /// Whether nothing more specific can change what it says.
+        /// Whether more specific resources cannot change it.
         overrides: bool,
     },
 }
 
 impl<'a> Reach<'a> {
-    /// The reach of what is attached to something.
+    /// The reach of a `spec` that is attached to a target.
     pub fn attached(spec: &'a impl Targeted) -> Self {
         Self::Attached { target: spec.target_ref(), overrides: spec.overrides() }
     }
 
-    /// The reach of what is for the nodes that a target selects, or for all if there is none.
+    /// The reach of a resource for the nodes that a target selects. `None` means all nodes.
     pub fn nodes(target: Option<&'a TargetRef>) -> Self {
         target.map_or(Self::Mesh, Self::Nodes)
     }
 
-    /// What selects the nodes; `None` if it is all of the mesh.
+    /// The target that selects the nodes. `None` means all nodes.
     pub fn target(self) -> Option<&'a TargetRef> {
         match self {
             Self::Mesh => None,
@@ -187,7 +187,7 @@ pub enum Level {
 }
 
 impl TargetRef {
-    /// How specific it is.
+    /// The level of the target.
     pub fn level(&self) -> Level {
         match self {
             Self::Mesh => Level::Mesh,
@@ -199,7 +199,7 @@ impl TargetRef {
         }
     }
 
-    /// The service, if it names one.
+    /// The name of the service. `None` if the target has none.
     pub fn service(&self) -> Option<&str> {
         match self {
             Self::Service { name, .. } | Self::ServiceSubset { name, .. } => Some(name),
@@ -207,7 +207,7 @@ impl TargetRef {
         }
     }
 
-    /// The route, if it names one.
+    /// The name of the route. `None` if the target is not a route.
     pub fn route(&self) -> Option<&str> {
         match self {
             Self::MeshGatewayRoute { name, .. } | Self::HttpRoute { name, .. } => Some(name),
@@ -215,7 +215,7 @@ impl TargetRef {
         }
     }
 
-    /// The tags that must be there.
+    /// The tags to match. `None` if the target has none.
     pub fn tags(&self) -> Option<&BTreeMap<String, String>> {
         match self {
             Self::MeshSubset { tags, .. } | Self::ServiceSubset { tags, .. } => Some(tags),
@@ -223,7 +223,7 @@ impl TargetRef {
         }
     }
 
-    /// Whether it may select nothing: its user said so.
+    /// Whether the user wrote that what it names may be absent: no error and no warning then.
     pub fn is_optional(&self) -> bool {
         match self {
             Self::Mesh => false,
@@ -236,7 +236,7 @@ impl TargetRef {
         }
     }
 
-    /// Whether it selects a node of its mesh. A route does not say which nodes have it: it may be on any.
+    /// Whether it selects a node of its mesh. A route selects every node, since any node may have it.
     pub fn selects(&self, node: &NodeIdentity) -> bool {
         let service = self.service().is_none_or(|service| *service == node.service);
         let tags = self.tags().into_iter().flatten().all(|(name, value)| node.tags.get(name) == Some(value));
@@ -254,7 +254,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl fmt::Display for TargetRef {
-    /// "Service `web`", "MeshSubset {zone: a}".
+    /// Writes "Service `web`", "MeshSubset {zone: a}".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = match self {
             Self::Mesh => ("Mesh", None),
@@ -277,7 +277,7 @@ impl fmt::Display for TargetRef {
     }
 }
 
-/// Reports a name or tags that are missing, or that mean nothing.
+/// Reports a name or tags that are missing or do not belong to the kind of target.
 pub(super) fn rules(target: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     let Some(kind) = target.get("kind").and_then(Node::text) else { return };
     let (named, tagged) = match kind {
@@ -287,7 +287,7 @@ pub(super) fn rules(target: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         "Service" | "Proxy" | "MeshGatewayRoute" | "HTTPRoute" => (true, false),
         _ => return,
     };
-    // A name that was mistyped is reported already.
+    // A misspelled field is reported already.
     let known = ["kind", "name", "tags", "optional"];
     let mistyped = target.entries().iter().any(|(key, _)| !known.contains(&key.name.as_str()));
     if let Some(node) = target.get("optional").filter(|_| kind == "Mesh") {
@@ -309,7 +309,7 @@ pub(super) fn rules(target: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The same for the `targetRef` of a policy and those of all entries in these lists.
+/// Checks the `targetRef` of a resource and those of all entries in `lists` by [`rules`].
 pub(super) fn all_rules(spec: &Node, lists: &[&str], path: &Path<'_>, report: &mut Report<'_>) {
     if let Some(target) = spec.get("targetRef") {
         rules(target, &path.field("targetRef"), report);

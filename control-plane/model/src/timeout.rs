@@ -1,4 +1,4 @@
-//! `Timeout`: how long the proxies that it is attached to wait for others.
+//! `Timeout`: time-outs of the calls that proxies make.
 
 use postern_base::{diagnostic::Path, yaml::Node};
 use postern_engine::schema::{Field, Kind, Object};
@@ -10,7 +10,7 @@ use super::{
     target_ref::{self, Reach, TargetRef, Targeted},
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "Timeout",
     about: "How long proxies wait for the services that they call. Envoy's own defaults hold where none says.",
@@ -63,7 +63,7 @@ const TO: Object = Object {
     exactly_one_of: &[],
 };
 
-/// What an entry says of its destination: what is merged.
+/// The schema of an entry's fields that are merged.
 pub const CONF: Object = Object { fields: &[CONNECT_TIMEOUT, HTTP_FIELD], exactly_one_of: &[] };
 
 const CONNECT_TIMEOUT: Field =
@@ -79,53 +79,53 @@ const HTTP: Object = Object {
     exactly_one_of: &[],
 };
 
-/// How long proxies wait for others.
+/// The `spec` of a `Timeout`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timeout {
-    /// What it is attached to.
+    /// The target that it is attached to.
     pub target_ref: TargetRef,
-    /// Whether nothing more specific can change what it says.
+    /// `override`: whether more specific resources cannot change it.
     #[serde(default, rename = "override")]
     pub overrides: bool,
-    /// For whom, at least one entry.
+    /// Entries by destination: at least one.
     pub to: Vec<TimeoutTo>,
 }
 
-/// How long they wait for some destinations.
+/// The time-outs for some destinations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeoutTo {
     /// The destinations.
     pub target_ref: TargetRef,
-    /// How long.
+    /// The time-outs.
     #[serde(flatten)]
     pub conf: Timeouts,
 }
 
-/// Lengths of time, as users write them; what is left out is not changed.
+/// Time-outs as users write them. An absent one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
-    /// Until a connection stands.
+    /// The time-out until a connection is established.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<String>,
-    /// For HTTP.
+    /// Time-outs of HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTimeouts>,
 }
 
-/// The same for HTTP; `0s` is no limit.
+/// Time-outs of HTTP. `0s` means none; an absent one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HttpTimeouts {
-    /// Until the whole response is there.
+    /// The time-out until the whole response has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_timeout: Option<String>,
-    /// While nothing is sent on a stream.
+    /// The time-out of a stream on which nothing is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_idle_timeout: Option<String>,
-    /// While a connection has no stream.
+    /// The time-out of a connection without streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<String>,
 }
@@ -156,7 +156,7 @@ impl Spec for Timeout {
             if !matches!(kind, Some("MeshGatewayRoute" | "HTTPRoute")) {
                 continue;
             }
-            // These belong to a connection, which routes share.
+            // These belong to connections, which routes share.
             if let Some(node) = entry.get("connectTimeout") {
                 report.error(node.at, &path.field("connectTimeout"), "a route has no connections of its own");
             }

@@ -11,7 +11,7 @@ use super::{
     target_ref::{self, Reach, TargetRef, Targeted},
 };
 
-/// The whole document.
+/// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "TrafficPermission",
     about: "Which sources may call what it is attached to. Where one is attached, a source that no entry selects is refused.",
@@ -60,26 +60,26 @@ const FROM: Object = Object {
     exactly_one_of: &[],
 };
 
-/// Which sources may call what it is attached to.
+/// The `spec` of a `TrafficPermission`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TrafficPermission {
-    /// What it is attached to.
+    /// The target that it is attached to.
     pub target_ref: TargetRef,
-    /// Whether nothing more specific can change what it says.
+    /// `override`: whether more specific resources cannot change it.
     #[serde(default, rename = "override")]
     pub overrides: bool,
-    /// The sources, at least one entry.
+    /// Entries by source: at least one.
     pub from: Vec<Permission>,
 }
 
-/// What some sources may.
+/// The permission of some sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Permission {
     /// The sources.
     pub target_ref: TargetRef,
-    /// Whether they may call.
+    /// Whether their requests are allowed.
     pub action: Action,
 }
 

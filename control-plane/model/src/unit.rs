@@ -1,13 +1,13 @@
-//! Numbers with units, as users write them: lengths of time, sizes and shares.
+//! Numbers with units, as users write them: durations, sizes and percentages.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// The longest time that can be written: a year.
+/// The longest accepted duration: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
-/// `250ms`, `1s`, `5m`, `1h`, `1d`: a whole number and a unit.
+/// Parses `250ms`, `1s`, `5m`, `1h` or `1d`: an integer and a unit. `None` for anything else, or more than a year.
 pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let time = match unit {
@@ -21,7 +21,8 @@ pub fn duration(text: &str) -> Option<Duration> {
     (time <= LONGEST).then_some(time)
 }
 
-/// `65536`, `64KiB`, `1MiB`: bytes, a whole number and perhaps a unit; less than 4 GiB.
+/// Parses `65536`, `64KiB` or `1MiB`: an integer with an optional unit, in bytes. `None` for anything else, or 4 GiB
+/// and more.
 pub fn size(text: &str) -> Option<u32> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -34,19 +35,19 @@ pub fn size(text: &str) -> Option<u32> {
     u32::try_from(number.checked_mul(factor)?).ok()
 }
 
-/// Reads a length of time.
+/// Deserializes a duration.
 pub(super) fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     duration(&String::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("not a length of time"))
 }
 
-/// The same for one that may be left out.
+/// Like [`deserialize_duration`], for an optional field.
 pub(super) fn deserialize_some_duration<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Duration>, D::Error> {
     deserialize_duration(deserializer).map(Some)
 }
 
-/// Reads a size that may be written as a number or as text.
+/// Deserializes a size, which may be a number or a string with a unit.
 pub(super) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -60,20 +61,20 @@ pub(super) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Re
     }
 }
 
-/// The same for one that may be left out.
+/// Like [`deserialize_size`], for an optional field.
 pub(super) fn deserialize_some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     deserialize_size(deserializer).map(Some)
 }
 
-/// The bytes of a size, written as a number or as text; `None` if it is none.
+/// The size in bytes, from a number or a string. `None` if it is not a size.
 pub(super) fn written_size(value: &serde_json::Value) -> Option<u32> {
     deserialize_size(value).ok()
 }
 
-/// A share in a hundred, of at most four decimals.
+/// A percentage with at most four decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Percent {
-    /// The same in a million.
+    /// The percentage in parts per million.
     pub of_a_million: u32,
 }
 

@@ -1,4 +1,4 @@
-//! How connections to a service are secured: whom we take for it, and whom it takes us for.
+//! TLS to a service: how we verify it, and how we authenticate to it.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::{
     report::Report,
 };
 
-/// What a user may write.
+/// The schema of `tls`.
 pub(super) const SCHEMA: Object = Object {
     fields: &[
         Field::required("ca", Kind::Pem, "The authorities, one of which must have issued the service's certificate."),
@@ -32,30 +32,30 @@ pub(super) const SCHEMA: Object = Object {
     exactly_one_of: &[],
 };
 
-/// How connections to a service are secured.
+/// TLS of connections to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct UpstreamTls {
-    /// The authorities, one of which must have issued the service's certificate.
+    /// The authorities. One of them must have issued the service's certificate.
     pub ca: Certificates,
-    /// The name that it is asked for by.
+    /// The server name (SNI). `None` means that none is sent.
     pub server_name: Option<String>,
-    /// Whom its certificate must be for; empty if for `server_name` or the SPIFFE identity of the service.
+    /// Accepted names in the certificate. Empty means `server_name`, or the SPIFFE identity of the service.
     pub subject_alt_names: Vec<SubjectAltName>,
-    /// What we show ourselves.
+    /// Our own certificate. `None` means that we present none.
     pub identity: Option<KeyPair>,
 }
 
-/// A certificate with its key.
+/// A certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyPair {
-    /// The certificate, and those that it was issued with.
+    /// The certificate, followed by its chain.
     pub certificate: Certificates,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: PrivateKey,
 }
 
-/// Whom a certificate is for.
+/// A name in a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub enum SubjectAltName {
@@ -114,7 +114,7 @@ impl TryFrom<Written> for UpstreamTls {
     }
 }
 
-/// Reports what the schema cannot say.
+/// Reports faults that the schema cannot express.
 pub(super) fn rules(tls: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if let Some(ca) = tls.get("ca") {
         pem::authority_rules(ca, &path.field("ca"), report);

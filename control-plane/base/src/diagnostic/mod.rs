@@ -1,5 +1,6 @@
-//! What is wrong with a user's input, and where: the only form in which errors of resources are reported. Words for
-//! messages: quotes, suggestions, names of fields. It does not know what resources or documents are.
+//! Errors in a user's input with file, line, column and field: the only form in which errors of resources are reported.
+//! Also the parts that messages share: quotes, suggestions, field paths. It does not know what resources or documents
+//! are.
 
 mod nearest;
 mod path;
@@ -14,7 +15,7 @@ pub use self::{
     path::{Path, after_field, push_field, push_item, split_item},
 };
 
-/// How many characters of a user's input a message repeats.
+/// The longest quote of a user's input in a message, in characters.
 const LONGEST_QUOTE: usize = 80;
 
 /// One error in a user's files.
@@ -53,14 +54,14 @@ impl fmt::Display for Diagnostic {
 pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// An error if anything was found.
+    /// `Ok` if nothing was found, else all errors in order.
     pub fn reject(mut found: Vec<Diagnostic>) -> Result<(), Self> {
         found.sort();
         found.dedup();
         if found.is_empty() { Ok(()) } else { Err(Self(found)) }
     }
 
-    /// The errors of both, in order.
+    /// The errors of both lists, sorted, each once.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         let mut all: Vec<_> = self.into_iter().chain(others).collect();
@@ -69,7 +70,7 @@ impl Diagnostics {
         Self(all)
     }
 
-    /// The errors, in order.
+    /// The errors, by file, line and column.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
     }
@@ -98,7 +99,7 @@ impl IntoIterator for Diagnostics {
     }
 }
 
-/// User input in backticks, safe for a terminal and not too long.
+/// User input in backticks, with control characters escaped, and cut if it is too long.
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("`");
     for character in text.chars().take(LONGEST_QUOTE) {

@@ -1,16 +1,16 @@
-//! Suggestions for words that were probably mistyped.
+//! Suggestions for words that are probably misspelled.
 
 use super::quote;
 
-/// Longer words are no typing errors, and comparing them costs time.
+/// The longest word for which a suggestion is looked for, since comparing words costs time.
 const LONGEST: usize = 64;
 
-/// `: did you mean …?` if a candidate is near, else nothing.
+/// `: did you mean …?` with the nearest candidate, or an empty string if none is near.
 pub fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     nearest(word, candidates).map_or_else(String::new, |near| format!(": did you mean {}?", quote(near)))
 }
 
-/// A suggestion if a candidate is near, else all candidates.
+/// Like [`suggestion`], but lists all candidates if none is near.
 pub fn suggestion_or_all(word: &str, candidates: &[&str]) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!(": did you mean {}?", quote(near)),
@@ -18,14 +18,15 @@ pub fn suggestion_or_all(word: &str, candidates: &[&str]) -> String {
     }
 }
 
-/// "`a`", or "one of `a`, `b`".
+/// The words as alternatives: "`a`", or "one of `a`, `b`".
 pub fn one_of(words: &[&str]) -> String {
     let quoted: Vec<_> = words.iter().map(|word| quote(word)).collect();
     let prefix = if words.len() == 1 { "" } else { "one of " };
     format!("{prefix}{}", quoted.join(", "))
 }
 
-/// The candidate that differs least, ignoring case; `None` if all differ in more than a third of the letters.
+/// The candidate with the smallest distance, ignoring case. `None` if every candidate differs in more than a third of
+/// the letters, but at least two.
 fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     if word.len() > LONGEST {
         return None;
@@ -45,7 +46,8 @@ fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Opt
         .map(|(_, _, candidate)| candidate)
 }
 
-/// How many letters to insert, delete, replace or swap with their neighbour ("optimal string alignment").
+/// The number of insertions, deletions, replacements and swaps of neighbours between two words ("optimal string
+/// alignment").
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();

@@ -1,26 +1,26 @@
-//! How errors name a field, such as `spec.request[0].params.header`. Names that would be ambiguous are quoted:
+//! Paths of fields in errors, such as `spec.request[0].params.header`. Names that would be ambiguous are quoted:
 //! `metadata.labels["example.com/team"]`.
 
 use std::fmt;
 
-/// A field, as a list that grows on the stack: rendered only when there is an error.
+/// A path as a linked list on the stack, which is rendered only for an error.
 #[derive(Debug, Clone, Copy)]
 pub enum Path<'a> {
-    /// The whole.
+    /// The root of a document.
     Root,
-    /// A field of what stands at a path.
+    /// A field of the mapping at the given path.
     Field(&'a Path<'a>, &'a str),
-    /// An item of the list that stands at a path.
+    /// An item of the list at the given path, by its index.
     Item(&'a Path<'a>, usize),
 }
 
 impl<'a> Path<'a> {
-    /// The path of a field of what stands here.
+    /// The path of a field of the mapping at this path.
     pub fn field(&'a self, name: &'a str) -> Self {
         Path::Field(self, name)
     }
 
-    /// The path of an item of the list that stands here, counted from 0.
+    /// The path of an item of the list at this path, by its index from 0.
     pub fn item(&'a self, index: usize) -> Self {
         Path::Item(self, index)
     }
@@ -42,7 +42,7 @@ impl Path<'_> {
     }
 }
 
-/// The path with a field appended.
+/// Appends a field to a rendered path.
 pub fn push_field(mut path: String, name: &str) -> String {
     if is_simple(name) {
         path.push_str(if path.is_empty() { "" } else { "." });
@@ -53,12 +53,12 @@ pub fn push_field(mut path: String, name: &str) -> String {
     }
 }
 
-/// The path with an item appended.
+/// Appends an item to a rendered path.
 pub fn push_item(path: String, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
-/// What follows the field `name` at the start of a rendered path; `None` if another field stands there.
+/// The rest of a rendered path after the field `name` at its start. `None` if the path starts otherwise.
 pub fn after_field<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     let rest = if is_simple(name) {
         path.strip_prefix('.').unwrap_or(path).strip_prefix(name)?
@@ -68,7 +68,7 @@ pub fn after_field<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     (rest.is_empty() || rest.starts_with(['.', '['])).then_some(rest)
 }
 
-/// The index at the start of a rendered path, and what follows; `None` if a field stands there.
+/// The index at the start of a rendered path, and the rest. `None` if the path starts otherwise.
 pub fn split_item(path: &str) -> Option<(usize, &str)> {
     let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
     Some((index.parse().ok()?, rest))

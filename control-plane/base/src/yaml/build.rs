@@ -1,5 +1,5 @@
-//! Builds trees from nodes as the parser reports them, with all aliases expanded: refuses keys that are repeated or
-//! no strings, and bounds depth and size, because a few lines of aliases can stand for more than fits into memory.
+//! Builds trees from the nodes that the parser reports, with all aliases expanded. Refuses keys that are repeated or
+//! not strings, and limits depth and size, because a few lines of aliases can expand to more than fits into memory.
 
 use std::{
     collections::HashMap,
@@ -13,27 +13,27 @@ use super::{
 use crate::diagnostic::{push_field, push_item, quote};
 
 const MAX_DEPTH: usize = 64;
-/// The most values that one file may have, with aliases expanded.
+/// The largest number of values in one file, with aliases expanded.
 pub const MAX_NODES: usize = 1_000_000;
-/// The most bytes of text that one file may have, with aliases expanded.
+/// The largest number of bytes of text in one file, with aliases expanded.
 pub const MAX_TEXT: usize = 64 * 1024 * 1024;
 
-/// The documents of one file, as far as they are read.
+/// Builds the documents of one file, node by node.
 #[derive(Default)]
 pub(super) struct Builder {
     documents: Vec<Document>,
-    /// The faults of the current document.
+    /// The faults of the current document so far.
     faults: Vec<Fault>,
     root: Option<Node>,
     open: Vec<Open>,
-    /// By the parser's number, which is unique in a file. 0 stands for "no anchor".
+    /// Anchored nodes by the parser's number, which is unique in a file. 0 stands for "no anchor".
     anchors: HashMap<usize, Node>,
-    /// Everything that was built, copies for anchors included.
+    /// The number of values built so far, including the copies that are kept for anchors.
     nodes: usize,
     text: usize,
 }
 
-/// A list or mapping that has not ended yet.
+/// A list or mapping whose end has not been reached.
 struct Open {
     at: Position,
     anchor: usize,
@@ -45,16 +45,16 @@ enum Content {
     Map { entries: Vec<(Key, Node)>, lines: HashMap<String, usize>, next: Next },
 }
 
-/// What the next node of a mapping is.
+/// The role of the next node of a mapping.
 enum Next {
     Key,
     ValueOf(Key),
-    /// The value of a key that was refused.
+    /// The value of a refused key.
     Ignored,
 }
 
 impl Builder {
-    /// What was read, up to the fault that stopped the reading.
+    /// The documents built so far. `stopped` is the fault that ended the reading, if one did.
     pub(super) fn finish(mut self, stopped: Option<Fault>) -> Parsed {
         self.faults.extend(stopped);
         Parsed { documents: self.documents, broken: self.faults, nodes: self.nodes, text: self.text }
@@ -107,12 +107,12 @@ impl Builder {
         self.place(Node { at, value }, 0)
     }
 
-    /// Whether the next node is a key of a mapping.
+    /// Whether the next node is the key of a mapping.
     pub(super) fn expects_key(&self) -> bool {
         matches!(self.open.last(), Some(Open { content: Content::Map { next: Next::Key, .. }, .. }))
     }
 
-    /// Reports a key, and ignores its value.
+    /// Reports a fault in a key. The key's value will be ignored.
     pub(super) fn refuse_key(&mut self, at: Position, message: impl Into<String>) {
         if let Some(Open { content: Content::Map { next, .. }, .. }) = self.open.last_mut() {
             *next = Next::Ignored;
@@ -120,7 +120,7 @@ impl Builder {
         self.refuse(at, message);
     }
 
-    /// Reports a fault of the document; reading goes on.
+    /// Reports a fault of the current document. Reading continues.
     pub(super) fn refuse(&mut self, at: Position, message: impl Into<String>) {
         let fault = self.fault(at, message);
         self.faults.push(fault);
@@ -146,7 +146,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Makes room for a part of the tree, or says that there is none.
+    /// Counts a part of the tree against the limits. An error if one is exceeded.
     fn grow(&mut self, at: Position, part: Extent) -> Result<(), Fault> {
         self.nodes = self.nodes.saturating_add(part.nodes);
         self.text = self.text.saturating_add(part.text);
@@ -175,7 +175,7 @@ impl Builder {
     }
 }
 
-/// The node as a key, or what is wrong with it.
+/// The node as a key of a mapping, or where and why it is refused. `lines` has the mapping's keys so far.
 fn key(node: Node, lines: &mut HashMap<String, usize>) -> Result<Key, (Position, String)> {
     let Node { at, value } = node;
     let name = match value {
@@ -192,12 +192,12 @@ fn key(node: Node, lines: &mut HashMap<String, usize>) -> Result<Key, (Position,
     Ok(Key { at, name })
 }
 
-/// How much of the limits a part of the tree takes.
+/// The share of the limits that a part of the tree uses.
 #[derive(Default)]
 struct Extent {
     nodes: usize,
     text: usize,
-    /// How many lists and mappings are nested in each other.
+    /// The depth of nested lists and mappings.
     height: usize,
 }
 

@@ -1,36 +1,36 @@
-//! What reading the YAML of a file gives: documents, and what is wrong with them.
+//! The result of reading a YAML file: documents, and their faults.
 
 use super::tree::{Node, Position};
 
-/// What one file holds.
+/// The documents and faults of one file.
 pub struct Parsed {
-    /// The documents that could be read to their end, without the empty ones.
+    /// The documents that were read to their end, except empty ones.
     pub documents: Vec<Document>,
-    /// Why reading stopped before the end of the file, with all faults of the document in which it stopped;
-    /// empty if the whole file was read.
+    /// If reading stopped before the end of the file: the cause, and all faults of the document in which it stopped.
+    /// Empty if the whole file was read.
     pub broken: Vec<Fault>,
-    /// How many values it has, with aliases expanded; of [`MAX_NODES`](super::MAX_NODES).
+    /// The number of values, with aliases expanded; at most [`MAX_NODES`](super::MAX_NODES).
     pub nodes: usize,
-    /// How many bytes of text it has, with aliases expanded; of [`MAX_TEXT`](super::MAX_TEXT).
+    /// The bytes of text, with aliases expanded; at most [`MAX_TEXT`](super::MAX_TEXT).
     pub text: usize,
 }
 
 /// One document of a file.
 pub struct Document {
-    /// All of it.
+    /// The root of the tree.
     pub root: Node,
-    /// What is wrong with the document as YAML; the tree leaves it out.
+    /// The faults of the document as YAML. The tree does not have the parts in question.
     pub faults: Vec<Fault>,
 }
 
-/// An error that concerns YAML, not what it means.
+/// An error in the YAML itself, as opposed to its meaning.
 #[derive(Debug)]
 pub struct Fault {
-    /// Where it is.
+    /// The position of the error.
     pub at: Position,
-    /// The field that it stands in, if any.
+    /// The path of the field that contains it, if any.
     pub field: Option<String>,
-    /// What is wrong.
+    /// What is wrong: lower case, no full stop, user input in backticks.
     pub message: String,
 }
 

@@ -1,5 +1,5 @@
-//! YAML, both ways: the bytes of a file to trees with positions (`parse`, `build`, `tree`), the places of fields (`origin`),
-//! and JSON values to text as people write it (`show`). It knows neither kinds nor schemas.
+//! YAML, both ways: reads a file into trees with positions (`parse`, `build`, `tree`), remembers where fields are
+//! (`origin`), and writes JSON values as text (`show`). It knows neither kinds nor schemas.
 
 mod build;
 mod document;

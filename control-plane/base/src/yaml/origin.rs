@@ -1,10 +1,10 @@
-//! Where a resource was written. Of its document only the places of fields are kept, never their values, so that no
-//! credential outlives the reading.
+//! The positions of a document's fields, for errors that are found later. Values are not kept, so that no credential
+//! outlives the reading.
 
 use super::tree::{Node, Position, Value};
 use crate::diagnostic::{after_field, split_item};
 
-/// The places of a resource's fields. It has no `Debug` and no values.
+/// The positions of a resource's fields. It holds no values.
 pub struct Origin {
     root: Place,
 }
@@ -21,27 +21,27 @@ enum Parts {
 }
 
 impl Origin {
-    /// The places of the fields of a document, or of a part of it.
+    /// The positions of all fields in a document or a part of it.
     pub fn new(root: &Node) -> Self {
         Self { root: Place::of(root) }
     }
 
-    /// Where the document starts.
+    /// The position of the document.
     pub fn start(&self) -> Position {
         self.root.at
     }
 
-    /// Where the value of a field such as `spec.routes[0].service` starts, or else that of its nearest parent.
+    /// The position of the value of a field such as `spec.routes[0].service`, or of its nearest parent that exists.
     pub fn find(&self, field: &str) -> Position {
         self.descend(field).0.at
     }
 
-    /// Whether there is such a field.
+    /// Whether the field exists.
     pub fn has(&self, field: &str) -> bool {
         self.descend(field).1.is_empty()
     }
 
-    /// The deepest part that a field leads to, and what is left of its name.
+    /// The deepest part on the way to a field, and the rest of the path, which is empty if the field exists.
     fn descend<'p>(&self, field: &'p str) -> (&Place, &'p str) {
         let (mut place, mut rest) = (&self.root, field);
         while let Some((part, after)) = place.enter(rest) {
@@ -64,7 +64,7 @@ impl Place {
         Self { at: node.at, parts }
     }
 
-    /// The part that a rendered path starts with, and the rest of the path.
+    /// The child that a rendered path starts with, and the rest of the path. `None` if there is no such child.
     fn enter<'p>(&self, path: &'p str) -> Option<(&Self, &'p str)> {
         match &self.parts {
             Parts::None => None,

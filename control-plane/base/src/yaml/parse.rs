@@ -1,4 +1,5 @@
-//! Bytes to trees: the events of the YAML parser, and the limits of a file. What a tree may hold is `build`'s matter.
+//! Reads bytes into trees: handles the events of the YAML parser and limits the size of a file. The limits of a tree
+//! are in `build`.
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
@@ -8,10 +9,11 @@ use super::{
     tree::{Node, Position, Value},
 };
 
-/// The largest file that is read.
+/// The largest accepted file, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Reads every document of a file. No input makes it panic, and what it takes is bounded.
+/// Reads all documents of a file. Never panics. Time and memory are bounded; a file that exceeds a limit is reported in
+/// [`Parsed::broken`].
 pub fn parse(bytes: &[u8]) -> Parsed {
     let mut builder = Builder::default();
     let outcome = decode(bytes).and_then(|text| feed(&mut builder, text));
@@ -68,7 +70,7 @@ fn take(builder: &mut Builder, event: Event<'_>, at: Position) -> Result<(), Fau
     }
 }
 
-/// A tag could change what a value means; we would have to ignore it.
+/// Refuses a tag: it could change the meaning of a value, and would have to be ignored.
 fn refuse_tag(builder: &mut Builder, tag: Option<&Tag>, at: Position) {
     if tag.is_some() {
         builder.refuse(at, "tags other than `!!str` are not supported");
@@ -93,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Each document as JSON, then each fault.
+    /// Compares the documents as JSON, followed by the faults.
     fn check(input: impl AsRef<[u8]>, expect: &[&str]) {
         let mut lines = Vec::new();
         let show = |fault: Fault| {

@@ -1,14 +1,14 @@
-//! JSON values as YAML, the way people write it: for what is shown.
+//! Writes JSON values as YAML in the usual style, for display.
 
 use serde_json::Value;
 
-/// Words that YAML, in one version or another, takes for something else than text.
+/// Words that some version of YAML reads as something other than a string.
 const WORDS: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
 
-/// What people write first, in this order; everything else follows by its name.
+/// The keys that are written first, in this order. All others follow, sorted by name.
 const FIRST: [&str; 7] = ["apiVersion", "kind", "metadata", "name", "policy", "targetRef", "type"];
 
-/// One document, in block style.
+/// The value as one YAML document in block style.
 pub fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -25,8 +25,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(serde_json::Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// A mapping or list that is not empty, each entry on a line of its own. The first line is indented already where it
-/// follows a dash.
+/// Writes a mapping or list that is not empty, with one entry a line. The caller indents the first line.
 fn block(value: &Value, depth: usize, text: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -56,7 +55,7 @@ fn block(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// What stands behind a colon or a dash.
+/// Writes the value after a colon or a dash.
 fn entry(value: &Value, depth: usize, text: &mut String) {
     match value {
         Value::Object(_) | Value::Array(_) if !is_empty(value) => {
@@ -84,7 +83,7 @@ fn indent(depth: usize, text: &mut String) {
     text.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// Text of several lines that reads better as such.
+/// Whether a text is written as a literal block: it has several lines, and the block can represent it.
 fn is_literal(content: &str) -> bool {
     let plain = |letter: char| letter == '\n' || (!letter.is_control() && letter != '\u{feff}');
     let lines = content.strip_suffix('\n').unwrap_or(content);
@@ -106,7 +105,7 @@ fn literal(content: &str, depth: usize, text: &mut String) {
     }
 }
 
-/// Plain where nothing can be taken for anything else, else in quotes.
+/// Writes a string plain if it cannot be read as anything else, else in quotes.
 fn string(content: &str, text: &mut String) {
     if is_plain(content) {
         text.push_str(content);

@@ -1,8 +1,8 @@
-//! The tree of one YAML document: what was written, and where. It knows nothing of kinds or schemas.
+//! The tree of one YAML document: values and their positions. It knows neither kinds nor schemas.
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-/// A place in a file. Lines and columns start at 1; a column counts characters.
+/// A position in a file. Lines and columns start at 1; a column counts characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -12,54 +12,54 @@ pub struct Position {
 }
 
 impl Position {
-    /// Where a file starts: for errors that have no better place.
+    /// The start of a file, for errors without a better position.
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// This place in a file that has so many more lines before it.
+    /// This position, moved down by a number of lines.
     pub const fn below(self, lines: usize) -> Self {
         Self { line: self.line.saturating_add(lines), column: self.column }
     }
 }
 
-/// A value and where it starts. It has no `Debug`: a tree can hold a credential.
+/// A value and its position. It has no `Debug`, since a tree can hold a credential.
 #[derive(Clone)]
 pub struct Node {
-    /// Where it starts.
+    /// The position of its first character.
     pub at: Position,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
-/// What a node is, by the core schema of YAML 1.2.
+/// The value of a node, by the core schema of YAML 1.2.
 #[derive(Clone)]
 pub enum Value {
-    /// `null`, or nothing at all.
+    /// `null`, or an empty node.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number that fits.
+    /// An integer that fits into 64 bits.
     Integer(i64),
-    /// A number with a fraction or an exponent, or one too great for [`Value::Integer`].
+    /// A number with a fraction or an exponent, or an integer too large for [`Value::Integer`].
     Float(f64),
     /// A string.
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A mapping in the order of the file; no name occurs twice.
+    /// A mapping in the order of the file. No key occurs twice.
     Map(Vec<(Key, Node)>),
 }
 
-/// A key of a mapping and where it starts.
+/// A key of a mapping and its position.
 #[derive(Clone)]
 pub struct Key {
-    /// Where it starts.
+    /// The position of its first character.
     pub at: Position,
-    /// What it says.
+    /// The key itself.
     pub name: String,
 }
 
 impl Node {
-    /// The value of this field; `None` too if this is no mapping.
+    /// The value of a field. `None` if there is none, or if this is not a mapping.
     pub fn get(&self, name: &str) -> Option<&Node> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The items; none if this is no list.
+    /// The items of a list. Empty if this is not a list.
     pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// The entries; none if this is no mapping.
+    /// The entries of a mapping. Empty if this is not a mapping.
     pub fn entries(&self) -> &[(Key, Node)] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// The string; `None` if this is none.
+    /// The string. `None` if this is not a string.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -91,7 +91,7 @@ impl Node {
         }
     }
 
-    /// The value without positions. What JSON cannot say (`.inf`, `.nan`) becomes null.
+    /// The value as JSON, without positions. What JSON cannot represent (`.inf`, `.nan`) becomes null.
     pub fn to_json(&self) -> Json {
         match &self.value {
             Value::Null => Json::Null,
@@ -108,7 +108,7 @@ impl Node {
 }
 
 impl Value {
-    /// What an unquoted scalar means (YAML 1.2.2, section 10.3.2).
+    /// The value of an unquoted scalar (YAML 1.2.2, section 10.3.2).
     pub fn plain(text: &str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
@@ -124,7 +124,7 @@ impl Value {
         !matches!(self, Self::List(_) | Self::Map(_))
     }
 
-    /// How an error names a value of this type.
+    /// The type in the words of an error message.
     pub fn describe(&self) -> &'static str {
         match self {
             Self::Null => "nothing",

@@ -1,4 +1,4 @@
-//! Access logs: for each backend, which requests it gets. `to` and `from` are apart from each other.
+//! Attachment of AccessLogs: for each backend, the requests that it gets. `to` and `from` are merged independently.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,30 @@ use postern_model::{AccessLog, LogBackendRef, LogEntry, Resource, TargetRef};
 
 use super::{scope::Scope, source::Source};
 
-/// Which requests one entry logs, and where.
+/// An entry of an AccessLog: some requests, and the backends that log them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
-    /// What it selects.
+    /// The requests that the entry selects.
     pub which: Which,
-    /// The earlier entries: what one of them selects is not for this.
+    /// Earlier entries. Requests that one of them selects are not logged by this entry.
     pub unless: Vec<Which>,
-    /// The names of the backends, each once.
+    /// The names of the backends, without duplicates.
     pub backends: Vec<String>,
 }
 
-/// Some requests.
+/// A condition on requests. Every part that is there must be met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Which {
-    /// The route that they must be on, if any.
+    /// The route of the request.
     pub route: Option<String>,
-    /// The service that they must go to, if any.
+    /// The service that the request goes to.
     pub service: Option<String>,
-    /// Where they must come from, if anywhere.
+    /// The source of the request.
     pub source: Option<Source>,
 }
 
-/// All entries in the order of priority, `to` before `from`; `None` if no AccessLog concerns the nodes.
+/// All entries, by priority, `to` before `from`. `None` if no AccessLog concerns the nodes: then the default log
+/// applies.
 pub fn access_logs(scope: &Scope<'_>) -> Option<Vec<Logged>> {
     if scope.access_logs.is_empty() {
         return None;

@@ -1,22 +1,21 @@
-//! Steps that depend on the source: an ordered list of candidates, of which the first that selects the source runs.
-//! Every source gets what merging all parts that select it would give, and nothing is enumerated but overlaps.
+//! Candidates of steps that depend on the source: a list in which the first candidate that selects the source runs.
+//! Each source gets what merging all parts that select it gives. Only overlaps of sources are enumerated.
 
 use super::source::Source;
 
-/// The most candidates that one step may have.
+/// The largest number of candidates of one step.
 pub(super) const MOST: usize = 64;
 
-/// One candidate.
+/// One alternative of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// The sources that it is for; all traffic if there is none.
+    /// The sources that it is for. `None` means all traffic.
     pub(super) source: Option<Source>,
-    /// The parts that it is merged of, by their places, the first to be heard first.
+    /// The indices of the parts that are merged into it, by priority.
     pub(super) parts: Vec<usize>,
 }
 
-/// The candidates for parts in the order of priority, each with the sources that it is for; `None` if there are more than
-/// [`MOST`].
+/// The candidates for parts that are given by priority, with their sources. `None` if there are more than [`MOST`].
 pub(super) fn candidates<'s>(parts: impl IntoIterator<Item = (usize, Option<&'s Source>)>) -> Option<Vec<Candidate>> {
     let mut found: Vec<Candidate> = Vec::new();
     for (part, source) in parts {
@@ -41,7 +40,7 @@ pub(super) fn candidates<'s>(parts: impl IntoIterator<Item = (usize, Option<&'s 
     Some(found)
 }
 
-/// Adds a candidate, unless one before it is for all of its sources.
+/// Adds a candidate, unless an earlier one covers all of its sources.
 fn add(list: &mut Vec<Candidate>, candidate: Candidate) {
     let covers = |earlier: &Candidate| {
         intersection(earlier.source.as_ref(), candidate.source.as_ref()).is_some_and(|both| both == candidate.source)
@@ -51,7 +50,7 @@ fn add(list: &mut Vec<Candidate>, candidate: Candidate) {
     }
 }
 
-/// The outer `None` is no source at all, the inner one all traffic.
+/// The traffic that both select: `None` for none, `Some(None)` for all.
 fn intersection(a: Option<&Source>, b: Option<&Source>) -> Option<Option<Source>> {
     match (a, b) {
         (None, other) | (other, None) => Some(other.cloned()),
@@ -111,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// The first candidate for a source is merged of exactly the parts that select it, in their order.
+        /// The first candidate for a source consists of exactly the parts that select it, in their order.
         #[test]
         fn every_source_gets_all_that_select_it(parts in prop::collection::vec(any_source(), 0..6)) {
             let Some(found) = candidates(parts.iter().map(Option::as_ref).enumerate()) else { return Ok(()) };

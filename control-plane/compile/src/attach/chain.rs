@@ -1,7 +1,7 @@
-//! The chains of routes: all steps that concern one, merged by name.
+//! Attachment of RoutePolicies: the chain of each route, with all steps that concern it merged by name.
 //!
-//! What is less specific runs first, and a step that is changed from elsewhere keeps its place. In one resource, what
-//! is for some sources or destinations counts before what is for all traffic.
+//! Less specific steps run first, and a step that a more specific resource changes keeps its place. Within a resource,
+//! steps for some sources or destinations take precedence over those for all traffic.
 
 use std::{
     borrow::Cow,
@@ -23,22 +23,22 @@ use super::{
     source::Source,
 };
 
-/// The largest body that is buffered where nobody says.
+/// The default of `maxBodySize`, in bytes.
 const DEFAULT_BODY_SIZE: u32 = 256 * 1024;
 
-/// All chains of a group of nodes.
+/// The chains of a group of nodes.
 #[derive(Debug, Default)]
 pub struct Attachment<'a> {
-    /// The chains, each once.
+    /// The chains. Routes may share one.
     pub chains: Vec<Attached<'a>>,
-    /// The guarded routes by name, and the places of their chains.
+    /// The index of the chain of each declared or named route that has one.
     pub routes: BTreeMap<&'a str, usize>,
-    /// The place of the chain for every other route.
+    /// The index of the chain of all routes that are not in `routes`. `None` if nothing is attached to them.
     pub default: Option<usize>,
 }
 
 impl Attachment<'_> {
-    /// Whether a permission or a step selects its sources by tags.
+    /// Whether a permission or a step selects sources by tags.
     pub fn selects_by_tags(&self) -> bool {
         let permissions = self.chains.iter().flat_map(|chain| &chain.permissions).map(|rule| &rule.source);
         let steps = self.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response));
@@ -46,25 +46,25 @@ impl Attachment<'_> {
     }
 }
 
-/// One chain.
+/// A chain as it is attached, before lowering.
 #[derive(Debug)]
 pub struct Attached<'a> {
-    /// Who may call; empty if nobody says.
+    /// The rules about callers, by priority. Empty if no TrafficPermission concerns the route.
     pub permissions: Vec<Rule<'a>>,
-    /// The steps before the request goes upstream.
+    /// The steps of the request phase.
     pub request: Vec<EffectiveStep<'a>>,
-    /// The steps before the response goes downstream.
+    /// The steps of the response phase.
     pub response: Vec<EffectiveStep<'a>>,
-    /// Whether nothing of it is enforced.
+    /// Whether the whole chain is in shadow mode.
     pub shadow: bool,
-    /// The largest request body that is buffered.
+    /// The largest request body that is buffered, in bytes.
     pub body_limit: u32,
-    /// What cannot be merged.
+    /// Why some steps cannot be merged. A chain with errors is refused, or answers 500.
     pub errors: Vec<Diagnostic>,
 }
 
 impl<'a> Attached<'a> {
-    /// The steps of one phase.
+    /// The steps of a phase.
     pub fn steps(&self, phase: Phase) -> &[EffectiveStep<'a>] {
         match phase {
             Phase::Request => &self.request,
@@ -77,42 +77,42 @@ impl<'a> Attached<'a> {
     }
 }
 
-/// A step as it runs, and who said what of it.
+/// A merged step, with the origin of its fields.
 #[derive(Debug)]
 pub struct EffectiveStep<'a> {
-    /// The step.
+    /// The step after merging.
     pub step: Cow<'a, Step>,
-    /// The sources that it is for; all traffic if there is none.
+    /// The sources that it is for. `None` means all traffic.
     pub source: Option<Source>,
-    /// Whether it stands in for the step before it, for sources that that one is not for.
+    /// Whether it is another candidate of the preceding step, for sources that that one does not select.
     pub alternative: bool,
-    /// What it is merged of, the first to be heard first; at least one.
+    /// The steps that it is merged from, by priority: at least one.
     pub parts: Vec<Part<'a>>,
-    /// Which of them each field is from; empty if there is but one.
+    /// The part that each field comes from. Empty if there is only one part.
     pub fields: Fields,
-    /// What is not heard of them, because it is not inherited.
+    /// Fields of the parts that were not inherited.
     pub withheld: Vec<Withheld>,
 }
 
-/// A step as a user wrote it.
+/// A step as a user wrote it, and where.
 #[derive(Debug, Clone)]
 pub struct Part<'a> {
-    /// The resource that it stands in.
+    /// The resource that contains it.
     pub policy: &'a Resource<RoutePolicy>,
-    /// The step.
+    /// The step itself.
     pub step: &'a Step,
-    /// The sources that it is for.
+    /// The sources that it is for. `None` means all traffic.
     pub source: Option<Source>,
     entry: Entry,
     phase: Phase,
-    /// Its place in the chain.
+    /// The index of the step in its list.
     index: usize,
 }
 
-/// Where in a policy a chain stands.
+/// The list of a policy that contains a chain.
 #[derive(Debug, Clone, Copy)]
 enum Entry {
-    /// In the policy itself, for all traffic.
+    /// `spec.request` and `spec.response`, for all traffic.
     All,
     From(usize),
     To(usize),
@@ -129,7 +129,7 @@ impl fmt::Display for Entry {
 }
 
 impl Part<'_> {
-    /// Where it stands in its resource: `spec.from[0].request[1]`.
+    /// The path in its resource, such as `spec.from[0].request[1]`.
     pub fn field(&self) -> String {
         let phase = match self.phase {
             Phase::Request => "request",
@@ -141,7 +141,7 @@ impl Part<'_> {
         }
     }
 
-    /// What buckets and the like are called that belong to it: the resource, and the entry in it.
+    /// The part of [`EffectiveStep::id`] for this step: the resource, and the entry in it.
     fn owner(&self) -> Cow<'_, str> {
         match self.entry {
             Entry::All => Cow::Borrowed(&self.policy.name),
@@ -151,32 +151,32 @@ impl Part<'_> {
 }
 
 impl<'a> EffectiveStep<'a> {
-    /// An error at a field of the step such as `params.key`, in the resource that it comes from.
+    /// An error at a field of the step such as `params.key`, in the resource that the field comes from.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Option<Diagnostic> {
         let part = self.part_of(field)?;
         let field = if field.is_empty() { part.field() } else { format!("{}.{field}", part.field()) };
         Some(part.policy.diagnose(&field, message))
     }
 
-    /// The part that a field comes from.
+    /// The part that a field comes from, by default the first.
     pub fn part_of(&self, field: &str) -> Option<&Part<'a>> {
         let index = self.fields.provider(field).map_or(0, |provided| provided.by);
         self.parts.get(index).or_else(|| self.parts.first())
     }
 
-    /// A name that is the same in every revision while the same users' steps make it up.
+    /// An identifier that is stable across revisions as long as the step is merged from the same users' steps.
     pub fn id(&self) -> String {
         let owners: Vec<_> = self.parts.iter().map(Part::owner).collect();
         format!("{}/{}", owners.join("+"), self.step.name)
     }
 }
 
-/// All chains of a group of nodes.
+/// The chains of a group of nodes.
 pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
     attach_routes(scope, |_| true)
 }
 
-/// The chains of some routes of a group of nodes, and that of every other one.
+/// Like [`attach`], but only for routes for which `concerns` returns true, and for all unnamed routes.
 pub fn attach_routes<'a>(scope: &Scope<'a>, concerns: impl Fn(&str) -> bool) -> Attachment<'a> {
     let mut attachment = Attachment::default();
     let mut known = HashMap::new();
@@ -213,13 +213,13 @@ pub fn attach_routes<'a>(scope: &Scope<'a>, concerns: impl Fn(&str) -> bool) -> 
     attachment
 }
 
-/// The policies of a scope by what they are attached to, as places in the order of priority.
+/// The indices of a scope's policies by the route that they target, in order of priority.
 struct Index<'a> {
     everywhere: Vec<usize>,
     routes: HashMap<&'a str, Vec<usize>>,
 }
 
-/// A policy that concerns a route, and the entries of its `to` that do.
+/// A policy that concerns a route, and the indices of its `to` entries that do.
 #[derive(Debug)]
 struct Concern<'a> {
     policy: &'a Resource<RoutePolicy>,
@@ -245,7 +245,8 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// The policies that concern a route, in the order of priority. Where it goes is known of declared ones only.
+    /// The policies that concern a route, by priority. Entries for services apply to declared routes only, because the
+    /// services of other routes are unknown.
     fn concern(
         &self,
         scope: &Scope<'a>,
@@ -271,10 +272,10 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The chain of what concerns a route, in the order of priority.
+/// Merges the policies that concern a route, given by priority, into one chain.
 fn chain<'a>(concern: &[Concern<'a>], permissions: Vec<Rule<'a>>) -> Attached<'a> {
     let enforced = |concern: &Concern<'_>| concern.policy.spec.mode == Mode::Enforce;
-    // Permissions are always enforced, so that a chain with some is in shadow step by step.
+    // Permissions are always enforced. With permissions, `shadow` is set on each step instead of the chain.
     let shadow = permissions.is_empty() && !concern.is_empty() && !concern.iter().any(enforced);
     let mut errors = Vec::new();
     let request = steps(concern, Phase::Request, shadow, &mut errors);
@@ -292,7 +293,7 @@ fn steps<'a>(
     let named = by_name(concern, phase);
     let mut found = Vec::with_capacity(named.len());
     for (name, parts) in named {
-        // Most steps are for all traffic.
+        // The common case: no sources.
         if parts.iter().all(|part| part.source.is_none()) {
             match effective(parts, None, false, shadow) {
                 Ok(step) => found.push(step),
@@ -318,10 +319,10 @@ fn steps<'a>(
     found
 }
 
-/// The parts of all steps by name, in the order in which the steps run; those of one step, the first to be heard first.
+/// The parts of all steps by name, in the order in which the steps run. The parts of a step are sorted by priority.
 fn by_name<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<(&'a str, Vec<Part<'a>>)> {
     let mut named: Vec<_> = order(concern, phase).into_iter().map(|name| (name, Vec::new())).collect();
-    // Parts come in runs that have the order of the steps, so that the next is nearly always where the last one led.
+    // Consecutive parts mostly have the order of the steps, so the search starts behind the last match.
     let mut next = 0;
     for part in concern.iter().flat_map(|concern| parts_of(concern, phase)) {
         let (before, after) = named.split_at_mut(next);
@@ -338,7 +339,7 @@ fn by_name<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<(&'a str, Vec<Part<
     named
 }
 
-/// The names of all steps, in the order in which they run.
+/// The names of all steps in the order in which they run.
 fn order<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<&'a str> {
     let mut policies: Vec<_> = concern.iter().collect();
     policies.sort_by_key(|concern| (concern.policy.spec.target_ref.level(), concern.policy.name.as_str()));
@@ -356,7 +357,7 @@ fn order<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<&'a str> {
     names
 }
 
-/// The steps of one policy, the first to be heard first: by source, by destination, for all traffic.
+/// The steps of one policy by priority: for sources, then for destinations, then for all traffic.
 fn parts_of<'a>(concern: &Concern<'a>, phase: Phase) -> Vec<Part<'a>> {
     let policy = concern.policy;
     let mut parts = Vec::new();
@@ -376,7 +377,7 @@ fn parts_of<'a>(concern: &Concern<'a>, phase: Phase) -> Vec<Part<'a>> {
     parts
 }
 
-/// One step of its parts.
+/// Merges the parts of a step, or returns the error that prevents it.
 fn effective<'a>(
     parts: Vec<Part<'a>>,
     source: Option<Source>,
@@ -411,7 +412,7 @@ fn effective<'a>(
     complete(EffectiveStep { step, source, alternative, parts, fields, withheld })
 }
 
-/// Refuses a step that still lacks a parameter when all its parts are together.
+/// An error if the merged step still lacks a required parameter.
 fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
     match step.step.missing() {
         None => Ok(step),
@@ -423,13 +424,13 @@ fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
     }
 }
 
-/// Whether a step is enforced, as far as its own resource says. A chain that is in shadow whole needs no more.
+/// The mode of a step by its own resource. `None` if neither sets one, or if the whole chain is in shadow mode anyway.
 fn mode(part: &Part<'_>, shadow: bool) -> Option<Mode> {
     let of_resource = (!shadow && part.policy.spec.mode == Mode::Shadow).then_some(Mode::Shadow);
     part.step.mode.or(of_resource)
 }
 
-/// A step as an object with the fields that its user set.
+/// The step as a JSON object, with only the fields that the user set.
 fn written(part: &Part<'_>, shadow: bool) -> Map<String, Json> {
     let mut step = part.step.clone();
     step.mode = mode(part, shadow);

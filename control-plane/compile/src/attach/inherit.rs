@@ -1,23 +1,23 @@
-//! What merging leaves out: fields that decide whether a step is enforced count only where the most specific step says
-//! them, or asks for those of the others. So no merge opens a route by itself.
+//! Withholds fields from merging: a field that decides whether a step is enforced counts only if the most specific step
+//! sets it, or inherits it explicitly. So merging alone never opens a route.
 
 use postern_engine::{policy, schema::Object};
 use postern_model::STEP;
 use serde_json::{Map, Value as Json};
 
-/// A step as its user wrote it, with its place among all parts.
+/// The fields of a step, with its index among the parts.
 pub(super) type Written = (usize, Map<String, Json>);
 
-/// A field of a part that is not heard, because no part before it sets it or asks for it.
+/// A field that was not merged, because no part of higher priority sets or inherits it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withheld {
-    /// Its path in the step: `when`, `params.allowMissing`.
+    /// The path in the step, such as `when` or `params.allowMissing`.
     pub field: String,
-    /// The part that has it, by its place among them.
+    /// The index of the part that sets it.
     pub part: usize,
 }
 
-/// Takes out of the parts of a step, the first to be heard first, what is not inherited.
+/// Removes fields that are not inherited from parts, which are given by priority. Returns the removed fields.
 pub(super) fn withhold(parts: &mut [Written]) -> Vec<Withheld> {
     let mut found = Vec::new();
     for name in own_fields(&STEP) {
@@ -30,7 +30,7 @@ pub(super) fn withhold(parts: &mut [Written]) -> Vec<Withheld> {
     let policy = parts.first().and_then(|(_, part)| part.get("policy")).and_then(Json::as_str);
     let policy = policy.and_then(policy::schema);
     for name in policy.into_iter().flat_map(|policy| own_fields(&policy.params)) {
-        // A parameter is easily said again, so that there is no way to ask for it.
+        // Parameters cannot be inherited explicitly, because repeating one is easy.
         take_out(parts, name, params, |_| false, |part| found.push(Withheld { field: format!("params.{name}"), part }));
     }
     found
@@ -44,7 +44,7 @@ fn own_fields(object: &'static Object) -> impl Iterator<Item = &'static str> {
     object.fields.iter().filter(|field| !field.inherited).map(|field| field.name)
 }
 
-/// Removes a field from all parts behind the first that neither has it nor asks for it.
+/// Removes a field from all parts that follow the first one that neither sets nor inherits it.
 fn take_out(
     parts: &mut [Written],
     name: &str,
@@ -58,7 +58,7 @@ fn take_out(
         let fields = within(part);
         let has = fields.as_ref().is_some_and(|fields| fields.contains_key(name));
         match (heard, has) {
-            // Whoever comes later is overruled, as with any other field.
+            // Later values are overruled by merging, like those of any field.
             (true, true) => return,
             (true, false) => heard = asked,
             (false, true) => {
@@ -102,7 +102,7 @@ mod tests {
         let condition = json!({"policy": "headers", "when": "a", "mode": "shadow"});
         let rest = json!({"policy": "headers", "when": "a"});
         check(&[asks.clone(), condition.clone()], &[asks.clone(), rest], &[("mode", 1)]);
-        // One in between that does not ask ends it.
+        // A part in between that does not inherit ends the inheritance.
         check(&[asks.clone(), plain.clone(), condition], &[asks, plain.clone(), plain], &[("when", 2), ("mode", 2)]);
     }
 

@@ -1,28 +1,28 @@
-//! Which nodes are one group: those that the same resources concern. It decides by what resources target and by what a node
-//! says of itself, and makes up nodes for groups that have none yet.
+//! Groups of nodes: nodes that the same resources concern are one group. Decided by the targets of resources and by
+//! node identities. For groups without a live node, imagined nodes are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::node::{DEFAULT_MESH, NodeIdentity};
 use postern_model::{Bundle, Resource, TargetRef};
 
-/// How many groups of imagined nodes are looked at before a change is admitted. What is past it is compiled when its first
-/// node comes.
+/// The largest number of imagined groups that are checked before a change is admitted. Further groups are compiled when
+/// their first node connects.
 pub const MOST_IMAGINED: usize = 512;
 
-/// What tells nodes apart: every target that selects nodes, with its mesh, once, and the meshes that have resources.
+/// What distinguishes groups: each target that selects nodes, with its mesh, and the meshes that have resources.
 #[derive(Debug)]
 pub struct Kinship {
     targets: Vec<(String, TargetRef)>,
     meshes: BTreeSet<String>,
 }
 
-/// The mesh of a node, and the places of the targets that select it: nodes of one signature are of one group. Meshes that
-/// have no resources are one, without a name: whoever makes up a mesh makes no group.
+/// The mesh of a node, and the indices of the targets that select it. Nodes with equal signatures are one group. All
+/// meshes without resources share the empty name, so that invented meshes do not make groups.
 pub type Signature = (String, Vec<usize>);
 
 impl Kinship {
-    /// By all targets of some bundles.
+    /// By the targets and meshes of some bundles.
     pub fn of<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> Self {
         let (mut all, mut meshes) = (BTreeSet::new(), BTreeSet::new());
         for bundle in bundles {
@@ -32,7 +32,7 @@ impl Kinship {
         Self { targets: all.into_iter().collect(), meshes }
     }
 
-    /// What tells this node's group from others.
+    /// The signature of a node, equal for all nodes of its group.
     pub fn signature(&self, node: &NodeIdentity) -> Signature {
         let selects = |(mesh, target): &(String, TargetRef)| *mesh == node.mesh && target.selects(node);
         let selecting = self.targets.iter().enumerate().filter(|(_, target)| selects(target));
@@ -40,7 +40,7 @@ impl Kinship {
         (mesh, selecting.map(|(index, _)| index).collect())
     }
 
-    /// A group of nodes by what selects them.
+    /// A group in words, by its mesh and the targets that select it.
     pub fn describe(&self, (mesh, targets): &Signature) -> String {
         let targets = targets.iter().filter_map(|index| self.targets.get(*index));
         let mut parts: Vec<_> = targets.map(|(_, target)| target.to_string()).collect();
@@ -53,32 +53,34 @@ impl Kinship {
     }
 }
 
-/// The meshes of all resources.
+/// The mesh of each resource.
 fn every_mesh(bundle: &Bundle) -> impl Iterator<Item = String> {
     bundle.iter().map(|resource| resource.mesh.to_owned())
 }
 
-/// Every target that selects nodes, with its mesh.
+/// The targets that select nodes, each with its mesh and once. Targets of whole meshes and of routes are not among
+/// them.
 fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
     let all = bundle.iter().filter_map(|resource| Some((resource.mesh, resource.reach.target()?)));
     let selective = all.filter(|(_, target)| target.route().is_none() && **target != TargetRef::Mesh);
     selective.map(|(mesh, target)| (mesh.to_owned(), target.clone())).collect()
 }
 
-/// Nodes that differ in what selects them: one of each mesh that says nothing of itself, and one for every target.
+/// Imagined nodes: one for each mesh without further identity, and one for each target that selects nodes.
 pub fn imagined_nodes(bundle: &Bundle) -> impl Iterator<Item = NodeIdentity> {
     let anonymous = meshes(bundle).into_iter().map(|mesh| NodeIdentity { mesh, ..NodeIdentity::default() });
     anonymous.chain(targets(bundle).into_iter().map(|(mesh, target)| imagine(&mesh, &target)))
 }
 
-/// One imagined node for each group that these resources tell apart, up to a limit.
+/// One imagined node for each group that these resources distinguish, at most [`MOST_IMAGINED`].
 pub fn imagined_groups(bundle: &Bundle) -> Vec<NodeIdentity> {
     let kinship = Kinship::of([bundle]);
     let mut seen = BTreeSet::new();
     imagined_nodes(bundle).filter(|node| seen.insert(kinship.signature(node))).take(MOST_IMAGINED).collect()
 }
 
-/// The groups that there are, each with a node that stands for it, and those that may be. What is past a limit is left out.
+/// All groups by either bundle, each with a representative and its live nodes. Groups without a live node are omitted
+/// beyond [`MOST_IMAGINED`].
 pub fn groups<'a>(
     before: &Bundle,
     after: &Bundle,
@@ -114,7 +116,7 @@ fn meshes(bundle: &Bundle) -> BTreeSet<String> {
         .collect()
 }
 
-/// A node that a target selects, and that is nothing else.
+/// A node that has exactly the identity that a target needs.
 fn imagine(mesh: &str, target: &TargetRef) -> NodeIdentity {
     let id = match target {
         TargetRef::Proxy { name, .. } => name.clone(),

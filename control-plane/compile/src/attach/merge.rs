@@ -1,5 +1,5 @@
-//! Merging field by field: the first that sets a field counts, objects merge deep, lists and scalars are taken whole.
-//! Which fields are objects is what the schema says, so that a value which only looks like one is not torn apart.
+//! Merging field by field: the first part that sets a field wins, objects are merged recursively, lists and scalars are
+//! taken whole. The schema says which fields are objects; other JSON objects are taken whole.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use postern_engine::{
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-/// Who set a field.
+/// The origin of a merged field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Provided {
-    /// Which part it is from, by its place among them.
+    /// The index of the part whose value is used.
     pub by: usize,
-    /// Which parts set it too, and are not heard.
+    /// The indices of the parts whose values are overruled.
     pub over: Vec<usize>,
 }
 
-/// The fields of something merged, by path, and where they come from. What is in an object that came whole is under the
-/// object's path.
+/// The origins of merged fields, by path. Fields inside an object that was taken whole are covered by the object's
+/// path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields(BTreeMap<String, Provided>);
 
 impl Fields {
-    /// Where a field comes from: what is known of it, or of the nearest thing that it is in.
+    /// The origin of a field, or of the nearest object that contains it. `None` if neither is recorded.
     pub fn provider(&self, path: &str) -> Option<&Provided> {
         let within =
             |known: &str| path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
         self.0.iter().filter(|(known, _)| within(known)).max_by_key(|(known, _)| known.len()).map(|(_, found)| found)
     }
 
-    /// Whether nothing was merged.
+    /// Whether no origins are recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every field that is known.
+    /// All recorded paths with their origins.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Provided)> {
         self.0.iter().map(|(path, provided)| (path.as_str(), provided))
     }
@@ -47,7 +47,7 @@ impl Fields {
         self.0.insert(path, Provided { by, over: Vec::new() });
     }
 
-    /// Notes that a part is not heard at a field.
+    /// Records that the value of a part is overruled at a path.
     pub(super) fn overrule(&mut self, path: &str, part: usize) {
         let known = self.provider(path).map(|provided| provided.by);
         let entry = self.0.entry(path.to_owned());
@@ -55,7 +55,8 @@ impl Fields {
     }
 }
 
-/// Merges parts, the first to be heard first, each with its place among all parts.
+/// Merges parts, which are given by priority with their indices. Returns the merged object and the origins of its
+/// fields.
 pub(super) fn merge(schema: &Object, parts: impl IntoIterator<Item = (usize, Map<String, Json>)>) -> (Json, Fields) {
     let (mut merged, mut fields) = (Map::new(), Fields::default());
     for (index, part) in parts {
@@ -69,7 +70,7 @@ pub(super) fn merge(schema: &Object, parts: impl IntoIterator<Item = (usize, Map
 struct Merging<'f> {
     part: usize,
     fields: &'f mut Fields,
-    /// The policy of the step that is merged: its schema is that of `params`.
+    /// The policy of the merged step, whose schema applies to `params`.
     policy: Option<String>,
 }
 
@@ -110,7 +111,7 @@ impl Merging<'_> {
 
     fn map(&mut self, into: &mut Map<String, Json>, part: Map<String, Json>, key: &Kind, value: &Kind, path: &str) {
         for (name, item) in part {
-            // Header names are equal if they differ only in case.
+            // Names of headers are compared without case.
             let same = |there: &&String| match key {
                 Kind::HeaderName | Kind::EditedHeader(_) => there.eq_ignore_ascii_case(&name),
                 _ => **there == name,

@@ -1,7 +1,9 @@
-//! Attachment: who gets which policy, and what becomes of policies that overlap.
+//! Attachment: which resources concern which nodes and routes, and how overlapping resources are merged (docs/rules.md,
+//! "Matching").
 //!
-//! A [`Scope`] is what concerns one group of nodes, sorted by priority. From it follow the chains of routes
-//! ([`Attachment`]), the time-outs and the access logs. Everything merged knows where it comes from.
+//! A [`Scope`] has the resources that concern one group of nodes, by priority. The chains of routes ([`Attachment`]),
+//! time-outs and access logs are derived from it. Every merged field knows its origin. Nothing here knows plans or
+//! Envoy.
 
 mod access_log;
 mod candidates;

@@ -1,23 +1,23 @@
-//! Permissions: all entries that concern a route, in the order of priority. The first that selects a source decides.
+//! Attachment of TrafficPermissions: the rules for a route by priority. The first rule that selects the source decides.
 
 use postern_model::{Action, Resource, TargetRef, TrafficPermission};
 
 use super::{scope::Scope, source::Source};
 
-/// One entry.
+/// One entry of a TrafficPermission.
 #[derive(Debug, Clone)]
 pub struct Rule<'a> {
-    /// Whom it selects.
+    /// The sources that it selects.
     pub source: Source,
-    /// Whether they may call.
+    /// Whether their requests are allowed.
     pub action: Action,
-    /// Where it is written.
+    /// The resource that contains it.
     pub permission: &'a Resource<TrafficPermission>,
-    /// Which entry of `spec.from` it is.
+    /// Its index in `spec.from`.
     pub entry: usize,
 }
 
-/// The rules for a route, or for what is no known route.
+/// The rules for a route, or for all unnamed routes if `route` is `None`.
 pub(super) fn rules<'a>(scope: &Scope<'a>, route: Option<&str>) -> Vec<Rule<'a>> {
     let here = |target: &TargetRef| target.route().is_none_or(|target| Some(target) == route);
     let mut found = Vec::new();

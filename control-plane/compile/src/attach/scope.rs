@@ -1,4 +1,4 @@
-//! What concerns a node: of all resources, those that select it or that it may refer to.
+//! The resources that concern a node: those that select it, and those that it may refer to.
 
 use std::{cmp::Reverse, collections::HashMap, ops::Deref};
 
@@ -7,12 +7,11 @@ use postern_model::{Bundle, Declaration, Level, Reach, Resource, Selected, Setti
 
 use crate::support::Support;
 
-/// The resources that concern a group of nodes. What is attached stands in the order of priority, the first to be
-/// heard first.
+/// The resources that concern a group of nodes. Attached kinds are sorted by priority, the highest first.
 #[derive(Debug, Default)]
 pub struct Scope<'a> {
     resources: Selected<'a>,
-    /// How much of what they are served they understand.
+    /// What the nodes understand of their configuration.
     pub support: Support,
 }
 
@@ -25,21 +24,22 @@ impl<'a> Deref for Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// What concerns this node, and every other that the same resources select.
+    /// The resources that concern a node, and all nodes of its group.
     pub fn of(bundle: &'a Bundle, node: &NodeIdentity) -> Self {
         let routes = Routes::new(bundle, node);
         let resources = bundle.select(|resource| routes.concern(resource).then(|| Rank::of(resource)));
         Self { resources, support: Support::of(node.envoy.as_deref()) }
     }
 
-    /// What holds for their mesh.
+    /// The settings of the nodes' mesh. `None` if it has none.
     pub fn settings(&self) -> Option<&'a Resource<Settings>> {
         self.resources.settings.first().copied()
     }
 }
 
-/// In which order resources of one kind are heard: overrides first, among them the least specific, then the most specific;
-/// of one level, the last by name. Those that are not attached keep the order of their names.
+/// The priority of a resource within its kind: overrides first, the least specific of them first; then the most
+/// specific. Within a level, the name that is last in lexicographic order comes first. Resources that are not attached
+/// are sorted by name.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank<'a> {
     NotAttached,
@@ -58,10 +58,11 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Which routes a node may have: those of its gateways, and those that no gateway declares, which may be Envoy's own.
+/// The routes that a node may have: those of its gateways, and those that no gateway declares and that may be Envoy's
+/// own.
 struct Routes<'a> {
     node: &'a NodeIdentity,
-    /// Every declared route, and whether it is one of the node's.
+    /// All declared routes, and whether the node has each.
     declared: HashMap<&'a str, bool>,
 }
 

@@ -1,25 +1,26 @@
-//! Where traffic comes from, as certificates say it: decided when a request comes, so here it is only a question.
+//! Sources of traffic, as their certificates identify them. The source is known only when a request comes, so these are
+//! conditions for the plan.
 
 use std::{collections::BTreeMap, fmt};
 
 use postern_model::TargetRef;
 use serde::Serialize;
 
-/// Some sources. A source without a certificate is none of them.
+/// A set of sources. Callers without a certificate are in none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Source {
-    /// Its mesh.
+    /// The mesh of the sources.
     pub mesh: String,
-    /// Its service; any if there is none.
+    /// The service of the sources. `None` means any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Its tags; others may be there too.
+    /// Tags that the sources have. Other tags do not matter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
 }
 
 impl Source {
-    /// The sources that a `targetRef` of a resource of this mesh selects.
+    /// The sources that a `targetRef` selects. `mesh` is that of its resource.
     pub fn of(target: &TargetRef, mesh: &str) -> Self {
         Self {
             mesh: mesh.to_owned(),
@@ -28,12 +29,12 @@ impl Source {
         }
     }
 
-    /// Whether it selects all of the other's sources.
+    /// Whether this set contains all sources of the other one.
     pub fn covers(&self, other: &Self) -> bool {
         self.intersection(other).as_ref() == Some(other)
     }
 
-    /// The sources that both select; `None` if there can be none.
+    /// The sources that are in both sets. `None` if there can be none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let service = match (&self.service, &other.service) {
             (Some(a), Some(b)) if a != b => return None,

@@ -1,4 +1,4 @@
-//! Time-outs: for each destination, the entries that are for it, merged.
+//! Attachment of Timeouts: for each destination, the entries that concern it, merged.
 
 use postern_model::{Resource, TIMEOUT_CONF, TargetRef, Timeout, Timeouts};
 use serde_json::{Map, Value as Json};
@@ -8,24 +8,24 @@ use super::{
     scope::Scope,
 };
 
-/// The time-outs for one destination, and where they come from.
+/// The time-outs for a destination, with their origins.
 #[derive(Debug, Default)]
 pub struct EffectiveTimeouts<'a> {
-    /// What holds.
+    /// The merged time-outs.
     pub conf: Timeouts,
-    /// The entries that are for the destination, the first to be heard first.
+    /// The entries that they are merged from, by priority: a resource, and an index in its `spec.to`.
     pub parts: Vec<(&'a Resource<Timeout>, usize)>,
-    /// Which of them each field is from.
+    /// The part that each field comes from.
     pub fields: Fields,
 }
 
-/// What holds for a service, whatever the route.
+/// The time-outs for a service on any route.
 pub fn for_service<'a>(scope: &Scope<'a>, service: &str) -> EffectiveTimeouts<'a> {
     let selects = |target: &TargetRef| matches!(target, TargetRef::Mesh) || target.service() == Some(service);
     effective(scope, |timeout, to| timeout.spec.target_ref.route().is_none() && selects(to))
 }
 
-/// What holds for a route to a service.
+/// The time-outs for a declared route and its services.
 pub fn for_route<'a>(scope: &Scope<'a>, route: &postern_model::Route) -> EffectiveTimeouts<'a> {
     let selects = |target: &TargetRef| match target {
         TargetRef::Mesh => true,
@@ -49,7 +49,7 @@ fn effective<'a>(
     }
     let confs = parts.iter().enumerate().map(|(index, (timeout, entry))| (index, conf(timeout, *entry)));
     let (merged, fields) = merge(&TIMEOUT_CONF, confs);
-    // What was of the type before it was merged field by field is so after.
+    // Merging field by field keeps the type.
     let conf = serde_json::from_value(merged).unwrap_or_default();
     EffectiveTimeouts { conf, parts, fields }
 }

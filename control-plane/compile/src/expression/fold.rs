@@ -1,5 +1,5 @@
-//! Replaces what depends on nothing by its value. The engine itself computes it, so the meaning cannot differ; what fails
-//! stays as it is, and fails when it is evaluated: another operand may make up for it.
+//! Constant folding: replaces terms that read nothing by their values, computed by the engine itself. A term that fails
+//! to evaluate is kept, because another operand may absorb the error at run time.
 
 use postern_engine::{
     budget::Budget,
@@ -8,7 +8,7 @@ use postern_engine::{
 
 use super::term::{Comprehension, Kind, Term};
 
-/// How many parts and bytes a value may have that replaces a term.
+/// The largest value that replaces a term, in values and bytes.
 const LARGEST: usize = 4_096;
 
 pub(super) fn fold(term: Term) -> Term {
@@ -33,12 +33,12 @@ pub(super) fn fold(term: Term) -> Term {
     Term { kind, ..term }
 }
 
-/// The value of a term that reads nothing, if it has one and it is not large.
+/// The value of a term that reads nothing. `None` if it fails or is too large.
 fn value_of(term: &Term) -> Option<Value> {
     if matches!(term.kind, Kind::Constant(_)) || reads(term) {
         return None;
     }
-    // A variable without its comprehension does not load.
+    // A variable outside of its comprehension does not load.
     let expression = Expression::load(&term.to_wire()).ok()?;
     let value = expression.evaluate(&NoAttributes, &Budget::default()).ok()?;
     let mut left = LARGEST;
@@ -56,7 +56,7 @@ fn reads(term: &Term) -> bool {
     }
 }
 
-/// Stops as soon as nothing is left: parts of a value can be shared, and its size thus exponential.
+/// Whether a value is small enough. Stops early: values can share parts, so their size can be exponential.
 fn fits(value: &Value, left: &mut usize) -> bool {
     let size = match value {
         Value::String(text) => text.len(),

@@ -1,17 +1,17 @@
-//! Which names of functions, operators and macros there are, and how they are called.
+//! The names of functions, operators and macros, and how each is called.
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_engine::cel;
 use postern_proto::plan::v1::expression::{Function, Macro};
 
-/// How a function is written.
+/// The call styles of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// `f(x)`.
     Global,
     /// `x.f()`.
     Receiver,
-    /// Either.
+    /// Both `f(x)` and `x.f()`.
     Both,
 }
 
@@ -79,20 +79,20 @@ const MACROS: &[(&str, Macro)] = &[
     ("filter", Macro::Filter),
 ];
 
-/// What `lower` treats by itself.
+/// Names that `lower` handles itself.
 const SPECIAL: &[&str] = &["has", "dyn"];
 
-/// The operator that the parser calls by this name.
+/// The operator with this name in the parser's tree.
 pub(super) fn operator(name: &str) -> Option<Function> {
     OPERATORS.iter().find(|(candidate, _)| *candidate == name).map(|(_, function)| *function)
 }
 
-/// The macro of this name.
+/// The macro with this name.
 pub(super) fn comprehension(name: &str) -> Option<Macro> {
     MACROS.iter().find(|(candidate, _)| *candidate == name).map(|(_, kind)| *kind)
 }
 
-/// The function of this name with so many arguments, the receiver not counted; the error is the message.
+/// The function with this name and number of arguments, not counting the receiver. The error is a message for the user.
 pub(super) fn function(name: &str, receiver: bool, arguments: usize) -> Result<Function, String> {
     let found = FUNCTIONS.iter().find(|(function, _)| cel::name(*function) == name);
     let on_a_value = || format!("`{name}` is called on a value: write `….{name}(…)`");

@@ -1,4 +1,5 @@
-//! Attributes from a document, for expressions that are tried out: `request: {method: GET, headers: {x-a: 1}}`.
+//! Reads attributes from a document such as `request: {method: GET, headers: {x-a: 1}}`, to evaluate expressions
+//! without a request.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use postern_base::diagnostic::{quote, suggestion};
 use postern_engine::cel::{Attribute, AttributeError, Attributes, Key, Map, Timestamp, Type, Value};
 use serde_json::Value as Json;
 
-/// The attributes that a document gives. The others are absent, or empty if they are maps.
+/// The values of attributes. Attributes that the document omits are absent, or empty if they are maps.
 #[derive(Debug, Default)]
 pub struct Input(BTreeMap<Attribute, Value>);
 
 impl Input {
-    /// Reads attributes as nested maps; all errors come at once.
+    /// Reads attributes from nested maps, or returns all errors.
     pub fn from_json(document: &Json) -> Result<Self, Vec<String>> {
         let mut input = Self::default();
         let mut errors = Vec::new();
@@ -94,7 +95,7 @@ fn is_text_map(attribute: Attribute) -> bool {
     matches!(attribute, Attribute::RequestHeaders | Attribute::ResponseHeaders | Attribute::SourceTags)
 }
 
-/// A scalar as text: YAML reads `x-a: 1` as a number.
+/// A scalar as text, since YAML reads `x-a: 1` as a number.
 fn text(json: &Json) -> Option<String> {
     match json {
         Json::String(text) => Some(text.clone()),
@@ -104,7 +105,7 @@ fn text(json: &Json) -> Option<String> {
     }
 }
 
-/// JSON's values as CEL's. A number without a fraction is an int, which CEL compares with doubles by value.
+/// A JSON value in CEL. A number without a fraction becomes an int; CEL compares ints and doubles by value.
 fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::Null,

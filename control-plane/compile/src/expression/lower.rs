@@ -1,5 +1,5 @@
-//! The parser's tree to terms, with every name, count and type checked on the way. All errors are found at once: what is
-//! wrong becomes a null of no known type, which fits everywhere.
+//! Converts the parser's tree to terms, and checks names, numbers of arguments and types. All errors are collected: a
+//! wrong part becomes a null of unknown type, which fits everywhere.
 
 use cel::{
     IdedExpr,
@@ -19,7 +19,7 @@ use super::{
 pub(super) struct Lowering<'p> {
     parsed: &'p Parsed<'p>,
     environment: Environment,
-    /// The variables of the comprehensions around, the innermost last.
+    /// The variables of the enclosing comprehensions, the innermost last.
     variables: Vec<&'p str>,
     depth: usize,
     errors: Vec<ExpressionError>,
@@ -39,7 +39,7 @@ impl<'p> Lowering<'p> {
         if self.errors.is_empty() { Ok(term) } else { Err(self.errors) }
     }
 
-    /// A term for an expression; if there is none, the error is kept.
+    /// The term of an expression. For a wrong one, records the error and returns a null.
     fn term(&mut self, expression: &'p IdedExpr) -> Term {
         self.depth += 1;
         let column = self.parsed.column(expression.id);
@@ -92,7 +92,7 @@ impl<'p> Lowering<'p> {
         Ok(Term::new(column, Some(Type::Map), Kind::Map(lowered)))
     }
 
-    /// A name, dotted or not: a variable or an attribute, and what lies within it.
+    /// Resolves a name, dotted or not, to a variable or an attribute and the fields in it.
     fn name(&self, expression: &'p IdedExpr) -> Lowered {
         let Some(name) = self.dotted(expression) else {
             return Err(ExpressionError::new(self.parsed.column(expression.id), "not a name"));
@@ -106,7 +106,7 @@ impl<'p> Lowering<'p> {
         name.resolve(self.environment)
     }
 
-    /// The parts of a name such as `a.b.c`; `None` if it is something else.
+    /// The parts of a dotted name such as `a.b.c`. `None` if the expression is not a name.
     fn dotted(&self, expression: &'p IdedExpr) -> Option<Name<'p>> {
         let mut parts = Vec::new();
         let mut expression = expression;
@@ -155,7 +155,7 @@ impl<'p> Lowering<'p> {
 
     fn function(&mut self, column: usize, name: &str, call: &'p CallExpr) -> Lowered {
         let found = functions::function(name, call.target.is_some(), call.args.len());
-        // The arguments may have errors of their own.
+        // The arguments are checked too, since they may have errors of their own.
         let arguments = self.terms(call.target.as_deref().into_iter().chain(&call.args));
         combine(found.map_err(|message| ExpressionError::new(column, message))?, column, arguments)
     }
@@ -213,7 +213,7 @@ fn simple_name(expression: &IdedExpr) -> Option<&str> {
     }
 }
 
-/// A comprehension, if its parts have fitting types.
+/// A comprehension, or an error if its parts have wrong types.
 fn checked(column: usize, name: &str, parts: Comprehension) -> Lowered {
     if let Some(of) = parts.range.of.filter(|of| !matches!(of, Type::List | Type::Map)) {
         let message = format!("`{name}` goes over a list or the keys of a map, not over {}", of.name());
@@ -228,7 +228,7 @@ fn checked(column: usize, name: &str, parts: Comprehension) -> Lowered {
     Ok(Term::new(column, Some(of), Kind::Comprehension(Box::new(parts))))
 }
 
-/// A call, or what is better than one: reading a single entry of an attribute.
+/// A call. Reading one entry of an attribute becomes a term of its own, which is cheaper.
 fn combine(function: Function, column: usize, mut arguments: Vec<Term>) -> Lowered {
     let known: Vec<_> = arguments.iter().map(|argument| argument.of).collect();
     let of = types::result(function, &known).map_err(|message| ExpressionError::new(column, message))?;

@@ -1,8 +1,8 @@
-//! CEL as users write it, to what a plan carries: parsed by the crate `cel`, checked, folded and lowered here, loaded by
-//! the engine before anybody else sees it. What the engine does with it is not decided here.
+//! Compiles CEL as users write it into expressions of a plan: parsed by the crate `cel`; checked, folded and lowered
+//! here; loaded by the engine as a final check. Evaluation is the engine's.
 //!
-//! The modules stand in the order in which a text passes through them: `parse` → `lower` (with `names`, `functions` and
-//! `types`) → `fold` → `term` (the plan's form).
+//! The modules, in the order in which a text passes them: `parse` → `lower` (with `names`, `functions` and `types`) →
+//! `fold` → `term` (the form in a plan). `input` and `notation` are for expressions without a request.
 
 mod fold;
 mod functions;
@@ -22,25 +22,25 @@ use postern_proto::plan::v1 as wire;
 pub use self::{input::Input, notation::notation};
 use self::{lower::Lowering, parse::Parsed, term::Term};
 
-/// The longest text that is read.
+/// The longest accepted text, in bytes.
 pub const MAX_LENGTH: usize = 8 << 10;
-/// The parser recurses on what it reads: so much is enough for a text of any shape.
+/// The stack for the recursive parser, in bytes: enough for any text of [`MAX_LENGTH`].
 const STACK: usize = 64 << 20;
 
-/// Which attributes there are where an expression is evaluated.
+/// The attributes that exist where an expression is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
-    /// Before a request goes on: there is no response.
+    /// The request phase: there is no response.
     Request,
-    /// When the response is there.
+    /// The response phase.
     Response,
 }
 
-/// What is wrong with an expression, and where.
+/// An error in an expression.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{message}")]
 pub struct ExpressionError {
-    /// The column, in characters from 1; a line break counts as one.
+    /// The column in characters, from 1. A line break counts as one character.
     pub column: usize,
     /// What is wrong: lower case, no full stop, user input in backticks.
     pub message: String,
@@ -52,17 +52,18 @@ impl ExpressionError {
     }
 }
 
-/// Compiles an expression of any type. All errors come at once, in the order of the text.
+/// Compiles an expression of any type, or returns all errors in the order of the text.
 pub fn compile(text: &str, environment: Environment) -> Result<wire::Expression, Vec<ExpressionError>> {
     apart(text, environment, None)
 }
 
-/// Compiles an expression that must be true or false.
+/// Compiles an expression whose type is bool, or unknown until it is evaluated. Returns all errors otherwise.
 pub fn compile_condition(text: &str, environment: Environment) -> Result<wire::Expression, Vec<ExpressionError>> {
     apart(text, environment, Some(Type::Bool))
 }
 
-/// Runs on a stack of its own, for nothing else bounds how deep the parser goes; a panic of it is an error like others.
+/// Compiles on a thread with a large stack, since the parser's recursion is not limited. A panic of the parser becomes
+/// an error.
 fn apart(text: &str, environment: Environment, wanted: Option<Type>) -> Result<wire::Expression, Vec<ExpressionError>> {
     if text.len() > MAX_LENGTH {
         return Err(vec![ExpressionError::new(1, format!("the expression is longer than {MAX_LENGTH} bytes"))]);
@@ -102,7 +103,7 @@ fn check_type(term: &Term, wanted: Option<Type>) -> Result<(), ExpressionError> 
     }
 }
 
-/// What the engine refuses to load, where the user wrote it.
+/// An error of the engine's loader as an error in the user's text.
 fn refused(expression: &wire::Expression, error: &LoadError) -> ExpressionError {
     if let LoadError::Pattern { node, pattern, error } = error {
         let column = expression.nodes.get(*node).map_or(1, |node| node.column);

@@ -1,4 +1,4 @@
-//! What a dotted name means: which part of it is an attribute, and which parts lie within that.
+//! Resolution of dotted names: which prefix is an attribute, and which fields follow.
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_engine::cel::{Attribute, Type};
@@ -8,16 +8,16 @@ use super::{
     term::{Kind, Term},
 };
 
-/// A name, part by part, with the column of its first part.
+/// A dotted name, with the column of its first part.
 pub(super) struct Name<'a> {
     pub(super) column: usize,
     pub(super) parts: Vec<&'a str>,
-    /// Whether it starts with a dot: then it means what it means outside of all comprehensions (langdef, "Name Resolution").
+    /// Whether it starts with a dot. Then variables of comprehensions are ignored (langdef, "Name Resolution").
     pub(super) outer: bool,
 }
 
 impl Name<'_> {
-    /// The attribute that the name starts with, and what lies within.
+    /// The term for the name, or an error if no prefix of it is an attribute in this environment.
     pub(super) fn resolve(&self, environment: Environment) -> Result<Term, ExpressionError> {
         let found = [1, 2].into_iter().find_map(|count| {
             let name = self.parts.get(..count)?.join(".");
@@ -54,7 +54,7 @@ impl Name<'_> {
     }
 }
 
-/// `term.field` or `term['field']`. An entry of an attribute is read by itself.
+/// The term for `term.field` or `term['field']`. An entry of an attribute becomes a term of its own.
 pub(super) fn select(term: Term, field: &str) -> Result<Term, ExpressionError> {
     let column = term.column;
     if let Some(of) = term.of.filter(|of| *of != Type::Map) {
@@ -77,7 +77,7 @@ fn is_headers(attribute: Attribute) -> bool {
     matches!(attribute, Attribute::RequestHeaders | Attribute::ResponseHeaders)
 }
 
-/// A name that no header can have would never be found.
+/// An error for a key that no header can have, since it would never be found.
 pub(super) fn check_header(attribute: Attribute, key: &str) -> Result<(), String> {
     if is_headers(attribute) && key.chars().any(|letter| letter.is_ascii_uppercase()) {
         let lower = key.to_ascii_lowercase();

@@ -1,13 +1,13 @@
-//! Values as a user would write them in CEL.
+//! Shows values in CEL's notation.
 
 use std::fmt::Write;
 
 use postern_engine::cel::{Value, format_double, format_duration, format_timestamp};
 
-/// The most that is written; the rest is `…`. Parts of a value can be shared, and its size thus exponential.
+/// The longest output, in bytes; the rest becomes `…`. Values can share parts, so their size can be exponential.
 const LONGEST: usize = 64 << 10;
 
-/// A value in CEL's own notation.
+/// A value in CEL's notation, cut to a bounded length.
 pub fn notation(value: &Value) -> String {
     let mut written = String::new();
     write_value(&mut written, value);

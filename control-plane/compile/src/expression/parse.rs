@@ -1,11 +1,12 @@
-//! Text to the crate's syntax tree, and from its positions to columns. Macros stay calls: `lower` knows them.
+//! Parses text into the crate's syntax tree, and converts its positions to columns. Macros are not expanded; `lower`
+//! handles them.
 
 use cel::{Env, IdedExpr, ParseError, common::ast::SourceInfo};
 use postern_base::diagnostic::quote;
 
 use super::ExpressionError;
 
-/// A syntax tree with the text that it came from.
+/// A syntax tree, and its text.
 pub(super) struct Parsed<'t> {
     pub(super) root: IdedExpr,
     text: &'t str,
@@ -20,7 +21,7 @@ impl<'t> Parsed<'t> {
         let parser = Env::default().with_optional_support(false).parser().enable_ident_escape_syntax(true);
         match parser.parse_with_source_info(text) {
             Ok((root, source)) => Ok(Self { root, text, source }),
-            // Errors after the first one mostly come from it.
+            // Only the first error, since later ones mostly follow from it.
             Err(errors) => Err(errors.errors.first().map_or_else(
                 || ExpressionError::new(1, "the expression cannot be parsed"),
                 |error| ExpressionError::new(column_of(text, error.pos), describe(error)),
@@ -28,12 +29,12 @@ impl<'t> Parsed<'t> {
         }
     }
 
-    /// Where a node's own token stands: the sign of an operator, the `(` of a call, the `.` of a selection.
+    /// The column of a node's own token: the sign of an operator, the `(` of a call, the `.` of a selection.
     pub(super) fn column(&self, id: u64) -> usize {
         self.offset(id).map_or(1, |offset| characters(self.text.get(..offset).unwrap_or_default()))
     }
 
-    /// Where the name of a function stands whose `(` is the token of the node.
+    /// The column of a function's name. `id` is the node of its `(`.
     pub(super) fn name_column(&self, id: u64) -> usize {
         let before = self.offset(id).and_then(|offset| self.text.get(..offset)).unwrap_or_default();
         let name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -45,19 +46,19 @@ impl<'t> Parsed<'t> {
     }
 }
 
-/// The column after a text.
+/// The column after a text, in characters.
 fn characters(before: &str) -> usize {
     before.chars().count() + 1
 }
 
-/// The column of a line and a column in it, both from 1.
+/// The column in the whole text, from a line and a column in it that both start at 1.
 fn column_of(text: &str, (line, column): (isize, isize)) -> usize {
     let lines = usize::try_from(line).unwrap_or(1).saturating_sub(1);
     let before: usize = text.split_inclusive('\n').take(lines).map(|line| line.chars().count()).sum();
     (before + usize::try_from(column).unwrap_or(1)).clamp(1, characters(text))
 }
 
-/// The parser's words in ours.
+/// A parser's error as a message for users.
 fn describe(error: &ParseError) -> String {
     let message = error.msg.strip_prefix("Syntax error: ").unwrap_or(&error.msg);
     if let Some(token) = message.strip_prefix("token recognition error at: ") {

@@ -1,4 +1,4 @@
-//! The checked form of an expression, and how a plan carries it.
+//! The checked form of an expression, and its encoding in a plan.
 
 use postern_engine::cel::{Attribute, MAX_NODES, Type, Value};
 use postern_proto::plan::v1::{
@@ -6,7 +6,7 @@ use postern_proto::plan::v1::{
     expression::{self as parts, Function, Macro, constant, node},
 };
 
-/// A part of an expression, where it stands, and its type if it is known beforehand.
+/// A part of an expression, with its column, and its type if that is known statically.
 pub(super) struct Term {
     pub(super) column: usize,
     pub(super) of: Option<Type>,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Map(Vec<(Term, Term)>),
     Call(Function, Vec<Term>),
     Comprehension(Box<Comprehension>),
-    /// The variable of the enclosing comprehension that is so many further out.
+    /// A variable, by the number of comprehensions between it and its own.
     Variable(usize),
 }
 
@@ -45,7 +45,7 @@ impl Term {
         Self::new(column, Some(value.value_type()), Kind::Constant(value))
     }
 
-    /// The string that this is, if it is one beforehand.
+    /// The string, if this is a string literal.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Constant(Value::String(text)) => Some(text),
@@ -60,7 +60,8 @@ impl Term {
     }
 }
 
-/// Writes nodes after all that they refer to. It stops past the limit of the engine, which then refuses the whole.
+/// Writes nodes after the nodes that they refer to. Stops beyond the engine's limit, whose loader then refuses the
+/// expression.
 #[derive(Default)]
 struct Writer {
     nodes: Vec<parts::Node>,

@@ -1,14 +1,14 @@
-//! What can be said of types before anything is evaluated. A type that is not known fits everywhere.
+//! Static types. An unknown type fits everywhere.
 
 use postern_engine::cel::{self, Type};
 use postern_proto::plan::v1::expression::Function;
 
 use Type::{Bool, Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
 
-/// Types of arguments, and the type of the result.
+/// The types of the arguments, and of the result.
 type Signature = (&'static [Type], Type);
 
-/// The type of a call's result; the error is the message.
+/// The type of a call's result, or a message if the arguments have wrong types.
 pub(super) fn result(function: Function, arguments: &[Option<Type>]) -> Result<Option<Type>, std::string::String> {
     match function {
         Function::Equal | Function::NotEqual => return equality(function, arguments).map(|()| Some(Bool)),
@@ -25,7 +25,7 @@ pub(super) fn result(function: Function, arguments: &[Option<Type>]) -> Result<O
     Ok(fitting.all(|other| other == first).then_some(first))
 }
 
-/// `in` and `[ ]`, whose container is a list or a map.
+/// Checks `in` and `[ ]`, whose container is a list or a map.
 fn container(function: Function, arguments: &[Option<Type>]) -> Result<Option<Type>, std::string::String> {
     let (container, index) = match (function, arguments) {
         (Function::Index, [container, index]) => (container, index),
@@ -41,7 +41,8 @@ fn container(function: Function, arguments: &[Option<Type>]) -> Result<Option<Ty
     Err(undefined(function, arguments))
 }
 
-/// Values of unlike types are unequal, so asking is a mistake (langdef, "Equality"); `null` is often asked for.
+/// Checks `==` and `!=`: values of different types are never equal (langdef, "Equality"), so comparing them is an
+/// error. Comparing with `null` is allowed.
 fn equality(function: Function, arguments: &[Option<Type>]) -> Result<(), std::string::String> {
     let number = |of: Type| matches!(of, Int | Uint | Double);
     match arguments {

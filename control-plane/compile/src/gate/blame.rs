@@ -1,4 +1,4 @@
-//! From the place in a plan that the filter refuses back to the resource that a user wrote. It decides nothing.
+//! Maps the site of a refusal in a plan back to the resources that users wrote. It makes no decision about the plan.
 
 use std::slice;
 
@@ -9,7 +9,7 @@ use postern_proto::plan::v1::Plan as WirePlan;
 use super::Refusal;
 use crate::attach::{Attached, Attachment, EffectiveStep, Scope};
 
-/// What a refusal says about resources; `None` if its site is nothing that a user wrote.
+/// The errors at the resources in question. `None` if the site does not come from a resource.
 pub(crate) fn blame(
     refusal: &Refusal,
     plan: &WirePlan,
@@ -35,7 +35,7 @@ fn whole<T>(resources: &[&Resource<T>], name: &str, reason: &str) -> Vec<Diagnos
     found.map(|resource| resource.diagnose("", message(reason))).collect()
 }
 
-/// The chains that became the one at a place of the plan: a chain stands for all routes that have it.
+/// The attached chains that were lowered to the plan's chain with this index. Equal chains are one in the plan.
 fn attached<'a>(
     index: usize,
     plan: &'a WirePlan,
@@ -49,7 +49,7 @@ fn attached<'a>(
     places.chain(default).filter_map(|place| attachment.chains.get(place))
 }
 
-/// What is said of a chain: at the step of this name, or at whoever had a say where the filter names none.
+/// The errors for a chain: at the step with this name, or at all policies of the chain if the site names no step.
 fn at_fault(chain: &Attached<'_>, phases: &[Phase], step: Option<&str>, words: &str) -> Vec<Diagnostic> {
     let steps = || phases.iter().flat_map(|phase| chain.steps(*phase));
     match step {

@@ -1,14 +1,12 @@
-//! The gate: no plan reaches an Envoy that has not been loaded here first, in the very filter bytes that Envoys run.
+//! The gate: loads every plan in the filter bytes that Envoys run, before an Envoy gets it.
 //!
-//! A plan takes the path that it takes in Envoy: a VM starts, a root context is made, its configuration is offered. The
-//! VM is a fresh one each time, as Envoy makes one to try an update on, and it has no more fuel, memory and table
-//! entries than [`Limits`] says; fuel is time that is the same on every machine. What the filter logs when it refuses
-//! is the user's error: the line says where in the plan it is ([`Site`](postern_engine::Site)), and [`blame`] finds the
-//! resource there.
+//! A plan is loaded as in Envoy: a VM starts, a root context is created, and the configuration is offered. Each plan
+//! gets a new VM, as Envoy starts one to try an update, with the fuel, memory and table entries of [`Limits`]; fuel is
+//! time that is equal on every machine. What the filter logs when it refuses a plan is an error of the user. The line
+//! contains the site in the plan ([`Site`](postern_engine::Site)), and [`blame`] maps it to a resource.
 //!
-//! The engine can be a gate of its own, where no filter's code is at hand: `postern validate` on a machine that has
-//! none, and tests of what comes before and after the gate. It runs the same code natively, but cannot know what the
-//! filter adds to it, nor another version of the filter.
+//! Without the filter's code, the engine itself can be the gate: for `postern validate` without a filter, and for
+//! tests. It runs the same code natively, but does not cover what the filter adds, nor other versions of the filter.
 
 mod blame;
 mod modules;
@@ -31,7 +29,7 @@ pub use self::{
 };
 use crate::wasm::{Filter, Limits, Setup};
 
-/// An encoded plan, under the label that its content gives it.
+/// An encoded plan with its label.
 #[derive(Debug, Clone)]
 pub struct EncodedPlan {
     label: Arc<str>,
@@ -39,33 +37,33 @@ pub struct EncodedPlan {
 }
 
 impl EncodedPlan {
-    /// A plan, whose label is the digest of all else in it.
+    /// Encodes a plan, and labels it with the digest of its content. A label in `plan` must be empty.
     pub fn new(plan: &WirePlan) -> Self {
         let mut encoded = plan.encode_to_vec();
         let label = Digest::of(&encoded).short().to_owned();
-        // The encodings of two messages, one after the other, are that of both merged.
+        // Concatenated encodings of two messages are the encoding of both merged.
         encoded.extend(WirePlan { label: label.clone(), ..WirePlan::default() }.encode_to_vec());
         Self { label: label.into(), configuration: configuration::wrap(&encoded).into() }
     }
 
-    /// What filter state, logs and records call the plan. Equal plans have equal labels.
+    /// The name of the plan in filter state, logs and records. Equal plans have equal labels.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// The plan.
+    /// The encoded plan.
     pub fn bytes(&self) -> &[u8] {
-        // It was put in, and so is there.
+        // It was wrapped in `new`.
         configuration::unwrap(&self.configuration).unwrap_or_default()
     }
 
-    /// The configuration that brings it to a filter, byte for byte as Envoy hands it over.
+    /// The filter's configuration with the plan, exactly as Envoy passes it to the filter.
     pub fn configuration(&self) -> &[u8] {
         &self.configuration
     }
 }
 
-/// An encoded plan that a gate has let through. Only a gate makes one.
+/// An encoded plan that the gate has admitted. Only a gate makes one, except [`refusal()`] and a test hook.
 #[derive(Debug, Clone)]
 pub struct AdmittedPlan {
     plan: EncodedPlan,
@@ -81,12 +79,12 @@ impl Deref for AdmittedPlan {
 }
 
 impl AdmittedPlan {
-    /// The plan alone.
+    /// The plan without the gate.
     pub fn encoded(&self) -> &EncodedPlan {
         &self.plan
     }
 
-    /// A plan that went past the gate, so that a test can see what an Envoy makes of it.
+    /// A plan that was not admitted, for tests of how an Envoy reacts to it.
     #[cfg(feature = "test-hooks")]
     pub fn forced_past_the_gate(plan: &[u8]) -> Self {
         let label = Digest::of(plan).short().into();
@@ -95,7 +93,7 @@ impl AdmittedPlan {
     }
 }
 
-/// A plan that refuses every request: it has nothing that could be wrong.
+/// A plan that refuses every request. It needs no gate, since nothing in it can be invalid.
 pub fn refusal() -> AdmittedPlan {
     let request = Steps { steps: Vec::new(), unsupported: vec![0] };
     let plan = WirePlan {
@@ -108,7 +106,7 @@ pub fn refusal() -> AdmittedPlan {
     AdmittedPlan { plan: EncodedPlan::new(&plan), gate: Gate::of_engine() }
 }
 
-/// Loads plans as Envoys will. Cheap to clone.
+/// Loads plans as Envoys do. Clones share the filter.
 #[derive(Clone)]
 pub struct Gate(Arc<Loader>);
 
@@ -118,17 +116,17 @@ enum Loader {
 }
 
 impl Gate {
-    /// Loads plans in a filter.
+    /// A gate that loads plans in a filter.
     pub fn of_filter(filter: Filter, limits: Limits) -> Self {
         Self(Arc::new(Loader::Filter { filter, limits, times: Histogram::default() }))
     }
 
-    /// Loads plans by the engine alone: for what never reaches an Envoy.
+    /// A gate that loads plans in the engine itself, for plans that never reach an Envoy.
     pub fn of_engine() -> Self {
         Self(Arc::new(Loader::Engine))
     }
 
-    /// The filter that plans are loaded in; `None` if the engine does it alone.
+    /// The filter that loads the plans. `None` if the engine does.
     pub fn filter(&self) -> Option<&Filter> {
         match &*self.0 {
             Loader::Engine => None,
@@ -136,7 +134,7 @@ impl Gate {
         }
     }
 
-    /// How long plans took to load; `None` if the engine loads them.
+    /// The time that loading took. `None` if the engine loads the plans.
     pub fn times(&self) -> Option<&Histogram> {
         match &*self.0 {
             Loader::Engine => None,
@@ -144,7 +142,7 @@ impl Gate {
         }
     }
 
-    /// Loads a plan as a filter would. Returns why the filter would not take it.
+    /// Loads a plan. Returns it as admitted, or why the filter refuses it.
     pub fn admit(&self, plan: EncodedPlan) -> Result<AdmittedPlan, Refusal> {
         self.load(&plan)?;
         Ok(AdmittedPlan { plan, gate: self.clone() })
@@ -170,7 +168,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// Why a filter would refuse a plan: what a NACK leaves out. `None` if the gate that it went through still takes it.
+/// Loads an admitted plan again, to find out why a node refused it. `None` if the gate still admits it.
 pub fn diagnose(plan: &AdmittedPlan) -> Option<Refusal> {
     plan.gate.load(plan).err()
 }

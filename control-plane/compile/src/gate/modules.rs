@@ -1,7 +1,8 @@
-//! Compiled filters on a disk, so that a start does not compile: a cache that can be deleted at any time.
+//! A cache of compiled filters on disk, so that a start does not compile. It can be deleted at any time.
 //!
-//! A module's file carries the digest of its filter, and that of wasmtime's version, configuration and processor, in
-//! its name and under its seal. What is foreign, old or damaged is compiled again and replaced, never run.
+//! The name and the seal of a module's file cover the digests of its filter and of wasmtime's version, configuration
+//! and processor. Files that are foreign, old or damaged are never run: the filter is compiled again, and the file
+//! replaced.
 
 use std::{
     fs::{self, File},
@@ -14,18 +15,18 @@ use postern_base::{digest::Digest, secret_file};
 
 use crate::wasm::{Filter, HostError, SealKey};
 
-/// The key, in the directory that the cache is opened in.
+/// The file with the key, in the directory of the cache.
 const KEY: &str = "module.key";
-/// The folder of the modules, beside it.
+/// The folder of the modules, in the directory of the cache.
 const MODULES: &str = "modules";
-/// How a module's file ends.
+/// The extension of a module's file.
 const MODULE: &str = "module";
-/// How many modules are kept: those of this filter and of a few before it, for a way back.
+/// The number of modules that are kept: the current filter, and previous ones to go back to.
 const KEPT: usize = 4;
-/// More than any filter compiles to: what is larger is none of ours.
+/// The largest module that is read, in bytes. No filter compiles to more.
 const LARGEST: u64 = 256 << 20;
 
-/// Why compiled modules cannot be kept.
+/// Why the cache cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("compiled filters cannot be kept: {}: {error}", path.display())]
 pub struct CacheError {
@@ -33,16 +34,16 @@ pub struct CacheError {
     error: io::Error,
 }
 
-/// Where a filter came from.
+/// How a filter was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It was compiled before, and kept.
+    /// Read from the cache.
     Cached,
-    /// It was compiled now.
+    /// Compiled.
     Compiled,
 }
 
-/// The compiled filters of a directory.
+/// The cache of compiled filters in a directory.
 #[derive(Debug)]
 pub struct ModuleCache {
     modules: PathBuf,
@@ -50,7 +51,7 @@ pub struct ModuleCache {
 }
 
 impl ModuleCache {
-    /// Opens the cache of a directory. The first time, it makes a key that only this user can read.
+    /// Opens the cache in a directory. Creates a key that only this user can read, if there is none.
     pub fn open(home: &Path) -> Result<Self, CacheError> {
         let modules = home.join(MODULES);
         secret_file::make_folder(&modules).map_err(|error| CacheError { path: modules.clone(), error })?;
@@ -59,7 +60,8 @@ impl ModuleCache {
         Ok(Self { modules, key })
     }
 
-    /// The filter, from the cache if it is there, whole and ours. That it could not be kept is in the log, and no error.
+    /// The filter, from the cache if it has an intact module, else compiled and stored. A failure to store is logged,
+    /// and is not an error.
     pub fn filter(&self, code: &[u8], digest: &Digest) -> Result<(Filter, Origin), HostError> {
         let environment = Filter::environment()?;
         let path = self.path(digest, &environment);
@@ -93,7 +95,7 @@ impl ModuleCache {
         };
         match Filter::restore(&module) {
             Ok(filter) => {
-                // For `collect`: what is used stays. If the time cannot be set, it is compiled again some day.
+                // Marks the module as used for `collect`. If that fails, it may be deleted and compiled again later.
                 let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
                 Some(filter)
             }
@@ -104,7 +106,7 @@ impl ModuleCache {
         }
     }
 
-    /// Deletes all but the modules that were used last, and what writers left that were killed.
+    /// Deletes all modules except the most recently used, and files that killed writers left.
     fn collect(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.modules)? {
@@ -133,14 +135,14 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file that only this user can read, whole or not at all.
+/// Writes a file that only this user can read, atomically.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = secret_file::draft(path, bytes)?;
     fs::rename(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
-/// The key of a file. A file that others could read, or that is no key, is replaced: what was sealed with it is then
-/// compiled again.
+/// Reads or creates the key. A file that others can read, or that is not a key, is replaced; modules that were sealed
+/// with it are compiled again.
 fn load_key(path: &Path) -> io::Result<SealKey> {
     match secret_file::read(path) {
         Ok(Some(key)) => return Ok(SealKey::new(key)),

@@ -1,4 +1,4 @@
-//! Why a plan did not pass, and where in the plan the reason is.
+//! Why a plan was refused, and the site of the reason in the plan.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use postern_engine::{LoadError, Site};
 
 use crate::wasm::{CallError, Crash, HostError, LogLevel, LogLine, Refused};
 
-/// What the filter writes in front of its reason.
+/// The prefix of the filter's log line about a refusal.
 const REFUSED: &str = "plan refused: ";
 
-/// Why a plan did not pass.
+/// Why a plan was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The filter said no.
+    /// The filter refused the plan.
     #[error("{}{words}", Shown(site))]
     Declined {
-        /// Where in the plan it found what it does not take.
+        /// The site in the plan.
         site: Site,
-        /// What is wrong there, in its words.
+        /// The reason in the filter's words.
         words: String,
     },
-    /// It trapped over the plan, or ran into a limit.
+    /// The filter trapped on the plan, or exceeded a limit.
     #[error("{0}")]
     Failed(String),
-    /// It does not even start.
+    /// The filter does not start.
     #[error("the filter does not start: {0}")]
     NotStarted(String),
 }
@@ -53,7 +53,8 @@ impl From<Refused> for Refusal {
 }
 
 impl Refusal {
-    /// The last grave line is what the filter has to say about its refusal. One without a site names no resource.
+    /// Reads the filter's last line of level warning or above, which has the reason. Without a site in it, no resource
+    /// is blamed.
     fn declined(log: &[LogLine]) -> Self {
         let line = log.iter().rev().find(|line| line.level >= LogLevel::Warn);
         let text = line.map_or("the filter did not say why", |line| &line.text);
@@ -62,7 +63,7 @@ impl Refusal {
     }
 }
 
-/// A site in front of words.
+/// Shows a site as a prefix of the words.
 struct Shown<'a>(&'a Site);
 
 impl fmt::Display for Shown<'_> {
@@ -90,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// What the engine says of a plan with one fault, which is read from the filter's line as well.
+    /// Compares the refusal of a plan with one fault, natively and as parsed from the filter's line.
     #[track_caller]
     fn check(plan: Plan, site: Site, shown: &str) {
         let error = postern_engine::Plan::load(&plan.encode_to_vec()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Fetches a key set over HTTP. It blocks, and is bounded in time, size and redirects.
+//! Fetches a key set over HTTP. Blocks the thread; time, size and redirects are limited.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use ureq::{
 
 use super::source::{Content, Fetch, Fetched};
 
-/// How long one fetch may take, redirects included.
+/// The time-out of one fetch, including redirects.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest answer that is read. Sets of a hundred keys with their certificates are smaller.
+/// The largest body that is read, in bytes. A set of a hundred keys with certificates is smaller.
 const LARGEST_BODY: u64 = 512 * 1024;
 const LARGEST_HEAD: usize = 32 * 1024;
 const MOST_REDIRECTS: usize = 3;
@@ -22,11 +22,11 @@ const LONGEST_TAG: usize = 512;
 
 type Response = axum::http::Response<Body>;
 
-/// Fetches key sets.
+/// An HTTP client for key sets.
 #[derive(Debug, Clone)]
 pub struct Client {
     https: Agent,
-    /// For this machine's own publishers: it knows no proxies, because the way to one is no longer this machine.
+    /// For publishers on this machine. It uses no proxies, since those would leave the machine.
     loopback: Agent,
 }
 
@@ -34,12 +34,12 @@ impl Default for Client {
     fn default() -> Self {
         let config = || {
             Agent::config_builder()
-                // We follow them ourselves, to look where they lead.
+                // Redirects are followed here, since each target must be checked.
                 .max_redirects(0)
                 .http_status_as_error(false)
                 .max_response_header_size(LARGEST_HEAD)
                 .user_agent(concat!("postern/", env!("CARGO_PKG_VERSION")))
-                // An answer on a connection that was kept is more often a lost one, at a few fetches an hour.
+                // Kept connections are mostly dead after minutes, with a few fetches an hour.
                 .max_idle_connections(0)
                 .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
         };
@@ -48,7 +48,7 @@ impl Default for Client {
 }
 
 impl Client {
-    /// Fetches a set. An error is told in words, for status and logs.
+    /// Fetches a key set. Failures are returned as text for status and logs.
     pub fn fetch(&self, fetch: &Fetch) -> Fetched {
         self.follow(fetch, Instant::now()).unwrap_or_else(Fetched::Failed)
     }
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// Where a redirect leads, if it may lead there.
+/// The target of a redirect, or why it is not allowed.
 fn redirect(from: &KeyUri, headers: &HeaderMap) -> Result<KeyUri, String> {
     let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
     let location = location.ok_or("a redirect that does not say where to")?;
@@ -118,7 +118,7 @@ fn describe(error: &ureq::Error) -> String {
     }
 }
 
-/// RFC 9111, section 5.2.2: how long the answer says to be fresh.
+/// How long the response is fresh (RFC 9111, section 5.2.2). `None` if it does not say.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let directives = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let mut found = None;

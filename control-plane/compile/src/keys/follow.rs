@@ -1,4 +1,4 @@
-//! Keeps the published key sets of a running control plane up to date.
+//! Keeps the published key sets of a running control plane up to date: fetches each when it is due.
 
 use std::{
     future::pending,
@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time};
 
 use super::{Fetch, LiveSources, client::Client, source::Fetched};
 
-/// Fetches what is due, for ever, and calls `changed` for each set that is another one than before.
+/// Fetches key sets as they become due, and calls `changed` whenever the keys of one differ from before. Never returns.
 pub async fn follow(sources: Arc<LiveSources>, client: Client, changed: impl Fn()) {
     let mut under_way: JoinSet<(Fetch, Fetched)> = JoinSet::new();
     loop {
@@ -20,7 +20,7 @@ pub async fn follow(sources: Arc<LiveSources>, client: Client, changed: impl Fn(
         for fetch in due {
             let client = client.clone();
             under_way.spawn_blocking(move || {
-                // Whatever happens there, the set must not be under way for ever.
+                // A panic counts as a failure, so that the source does not wait for this fetch forever.
                 let answer = panic::catch_unwind(AssertUnwindSafe(|| client.fetch(&fetch)));
                 (fetch, answer.unwrap_or_else(|_| Fetched::Failed("the fetch panicked".to_owned())))
             });
@@ -44,7 +44,7 @@ async fn wait(time: Option<Duration>) {
     }
 }
 
-/// Says whether the keys have changed.
+/// Records the result of a fetch. Returns whether the keys have changed.
 fn finish(sources: &LiveSources, fetch: &Fetch, answer: Fetched) -> bool {
     if let Fetched::Failed(message) = &answer {
         tracing::warn!(uri = %fetch.uri, "keys could not be fetched: {message}");
@@ -56,7 +56,7 @@ fn finish(sources: &LiveSources, fetch: &Fetch, answer: Fetched) -> bool {
     changed
 }
 
-/// A number from 0 to 1. The standard library seeds its hash maps by chance.
+/// A random number from 0 to 1, from the random seed of the standard library's hash maps.
 fn chance() -> f64 {
     let bits = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(bits >> 32).unwrap_or_default()) / f64::from(u32::MAX)

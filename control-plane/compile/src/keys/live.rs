@@ -1,4 +1,4 @@
-//! The key sets of a running control plane, which whoever fetches, compiles and shows them share.
+//! The key sets of a running control plane, shared by those who fetch, compile and show them.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,11 +14,11 @@ use super::{
     sources::{KeySetReport, Sources},
 };
 
-/// [`Sources`] that many share, with a clock. Every call takes and returns values: nobody can hold them.
+/// [`Sources`] behind a lock, with a clock. Calls take and return values, so that nobody holds the lock.
 #[derive(Debug)]
 pub struct LiveSources {
     sources: Mutex<Sources>,
-    /// Rings when other key sets are wanted.
+    /// Notified when the set of wanted key sets changes.
     wanted: Notify,
     started: (Instant, SystemTime),
 }
@@ -31,23 +31,23 @@ impl Default for LiveSources {
 }
 
 impl LiveSources {
-    /// Wants exactly the key sets that these resources name, from now on.
+    /// Sets the wanted key sets to exactly those that these resources name.
     pub fn want_all<'a>(&self, bundles: impl IntoIterator<Item = &'a Bundle>) {
         self.sources().want_all(bundles, self.now());
         self.wanted.notify_one();
     }
 
-    /// The key sets as far as they are known.
+    /// The key sets that are known now.
     pub fn sets(&self) -> KeySets {
         self.sources().sets()
     }
 
-    /// What is shown of them, in the order of their places.
+    /// The status of all key sets, sorted by address.
     pub fn report(&self) -> Vec<KeySetReport> {
         self.sources().report(self.started.1)
     }
 
-    /// Starts what is due, and says in how long something is due next.
+    /// Starts the fetches that are due. Returns them, and the time until the next is due.
     pub(super) fn start_due(&self) -> (Vec<Fetch>, Option<Duration>) {
         let now = self.now();
         let mut sources = self.sources();
@@ -55,12 +55,12 @@ impl LiveSources {
         (due, sources.next_due(now).map(|next| next.saturating_sub(now)))
     }
 
-    /// Takes what came of a fetch. Returns whether the keys have changed.
+    /// Records the result of a fetch. Returns whether the keys have changed.
     pub(super) fn finish(&self, uri: &KeyUri, answer: Fetched, chance: f64) -> bool {
         self.sources().finish(uri, answer, self.now(), chance)
     }
 
-    /// Waits until other key sets are wanted.
+    /// Waits until the set of wanted key sets changes.
     pub(super) async fn wanted(&self) {
         self.wanted.notified().await;
     }
@@ -69,7 +69,7 @@ impl LiveSources {
         self.started.0.elapsed()
     }
 
-    /// Each statement leaves them whole, so that a panic elsewhere does not spoil them.
+    /// Ignores poisoning: every statement leaves the sources consistent.
     fn sources(&self) -> MutexGuard<'_, Sources> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }

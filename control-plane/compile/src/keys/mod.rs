@@ -1,9 +1,9 @@
-//! Key sets that issuers publish: fetched before they are needed, kept while their publisher cannot be reached, and
-//! one more input of a plan.
+//! Key sets that issuers publish: fetched by the control plane, kept while the publisher is unreachable, and an input
+//! of plans.
 //!
-//! [`Source`] is one published set and says when to fetch it and what becomes of the answer; [`Sources`] are all that
-//! the resources in force name. Both are values that know no clock, no randomness and no network. [`LiveSources`] are those
-//! of a running control plane, [`client`] fetches, and [`follow`] ties them together.
+//! [`Source`] is one published set, and decides when to fetch it and how to treat the answer. [`Sources`] are all that
+//! the resources in force name. Both are values: time, randomness and answers are arguments. [`LiveSources`] are those
+//! of a running control plane, [`client`] fetches, and [`follow`] connects them.
 
 pub mod client;
 mod follow;
@@ -23,12 +23,12 @@ pub use self::{
     sources::{KeySetReport, Sources},
 };
 
-/// The key sets that are known, by where they are published.
+/// The known key sets, by their addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct KeySets(BTreeMap<KeyUri, Arc<KeySet>>);
 
 impl KeySets {
-    /// The key set of this place, if it has ever been fetched.
+    /// The key set of an address. `None` if it was never fetched successfully.
     pub fn get(&self, uri: &KeyUri) -> Option<&KeySet> {
         self.0.get(uri).map(Arc::as_ref)
     }

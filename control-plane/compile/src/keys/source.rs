@@ -1,5 +1,5 @@
-//! One published key set: when to fetch it, and what becomes of an answer. Time is an argument, as the time since some
-//! start that only grows; so is chance.
+//! The state of one published key set: when to fetch it, and how an answer changes it. Time (monotonic, since any
+//! start) and chance are arguments.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,20 +8,21 @@ use postern_model::{
     jwk::{KeySet, Skipped},
 };
 
-/// The first wait after a failure; it doubles with every further one …
+/// The wait after a first failure. It doubles with each further failure …
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// … up to this, or to the refresh interval if that is shorter.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A set that says that it is fresh for less is not fetched more often than this, unless the user wants it.
+/// The shortest wait after a success, even if the publisher says that the set is fresh for less. A shorter refresh
+/// interval of the user takes precedence.
 const SHORTEST_FRESHNESS: Duration = Duration::from_secs(10);
 
-/// One published key set, and how its fetching goes.
+/// One published key set, and the state of its fetching.
 #[derive(Debug)]
 pub struct Source {
     refresh: Duration,
     set: Option<Arc<KeySet>>,
     skipped: Vec<Skipped>,
-    /// What its publisher calls the version that we have.
+    /// The entity tag of the known version.
     tag: Option<String>,
     failures: u32,
     last_success: Option<Duration>,
@@ -35,40 +36,40 @@ enum Next {
     UnderWay,
 }
 
-/// What to ask the publisher for.
+/// A conditional request for a key set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetch {
-    /// Where the set is published.
+    /// The address of the set.
     pub uri: KeyUri,
-    /// What the publisher calls the version that is known already.
+    /// The entity tag of the known version.
     pub tag: Option<String>,
 }
 
 /// The result of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched {
-    /// The publisher answered.
+    /// The publisher answered successfully.
     Fresh {
-        /// With what.
+        /// The answer.
         content: Content,
-        /// For how long it says that to be so.
+        /// How long the publisher says that it is fresh.
         max_age: Option<Duration>,
     },
-    /// It did not, or not well; in words for people, without a credential.
+    /// The fetch failed. The text has no credential.
     Failed(String),
 }
 
-/// What a publisher says.
+/// The content of a successful answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// This, by this name.
+    /// A body, and its entity tag.
     Body(Vec<u8>, Option<String>),
-    /// What is known already.
+    /// The known version is current ("not modified").
     Unchanged,
 }
 
 impl Source {
-    /// A set that is to be fetched at once.
+    /// A set that is due now.
     pub fn new(refresh: Duration, now: Duration) -> Self {
         Self {
             refresh,
@@ -82,27 +83,27 @@ impl Source {
         }
     }
 
-    /// The keys that were fetched last.
+    /// The keys of the last successful fetch. `None` if there was none.
     pub fn set(&self) -> Option<&Arc<KeySet>> {
         self.set.as_ref()
     }
 
-    /// The keys that were left out of it.
+    /// The keys that were skipped in it.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// When its publisher last answered well.
+    /// The time of the last successful fetch.
     pub fn last_success(&self) -> Option<Duration> {
         self.last_success
     }
 
-    /// When it last did not and why, if it has not answered well since.
+    /// The time of the last failure and its reason. `None` if a success followed.
     pub fn last_error(&self) -> Option<&(Duration, String)> {
         self.last_error.as_ref()
     }
 
-    /// When it is to be fetched next; nothing while it is under way.
+    /// When the next fetch is due. `None` during a fetch.
     pub fn due(&self) -> Option<Duration> {
         match self.next {
             Next::At(time) => Some(time),
@@ -110,7 +111,7 @@ impl Source {
         }
     }
 
-    /// Wants another interval: a shorter one counts from the last fetch on.
+    /// Changes the refresh interval. A shorter one counts from the last successful fetch.
     pub fn set_refresh(&mut self, refresh: Duration) {
         if let (Next::At(due), Some(last)) = (self.next, self.last_success) {
             self.next = Next::At(due.min(last.saturating_add(refresh)));
@@ -118,14 +119,14 @@ impl Source {
         self.refresh = refresh;
     }
 
-    /// Starts a fetch.
+    /// Marks a fetch as started, and returns the request.
     pub fn start(&mut self, uri: &KeyUri) -> Fetch {
         self.next = Next::UnderWay;
         Fetch { uri: uri.clone(), tag: self.tag.clone() }
     }
 
-    /// Takes what came of a fetch. `chance` is from 0 to 1: it keeps many control planes from asking all at once.
-    /// Returns whether the keys have changed.
+    /// Records the result of a fetch, and schedules the next one. Returns whether the keys have changed. `chance`, from
+    /// 0 to 1, spreads the fetches of many control planes.
     pub fn finish(&mut self, answer: Fetched, now: Duration, chance: f64) -> bool {
         let outcome = match answer {
             Fetched::Fresh { content, max_age } => self.take(content).map(|changed| (changed, max_age)),
@@ -176,7 +177,7 @@ impl Source {
     }
 }
 
-/// A part of a wait, at least this share of it.
+/// Scales a wait by a factor between `least` and 1.
 fn spread(wait: Duration, least: f64, chance: f64) -> Duration {
     let chance = if chance.is_nan() { 0.0 } else { chance.clamp(0.0, 1.0) };
     wait.mul_f64(least + (1.0 - least) * chance)

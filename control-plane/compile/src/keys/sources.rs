@@ -15,10 +15,10 @@ use super::{
     source::{Fetch, Fetched, Source},
 };
 
-/// How many fetches are under way at once.
+/// The largest number of concurrent fetches.
 const MOST_UNDER_WAY: usize = 8;
 
-/// The published key sets that are wanted.
+/// The published key sets that are wanted, by address.
 #[derive(Debug, Default)]
 pub struct Sources(BTreeMap<KeyUri, Source>);
 
@@ -55,12 +55,12 @@ pub struct FetchError {
 }
 
 impl Sources {
-    /// Wants exactly the key sets that these resources name. What is known of a set that stays is kept.
+    /// Sets the wanted key sets to those that these resources name. Sets that stay wanted keep their state.
     pub fn want(&mut self, bundle: &Bundle, now: Duration) {
         self.want_all([bundle], now);
     }
 
-    /// The same for several revisions that are in force at once.
+    /// Like [`Self::want`], for several revisions that are in force at once.
     pub fn want_all<'a>(&mut self, bundles: impl IntoIterator<Item = &'a Bundle>, now: Duration) {
         let mut wanted: BTreeMap<&KeyUri, Duration> = BTreeMap::new();
         for issuer in bundles.into_iter().flat_map(|bundle| &bundle.issuers) {
@@ -77,34 +77,35 @@ impl Sources {
         }
     }
 
-    /// The key sets as far as they are known.
+    /// The key sets that are known now.
     pub fn sets(&self) -> KeySets {
         self.0.iter().filter_map(|(uri, source)| Some((uri.clone(), Arc::clone(source.set()?)))).collect()
     }
 
-    /// Starts what is due, within bounds.
+    /// Starts the fetches that are due, as long as not too many are in progress, and returns them.
     pub fn start_due(&mut self, now: Duration) -> Vec<Fetch> {
         let under_way = self.0.values().filter(|source| source.due().is_none()).count();
         let due = self.0.iter_mut().filter(|(_, source)| source.due().is_some_and(|due| due <= now));
         due.take(MOST_UNDER_WAY.saturating_sub(under_way)).map(|(uri, source)| source.start(uri)).collect()
     }
 
-    /// When something is due next. What has to wait for others under way is due when one of them ends.
+    /// When the next fetch becomes due. A fetch that waits for others to end is not counted.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
         self.0.values().filter_map(Source::due).filter(|due| *due > now).min()
     }
 
-    /// Takes what came of a fetch; returns whether keys have changed. What nobody wants any more is dropped.
+    /// Records the result of a fetch. Returns whether the keys have changed. The result for a set that is no longer
+    /// wanted is dropped.
     pub fn finish(&mut self, uri: &KeyUri, answer: Fetched, now: Duration, chance: f64) -> bool {
         self.0.get_mut(uri).is_some_and(|source| source.due().is_none() && source.finish(answer, now, chance))
     }
 
-    /// The set of one place.
+    /// The state of a wanted key set.
     pub fn get(&self, uri: &KeyUri) -> Option<&Source> {
         self.0.get(uri)
     }
 
-    /// All of them, in the order of their places. `start` is when time was zero.
+    /// The status of all key sets, sorted by address. `start` is the wall-clock time at which `now` was zero.
     pub fn report(&self, start: SystemTime) -> Vec<KeySetReport> {
         let seconds = |time: Duration| {
             let since = start.checked_add(time).and_then(|time| time.duration_since(UNIX_EPOCH).ok());

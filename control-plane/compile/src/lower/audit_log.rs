@@ -1,4 +1,4 @@
-//! `auditLog`.
+//! Lowers `auditLog`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{Lowering, Place, environment, policies::LowerError};
 use crate::expression;
 
-/// More than this many would not fit into a record anyway.
+/// The largest number of `fields`, and of `headers`; more would not fit into a record.
 const MOST: usize = 64;
 
 impl Lowering {
@@ -73,7 +73,7 @@ impl Lowering {
         AuditField { name: self.string(name), expression: self.intern(place, &field, compiled) }
     }
 
-    /// A record would have to wait for what a caller may send slowly, or not at all.
+    /// Refuses expressions that read a body: a record would have to wait for what a caller may send slowly or never.
     fn refuse_body(&mut self, place: &Place<'_>, field: &str, compiled: Option<&wire::Expression>) {
         let loaded = compiled.and_then(|compiled| Expression::load(compiled).ok());
         if loaded.is_some_and(|expression| expression.attributes().contains(&Attribute::RequestBody)) {
@@ -81,7 +81,7 @@ impl Lowering {
         }
     }
 
-    /// The name of a service, which must exist.
+    /// The string of a service's name. An error if the service does not exist.
     fn service(&mut self, place: &Place<'_>, field: &str, name: &str) -> u32 {
         if !self.services.contains_key(name) {
             let near = suggestion(name, self.services.keys().map(String::as_str));
@@ -90,7 +90,7 @@ impl Lowering {
         self.string(name)
     }
 
-    /// The same for one that speaks gRPC.
+    /// Like [`Self::service`], for a service that must speak gRPC.
     fn grpc_service(&mut self, place: &Place<'_>, name: &str) -> u32 {
         let field = "params.to.grpc.service";
         if self.services.get(name).is_some_and(|protocol| *protocol != Protocol::Http2) {
@@ -100,7 +100,7 @@ impl Lowering {
     }
 }
 
-/// A percentage, which has four decimals at the most.
+/// A percentage in parts per million. It has at most four decimals.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 100")]
 fn of_a_million(percent: f64) -> u32 {
     (percent * f64::from(SAMPLE_OF / 100)).round() as u32

@@ -1,4 +1,4 @@
-//! The parameters of `basicAuth`.
+//! Lowers `basicAuth`.
 
 use postern_proto::plan::v1::{BasicAuth, step::Policy};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `cors`: origins checked, lists joined as the headers say them.
+//! Lowers `cors`: checks origins, and joins lists to header values.
 
 use postern_base::diagnostic::quote;
 use postern_engine::{cel::Pattern, origin::OriginRule};
@@ -45,7 +45,7 @@ impl Lowering {
         }))
     }
 
-    /// With credentials, a browser takes `*` for a name, and for origins it refuses it.
+    /// Refuses wildcards together with credentials: browsers take `*` literally then, and reject it as an origin.
     fn no_wildcards(&mut self, place: &Place<'_>, params: &CorsParams) {
         let lists = [
             ("allowOrigins", &params.allow_origins),

@@ -1,4 +1,4 @@
-//! Parameters that are left out: they mean what the policy's schema says, and nothing here knows a default of its own.
+//! Fills in absent parameters from the defaults of the policy's schema. No other code has defaults.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -9,7 +9,7 @@ use postern_engine::{
 use postern_model::{File, read_document};
 use serde_json::{Map, Value as Json};
 
-/// Every default of a policy, by its text.
+/// All defaults as JSON, by their text in the schema.
 static DEFAULTS: LazyLock<HashMap<&'static str, Json>> = LazyLock::new(|| {
     let mut texts = Vec::new();
     SCHEMAS.iter().for_each(|schema| collect(&schema.params, &mut texts));
@@ -25,13 +25,13 @@ fn collect(object: &'static Object, texts: &mut Vec<&'static str>) {
     }
 }
 
-/// A default is written as a user would write it.
+/// Parses a default, which is written as a user would write it.
 fn parse(text: &str) -> Option<Json> {
     let file = File { name: "default".to_owned(), bytes: format!("value: {text}").into_bytes() };
     read_document(&file).ok()?.get_mut("value").map(Json::take)
 }
 
-/// Parameters with every default that applies to them.
+/// The parameters with all defaults that apply.
 pub(super) fn filled(params: &Json, schema: &Object) -> Json {
     let Json::Object(written) = params else { return params.clone() };
     let mut all: Map<_, _> = written.iter().map(|(name, value)| (name.clone(), nested(value, schema, name))).collect();

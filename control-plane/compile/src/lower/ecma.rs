@@ -1,14 +1,14 @@
-//! Patterns of JSON Schema, which are ECMA-262's, as the engine's regular expressions: what both write alike and mean
-//! otherwise is written out, and what means nothing in ECMA-262 is refused.
+//! Translates patterns of JSON Schema (ECMA-262) to the engine's regular expressions: syntax with a different meaning
+//! is rewritten, and syntax that ECMA-262 does not have is refused.
 
-/// White space and line ends (ECMA-262, sections 12.2 and 12.3), as ranges within brackets.
+/// White space and line ends (ECMA-262, sections 12.2 and 12.3), as ranges for a class.
 const SPACES: &str = r"\t-\r \u{A0}\u{1680}\u{2000}-\u{200A}\u{2028}\u{2029}\u{202F}\u{205F}\u{3000}\u{FEFF}";
-/// Everything else.
+/// The complement of [`SPACES`], as ranges for a class.
 const OTHERS: &str = r"\x00-\x08\x0E-\x1F!-\u{9F}\u{A1}-\u{167F}\u{1681}-\u{1FFF}\u{200B}-\u{2027}\u{202A}-\u{202E}\u{2030}-\u{205E}\u{2060}-\u{2FFF}\u{3001}-\u{FEFE}\u{FF00}-\u{10FFFF}";
-/// Everything but line ends: what `.` stands for.
+/// `.` in ECMA-262: everything except line ends.
 const IN_LINE: &str = r"[^\n\r\u{2028}\u{2029}]";
 
-/// The pattern in the engine's words; the error says what is not part of a pattern.
+/// The translated pattern. The error names the syntax that is not allowed.
 pub(super) fn translate(pattern: &str) -> Result<String, String> {
     let mut translated = String::with_capacity(pattern.len());
     let mut characters = pattern.chars().peekable();
@@ -35,13 +35,13 @@ pub(super) fn translate(pattern: &str) -> Result<String, String> {
     Ok(translated)
 }
 
-/// What stands for a backslash and a character; `braced` if a brace follows.
+/// The translation of a backslash with a character. `braced` means that a brace follows.
 fn escape(escaped: char, in_brackets: bool, braced: bool) -> Result<String, String> {
     let class = |ranges: &str| if in_brackets { ranges.to_owned() } else { format!("[{ranges}]") };
     match escaped {
         's' => Ok(class(SPACES)),
         'S' => Ok(class(OTHERS)),
-        // Escapes of the engine's that are none in ECMA-262: there they are errors, or the letter itself.
+        // Escapes of the engine's dialect that ECMA-262 does not have.
         'a' | 'A' | 'z' | 'Z' | 'U' | 'Q' | 'E' | '<' | '>' => Err(format!("`\\{escaped}` is no escape of ECMA-262")),
         'b' | 'B' | 'x' if braced => Err(format!("`\\{escaped}{{` is no escape of ECMA-262")),
         'b' if in_brackets => Ok(r"\x08".to_owned()),
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(compiled.is_match(text, &Budget::default()), Ok(expect), "{pattern} {text:?}");
     }
 
-    /// ECMA-262, section 22.2.2.9: `\s` is WhiteSpace or LineTerminator, and `\S` is everything else.
+    /// In ECMA-262, section 22.2.2.9, `\s` is WhiteSpace or LineTerminator, and `\S` is everything else.
     #[test]
     fn knows_white_space_as_ecma_262_does() {
         let spaces =

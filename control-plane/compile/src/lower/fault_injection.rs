@@ -1,4 +1,4 @@
-//! `faultInjection`.
+//! Lowers `faultInjection`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `hmacAuth` and the keys of consumers.
+//! Lowers `hmacAuth`, and the keys of consumers.
 
 use std::time::Duration;
 
@@ -63,11 +63,12 @@ impl Lowering {
         })
     }
 
-    /// How many signatures of one key can be good at a time: those of the whole window, and of clocks that are ahead.
+    /// The number of signatures of one key that can be valid at a time: those of the time window, and of clocks that
+    /// are ahead.
     fn replay_capacity(&mut self, place: &Place<'_>, step: &Step, rate: u32, good: Duration) -> u32 {
         let seconds = good.as_nanos().div_ceil(1_000_000_000).saturating_add(1);
         let wanted = u32::try_from(seconds.saturating_mul(rate.into())).unwrap_or(u32::MAX);
-        // Who leaves the rate out has asked for no more than there is room for.
+        // Only an explicit rate is an error. The default is reduced to what fits.
         if wanted > MOST_SIGNATURES && step.params.get("replayRate").is_some() {
             let message = format!(
                 "{rate} signatures a second for {seconds}s are more than the {MOST_SIGNATURES} that are remembered of a \
@@ -79,7 +80,7 @@ impl Lowering {
     }
 }
 
-/// RFC 8941, section 3.1.2.
+/// Whether a text is a key (RFC 8941, section 3.1.2).
 fn is_key(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_lowercase() || first == '*')
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c))

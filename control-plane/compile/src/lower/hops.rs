@@ -1,5 +1,6 @@
-//! Proxies that are counted twice. Behind a Gateway with `trustedHops`, Envoy has already taken the address of the caller
-//! out of `X-Forwarded-For`; an `ipFilter` with `trustedHops` of its own would look past it, at what the caller wrote.
+//! Refuses proxies that are counted twice. Behind a Gateway with `trustedHops`, Envoy has already taken the caller's
+//! address from `X-Forwarded-For`. An `ipFilter` with `trustedHops` of its own would read beyond it, an address that
+//! the caller wrote.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use postern_model::Diagnostic;
 
 use crate::attach::{Attachment, EffectiveStep, Scope};
 
-/// The steps of a Gateway's routes that count proxies which the Gateway counts too.
+/// An error for each step on a Gateway's route that counts proxies which the Gateway counts already.
 pub(super) fn counted_twice(scope: &Scope<'_>, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
     let mut found = BTreeSet::new();
     for gateway in scope.gateways.iter().filter(|gateway| gateway.spec.http.trusted_hops > 0) {
@@ -35,7 +36,7 @@ mod tests {
     use crate::{keys::KeySets, pipeline::compile_bundle, snapshot::FilterCode};
     use postern_model::{File, read};
 
-    /// What is said about a filter behind a gateway that trusts so many proxies.
+    /// Compiles an `ipFilter` behind a gateway that trusts `hops` proxies, and compares the error.
     fn check(hops: u8, target: &str, params: &str, expect: Option<&str>) {
         let text = format!(
             "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{name: edge}}\nspec: {{listeners: [{{name: http, port: 80}}], \

@@ -1,10 +1,10 @@
-//! Values by index, each there once.
+//! Interning: equal values are stored once and referred to by index.
 
 use std::{borrow::Borrow, hash::Hash};
 
 use rustc_hash::FxHashMap;
 
-/// A list in which equal values share one place.
+/// A list of distinct values.
 #[derive(Debug)]
 pub(super) struct Interned<T>(FxHashMap<T, u32>);
 
@@ -15,13 +15,13 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T: Hash + Eq> Interned<T> {
-    /// The place of a value, which is the next one if it is new.
+    /// The index of a value. A new value is appended.
     pub(super) fn index(&mut self, value: T) -> u32 {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         *self.0.entry(value).or_insert(next)
     }
 
-    /// Like [`Self::index`], without a copy of a value that is there already.
+    /// Like [`Self::index`], but clones the value only if it is new.
     pub(super) fn index_of<Q>(&mut self, value: &Q) -> u32
     where
         T: Borrow<Q>,
@@ -33,7 +33,7 @@ impl<T: Hash + Eq> Interned<T> {
         }
     }
 
-    /// The values in the order of their places.
+    /// The values in the order of their indices.
     pub(super) fn into_values(self) -> Vec<T> {
         let mut values: Vec<_> = self.0.into_iter().collect();
         values.sort_by_key(|(_, index)| *index);

@@ -1,4 +1,4 @@
-//! `ipFilter`: networks in bytes.
+//! Lowers `ipFilter`: encodes networks.
 
 use postern_model::cidr::Cidr;
 use postern_proto::plan::v1::{IpFilter, step::Policy};
@@ -19,7 +19,7 @@ impl Lowering {
     }
 }
 
-/// As plans want them: in order, and none that lies in another.
+/// The encoded networks, sorted, without networks that are inside of others.
 fn sorted(texts: &[String]) -> Vec<Vec<u8>> {
     let mut networks: Vec<_> = texts.iter().filter_map(|text| Cidr::parse(text)).collect();
     networks.sort_unstable();

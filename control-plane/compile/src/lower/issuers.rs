@@ -1,4 +1,4 @@
-//! Issuers of tokens: their keys, from the resource or as they were fetched, in the plan's words.
+//! Lowers issuers of tokens, with keys from the resource or from the fetched key sets.
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_model::{KeySource, Resource, jwk::Key};
@@ -8,7 +8,7 @@ use super::{Lowering, Place};
 use crate::{attach::Scope, keys::KeySets};
 
 impl Lowering {
-    /// All issuers, in the order of their names.
+    /// Adds all issuers, sorted by name.
     pub(super) fn issuers(&mut self, scope: &Scope<'_>, sets: &KeySets) {
         for issuer in &scope.issuers {
             let lowered = self.lower_issuer(issuer, sets);
@@ -17,8 +17,8 @@ impl Lowering {
         }
     }
 
-    /// The place in `Plan.issuers` of the issuer that a field of a step names, such as `params.issuers[0]`; 0, and an
-    /// error at that field, if there is none.
+    /// The index in `Plan.issuers` of the issuer in a field such as `params.issuers[0]`. If there is none, records an
+    /// error at that field and returns 0.
     pub(super) fn issuer(&mut self, place: &Place<'_>, field: &str, name: &str) -> u32 {
         match self.issuers.iter().position(|issuer| issuer == name) {
             Some(index) => u32::try_from(index).unwrap_or(u32::MAX),
@@ -43,7 +43,7 @@ impl Lowering {
             name: self.string(&issuer.name),
             issuer: self.string(&spec.issuer),
             audiences: spec.audiences.iter().map(|audience| self.string(audience)).collect(),
-            // Without a key no token can be told from another: that is no denial.
+            // Without keys, a step fails instead of denying, since no token can be verified.
             keys_unavailable: keys.is_empty(),
             keys: keys.iter().map(|key| key.to_wire(self.string(key.id.as_deref().unwrap_or_default()))).collect(),
         }

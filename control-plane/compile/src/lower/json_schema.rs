@@ -1,5 +1,5 @@
-//! `jsonSchema`: a schema as a user wrote it becomes a list of schemas that name each other by index. Everything in it that
-//! this version does not enforce is an error at its field, so that no rule is silently left out.
+//! Lowers `jsonSchema`: a user's schema becomes a list of schemas that refer to each other by index. Whatever is not
+//! enforced is an error at its field, so that no rule is silently ignored.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ const FORMATS: [(&str, TextFormat); 5] = [
     ("ipv4", TextFormat::Ipv4),
     ("ipv6", TextFormat::Ipv6),
 ];
-/// Keywords that hold one schema, a list of them, or a mapping to them.
+/// Keywords whose value is a schema, a list of schemas, or a map of them.
 const SCHEMA_KEYWORDS: [&str; 8] =
     ["additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else"];
 const LIST_KEYWORDS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
@@ -55,12 +55,12 @@ const RULE_KEYWORDS: [&str; 23] = [
     "$ref",
     "$comment",
 ];
-/// What says something to people and nothing to us.
+/// Annotations, which do not affect validation.
 const ANNOTATIONS: [&str; 7] = ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// How many schemas may refer to one another for one value.
+/// The largest number of schemas that may apply to one value through references.
 const MAX_REFERENCES: usize = 100;
-/// The most digits of a divisor.
+/// The largest number of digits in a divisor.
 const DIVISOR_DIGITS: usize = 18;
 
 #[derive(Deserialize)]
@@ -109,15 +109,15 @@ fn is_media_type(text: &str) -> bool {
     text.split_once('/').is_some_and(|(kind, subtype)| token(kind) && token(subtype)) && text.matches('*').count() <= 1
 }
 
-/// A place where a schema stands.
+/// A schema inside of the user's schema.
 struct Part<'a> {
     schema: &'a Json,
-    /// How an error names it.
+    /// Its path in errors.
     field: String,
     root: bool,
 }
 
-/// Every schema in what the user wrote, the whole first, and its index by its JSON pointer.
+/// All schemas in the user's schema, the root first, and their indices by JSON pointer.
 #[derive(Default)]
 struct Found<'a> {
     schemas: Vec<Part<'a>>,
@@ -151,23 +151,23 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The schema at a place, as the plan numbers it: 0 is none.
+    /// The number of a schema in the plan; 0 if it is none.
     fn at(&self, schema: &Json) -> u32 {
         self.by_place.get(&std::ptr::from_ref(schema)).map_or(0, |index| number(*index))
     }
 }
 
-/// What the plan calls the schema of this index.
+/// The number in the plan of the schema with this index.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// A name as a part of a JSON pointer (RFC 6901).
+/// Escapes a name for a JSON pointer (RFC 6901).
 fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Writes one schema down.
+/// Lowers one schema.
 struct Writer<'w, 'a> {
     lowering: &'w mut Lowering,
     found: &'w Found<'a>,
@@ -299,7 +299,7 @@ impl Writer<'_, '_> {
         properties
     }
 
-    /// A pattern in the engine's words.
+    /// The index of a translated pattern. `None`, with an error, if it is invalid.
     fn pattern(&mut self, keyword: &str, written: &str) -> Option<u32> {
         let translated = ecma::translate(written).and_then(|text| Pattern::compile(&text).map(|_| text));
         match translated {
@@ -398,7 +398,8 @@ impl Writer<'_, '_> {
         Some(self.lowering.string(&text))
     }
 
-    /// A number as JSON writes it. YAML's have been doubles on the way here: a large one may not be what was written.
+    /// A number in decimal notation. YAML numbers were doubles on the way here, so a large one is refused: it may
+    /// differ from what the user wrote.
     fn decimal(&mut self, keyword: &str, value: &Json) -> Option<String> {
         match value {
             Json::Number(number) if !is_inexact(number) => Some(
@@ -485,7 +486,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// A URI's fragment without `%` escapes.
+/// Decodes `%` escapes in a URI's fragment. `None` if they are invalid.
 fn decode(fragment: &str) -> Option<String> {
     let mut parts = fragment.split('%');
     let mut decoded = parts.next()?.as_bytes().to_vec();
@@ -506,12 +507,12 @@ fn has_inexact(value: &Json) -> bool {
     }
 }
 
-/// Whether a double stands for what may have been another number.
+/// Whether a double may stand for a different number in the user's text.
 fn is_inexact(number: &serde_json::Number) -> bool {
     number.as_i64().is_none() && number.as_f64().is_none_or(|number| number.abs() >= 9_007_199_254_740_992.0)
 }
 
-/// A schema that comes back to itself without a step into the document would never end.
+/// The field and the message of a cycle of references that does not descend into the document, and so never ends.
 fn endless(schemas: &[Schema], found: &Found<'_>) -> Option<(String, String)> {
     let mut settled = vec![false; schemas.len()];
     let start = (0..schemas.len()).find(|start| returns(*start, schemas, &mut settled, &mut Vec::new()))?;
@@ -538,7 +539,7 @@ fn returns(index: usize, schemas: &[Schema], settled: &mut [bool], under_way: &m
     endless
 }
 
-/// The schemas that look at the same value as this one.
+/// The schemas that apply to the same value as this one.
 fn in_place(schema: &Schema) -> impl Iterator<Item = usize> {
     let Schema { all_of, any_of, one_of, not, r#if, then, r#else, reference, object, .. } = schema;
     let single = [*not, *r#if, *then, *r#else, *reference];

@@ -1,4 +1,4 @@
-//! `jwtValidation`, and what `roleCheck` reads of tokens: from parameters to the plan.
+//! Lowers `jwtValidation`, and the claims that `roleCheck` reads.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ impl Lowering {
         }))
     }
 
-    /// What `typ` may say, in the form that the engine compares: media types in lower case, without `application/`.
+    /// The accepted values of `typ`, as the engine compares them: lower case, without `application/`.
     fn types(&mut self, types: &[String]) -> Result<Vec<u32>, LowerError> {
         let mut lowered = Vec::with_capacity(types.len());
         for written in types {
@@ -122,7 +122,7 @@ impl Lowering {
                 return Err(LowerError::Value("`rolesClaim` goes with `roles`, `scopesClaim` with `scopes`"));
             }
         }
-        // One with a space in it can never be among those that a space parts.
+        // A scope with a space cannot occur in a list that is separated by spaces.
         if scopes.iter().any(|scope| scope.contains(' ')) {
             return Err(LowerError::Value("a scope has no spaces: expected a list of scopes"));
         }
@@ -142,7 +142,8 @@ impl Lowering {
         }))
     }
 
-    /// Those that are named, or the only one that there is: an issuer that comes later must not open what is there.
+    /// The named issuers, or the only one. With several issuers the names are required, so that a new issuer does not
+    /// open existing routes.
     fn step_issuers(&mut self, place: &Place<'_>, names: Option<&[String]>) -> Result<Vec<u32>, LowerError> {
         let Some(names) = names else {
             return match self.issuers.len() {
@@ -188,7 +189,8 @@ impl Lowering {
         Ok(lowered)
     }
 
-    /// A claim's name or path; an empty one finds nothing, so it is a mistake. The plan has an empty one for none.
+    /// The string of a claim's name or path; that of an empty name if there is none. An explicit empty name is an
+    /// error.
     fn claim(&mut self, name: Option<&str>) -> Result<u32, LowerError> {
         match name {
             Some("") => Err(LowerError::Value("a claim's name must not be empty")),

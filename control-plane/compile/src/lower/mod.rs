@@ -1,5 +1,5 @@
-//! Lowering: attached chains and consumers become a plan. Strings, expressions and chains are interned: what is equal is
-//! there once.
+//! Lowering: compiles attached chains and consumers into a plan. Strings, expressions and chains are interned. It does
+//! not decide what is attached, and does not load the plan.
 
 mod audit_log;
 mod basic_auth;
@@ -49,30 +49,31 @@ use crate::{
     support::{Feature, Support},
 };
 
-/// What decisions and logs call the step that TrafficPermissions make up.
+/// The name of the step that TrafficPermissions are lowered to, in decisions and logs.
 pub const PERMISSION_STEP: &str = "TrafficPermission";
 
-/// What becomes of a chain that cannot be lowered.
+/// How chains that cannot be lowered are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// Nothing is lowered: a change must be right whole.
+    /// Any error fails the lowering. For changes.
     Strict,
-    /// Its routes answer 500, and the rest is served.
+    /// Routes of such chains answer 500, and everything else is served. For a permissive start.
     Permissive,
 }
 
-/// What lowering makes of what is attached.
+/// The result of lowering.
 #[derive(Debug)]
 pub struct Lowered {
-    /// The plan, without a label.
+    /// The plan, not yet labelled.
     pub plan: Plan,
-    /// Whether a step may ask for the tags of a source.
+    /// Whether a step may read the tags of a source.
     pub reads_source_tags: bool,
-    /// What is wrong with chains that were not lowered.
+    /// The errors of chains that refuse all requests. Empty if strict.
     pub problems: Vec<Diagnostic>,
 }
 
-/// Lowers what is attached.
+/// Lowers the chains of an attachment. If strict, returns all errors; otherwise, chains with errors refuse all
+/// requests.
 pub fn lower(
     scope: &Scope<'_>,
     key_sets: &KeySets,
@@ -99,7 +100,7 @@ pub fn lower(
         lowering.consumer(consumer, &needs);
     }
     lowering.plan.silent = logs_nothing(scope);
-    // Nodes that get no listeners from us have routes that are not known here.
+    // Without our listeners, the nodes have routes that are not known here.
     lowering.plan.count_routes = scope.gateways.is_empty();
     let reads_source_tags = lowering.reads_source_tags || attachment.selects_by_tags();
     let (mut plan, mut problems) = lowering.finish(strictness)?;
@@ -112,7 +113,7 @@ pub fn lower(
     Ok(Lowered { plan, reads_source_tags, problems })
 }
 
-/// Whether no access log can show what was decided. Who brings listeners of their own may log there what we do not know of.
+/// Whether no access log can contain decisions. Users' own listeners may log them, so they count as logging.
 fn logs_nothing(scope: &Scope<'_>) -> bool {
     let ours = !scope.gateways.is_empty() && scope.envoy_resources.is_empty();
     ours && attach::access_logs(scope).is_some_and(|logs| logs.iter().all(|log| log.backends.is_empty()))
@@ -123,12 +124,12 @@ struct Lowering {
     strings: Interned<String>,
     expressions: Interned<Vec<u8>>,
     chains: Interned<Vec<u8>>,
-    /// The expressions that are compiled already, by what they may know and what they must be.
+    /// The indices of compiled expressions, by phase, by whether they are conditions, and by text.
     compiled: HashMap<(Phase, bool), HashMap<String, u32>>,
     plan: Plan,
-    /// The names of the plan's issuers, in its order.
+    /// The names of the plan's issuers, in order.
     issuers: Vec<String>,
-    /// The names of the services, and what they speak.
+    /// The services and their protocols.
     services: BTreeMap<String, Protocol>,
     /// What the nodes understand.
     support: Support,
@@ -137,14 +138,14 @@ struct Lowering {
     errors: Vec<Diagnostic>,
 }
 
-/// The step that is being lowered.
+/// The step that is being lowered, for errors.
 struct Place<'a> {
     step: &'a EffectiveStep<'a>,
     phase: Phase,
 }
 
 impl Lowering {
-    /// The place of a chain in the plan.
+    /// Lowers a chain. Returns its index in the plan.
     fn chain(&mut self, attached: &Attached<'_>) -> u32 {
         let before = self.errors.len();
         self.errors.extend(attached.errors.iter().cloned());
@@ -155,7 +156,7 @@ impl Lowering {
             body_limit: attached.body_limit,
         };
         if self.errors.len() > before {
-            // Whether it is served is decided at the end; if so, then as a chain that refuses everything.
+            // A chain that refuses everything. It is served only if not strict, which `finish` decides.
             let unsupported = vec![self.string("invalid-chain")];
             let request = Some(Steps { steps: Vec::new(), unsupported });
             chain = Chain { request, shadow: false, ..Chain::default() };
@@ -167,7 +168,7 @@ impl Lowering {
         index
     }
 
-    /// A consumer with what it can be known by in this plan.
+    /// Adds a consumer with the credentials that steps of this plan use.
     fn consumer(&mut self, consumer: &Resource<postern_model::Consumer>, needs: &Needs) {
         let name = self.string(&consumer.name);
         let api_keys = consumer.spec.api_keys.iter().filter(|_| needs.api_keys);
@@ -184,7 +185,7 @@ impl Lowering {
         self.plan.consumers.push(Consumer { name, api_key_sha256, groups, basic_auth, hmac });
     }
 
-    /// The routes of gateways, as Envoy knows them.
+    /// The marked names of all routes of gateways. `None` if there are no gateways.
     fn declared_routes(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Option<DeclaredRoutes> {
         if scope.gateways.is_empty() {
             return None;
@@ -250,7 +251,7 @@ impl Lowering {
         }
     }
 
-    /// A step whose work the node's Envoy would leave undone, without a word, is an error.
+    /// Reports a step whose effect the node's Envoy would silently ignore.
     fn supported(&mut self, place: &Place<'_>, step: &Step) {
         if step.policy != "rewrite" || self.support == Support::Full {
             return;
@@ -293,17 +294,17 @@ impl Lowering {
         })
     }
 
-    /// Compiles an expression; 0, and an error at its field, if it is wrong.
+    /// The index of a compiled expression, from 1. If it is wrong, records errors at the field and returns 0.
     fn expression(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
         self.compile(place, field, text, false, expression::compile)
     }
 
-    /// The same for an expression that must be true or false.
+    /// Like [`Self::expression`], for an expression of type bool.
     fn condition(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
         self.compile(place, field, text, true, expression::compile_condition)
     }
 
-    /// Parsing is what takes time in lowering, so no text is parsed twice.
+    /// Compiles each text only once, since parsing dominates the time of lowering.
     fn compile(
         &mut self,
         place: &Place<'_>,
@@ -336,13 +337,13 @@ impl Lowering {
         }
     }
 
-    /// What a request may cost, in steps.
+    /// The budget of a request, in steps.
     fn steps_of_request(&self) -> u64 {
         if self.plan.steps == 0 { STEPS } else { self.plan.steps }
     }
 
-    /// Notes what an expression reads, and whether it takes more steps than a request has, whatever the request is; that
-    /// is an error at its field. A body brings steps of its own, so what reads one may be able to afford it.
+    /// Whether an expression always exceeds the budget; if so, records an error at the field. Also records whether it
+    /// reads source tags. Expressions on the request body are never refused here, because a body adds to the budget.
     fn never_fits(&mut self, place: &Place<'_>, field: &str, compiled: &Expression) -> bool {
         let Ok(expression) = cel::Expression::load(compiled) else { return false };
         self.reads_source_tags |= expression.attributes().contains(&cel::Attribute::SourceTags);
@@ -396,7 +397,7 @@ impl Lowering {
         if strictness == Strictness::Strict {
             Diagnostics::reject(self.errors.clone())?;
         }
-        // What we encoded ourselves decodes; an expression that did not would be missing, and the gate would say so.
+        // Decoding our own encoding succeeds. An empty expression would be refused by the gate.
         let decode = |bytes: Vec<u8>| Expression::decode(bytes.as_slice()).unwrap_or_default();
         let plan = Plan {
             format: FORMAT,

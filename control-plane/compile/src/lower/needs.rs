@@ -1,4 +1,5 @@
-//! What the chains of a plan can use: a plan carries no secret that no step of it needs, and nobody whom no step can know.
+//! What the steps of a plan use, so that a plan contains no credential that no step checks, and no consumer that no
+//! step can identify.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +8,19 @@ use postern_proto::plan::v1::{Chain, Steps, step::Policy};
 
 use super::Lowering;
 
-/// What consumers are known by in a plan, and whose tokens count there.
+/// The credentials and issuers that the steps of a plan use.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     pub(super) api_keys: bool,
     pub(super) passwords: bool,
     pub(super) hmac_keys: bool,
-    /// A token can name a consumer.
+    /// Whether a token can name a consumer.
     names: bool,
     issuers: BTreeSet<u32>,
 }
 
 impl Needs {
-    /// Whether a step can know this consumer by anything.
+    /// Whether a step can identify this consumer.
     pub(super) fn has_use_for(&self, consumer: &Consumer) -> bool {
         self.names
             || (self.api_keys && !consumer.api_keys.is_empty())
@@ -29,7 +30,7 @@ impl Needs {
 }
 
 impl Lowering {
-    /// What the chains that were lowered need.
+    /// The needs of all lowered chains.
     pub(super) fn needs(&mut self) -> Needs {
         let nobody = self.string("");
         let mut needs = Needs::default();
@@ -48,7 +49,7 @@ impl Lowering {
         needs
     }
 
-    /// Leaves out the issuers that no step names, with their keys.
+    /// Removes the issuers that no step uses, with their keys.
     pub(super) fn keep_issuers(&mut self, needs: &Needs) {
         let places: BTreeMap<u32, u32> = needs.issuers.iter().copied().zip(0..).collect();
         let mut index = 0..;

@@ -1,4 +1,4 @@
-//! Each policy's parameters, from what the user wrote to what the plan says. They fit the policy's schema already.
+//! Lowers the parameters of each policy. They are valid by the policy's schema already.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{Lowering, Place, defaults::filled};
 
-/// Why parameters that fit the schema do not become a plan.
+/// Why parameters that are valid by the schema cannot be lowered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LowerError {
     #[error("policy `{0}` has a schema but no lowering")]
@@ -99,7 +99,7 @@ impl Lowering {
             _ => ReportLimit::Denied,
         };
         Ok(Policy::RateLimit(RateLimit {
-            // The same in every revision, so that an update does not refill the buckets.
+            // Stable across revisions, so that an update does not refill the buckets.
             id: self.string(&place.step.id()),
             interval_ns: interval
                 .ok_or(LowerError::Value("more than one request a nanosecond cannot be told apart"))?,
@@ -136,7 +136,7 @@ impl Lowering {
     }
 }
 
-/// What a step says, and what its policy's schema says about the rest.
+/// The typed parameters of a step, with the defaults of its policy's schema.
 fn params<T: for<'de> Deserialize<'de>>(step: &Step) -> Result<T, LowerError> {
     let schema = policy::schema(&step.policy).ok_or_else(|| LowerError::Policy(step.policy.clone()))?;
     Ok(T::deserialize(filled(&step.params, &schema.params))?)

@@ -1,4 +1,4 @@
-//! `requestId`.
+//! Lowers `requestId`.
 
 use postern_proto::plan::v1::{RequestId, step::Policy};
 use serde::Deserialize;

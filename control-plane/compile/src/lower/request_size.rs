@@ -1,4 +1,4 @@
-//! `requestSize`.
+//! Lowers `requestSize`.
 
 use postern_model::unit;
 use postern_proto::plan::v1::{RequestSize, step::Policy};

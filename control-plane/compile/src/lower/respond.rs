@@ -1,4 +1,4 @@
-//! `respond`: templates taken apart, so that each value is escaped as its place wants it.
+//! Lowers `respond`: splits templates into parts, so that each value is escaped for its context.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl Lowering {
     }
 }
 
-/// An expression and what comes behind its `}}`, of which one in quotes is none.
+/// Splits at the `}}` that ends an expression; `}}` in quotes does not. `None` if there is none.
 fn split_placeholder(text: &str) -> Option<(&str, &str)> {
     let (mut quote, mut escaped) = (None, false);
     for (at, character) in text.char_indices() {
@@ -127,7 +127,7 @@ fn split_placeholder(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether a JSON text ends inside a string.
+/// Whether a JSON text ends inside of a string. `inside` is the state at its start.
 fn ends_in_string(text: &str, mut inside: bool) -> bool {
     let mut escaped = false;
     for character in text.chars() {
@@ -141,7 +141,7 @@ fn ends_in_string(text: &str, mut inside: bool) -> bool {
     inside
 }
 
-/// What a body is written in.
+/// The format of a body.
 #[derive(Clone, Copy)]
 enum Form {
     Plain,
@@ -170,7 +170,7 @@ impl Form {
     }
 }
 
-/// A path with two slashes would be another host.
+/// Whether a redirect's target is a path or URL. A path with two leading slashes would be another host.
 fn is_target(to: &str) -> bool {
     let graphic = to.chars().all(|c| c.is_ascii_graphic());
     let whole =

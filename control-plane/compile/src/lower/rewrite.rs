@@ -1,4 +1,4 @@
-//! `rewrite`: templates taken apart.
+//! Lowers `rewrite`: splits templates into parts.
 
 use postern_base::diagnostic::quote;
 use postern_engine::cel::Pattern;
@@ -108,7 +108,7 @@ impl Lowering {
         Some(Path::Regex(RegexRewrite { pattern: self.string(&regex.pattern), to }))
     }
 
-    /// A text with `{name}`s in it.
+    /// Splits a text with `{name}` placeholders. Reports names that are not in `names`.
     fn named_parts(&mut self, place: &Place<'_>, field: &str, text: &str, names: &[String]) -> Vec<RewritePart> {
         let mut pieces = text.split('{');
         let mut parts = Vec::new();

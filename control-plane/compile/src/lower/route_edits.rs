@@ -1,5 +1,5 @@
-//! Edits of headers that decide which route a request takes. Envoy chooses the route again after an edit, so such a chain
-//! could lead a request past the chain of the route that it then takes. It is refused.
+//! Refuses chains that edit a header on which routes match. Envoy chooses the route again after an edit, so such a
+//! chain could lead a request past the chain of its new route.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,21 @@ use crate::{
     route_match::headers_of_route,
 };
 
-/// What a chain that is refused names as the policy that nobody supports.
+/// The unsupported policy that a refused chain names, so that it answers 500.
 const REFUSED: &str = "route-changing-chain";
 
-/// Makes every chain refuse all requests that could change the route of one, and says which steps are the reason.
+/// Replaces chains that could change the route of a request by chains that refuse all requests. Returns an error at
+/// each step in question.
 pub(super) fn refuse(plan: &mut Plan, scope: &Scope<'_>, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
     let gateways: Vec<_> = scope.gateways.iter().map(|gateway| (*gateway, matched_headers(gateway))).collect();
     if gateways.iter().all(|(_, matched)| matched.is_empty()) {
         return Vec::new();
     }
-    // What the engine does not load, the gate refuses with a reason.
+    // A plan that the engine does not load is refused by the gate, with a reason.
     let Ok(loaded) = postern_engine::Plan::load(&plan.encode_to_vec()) else { return Vec::new() };
     let (mut found, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for (gateway, matched) in &gateways {
-        // A request that no route matches runs the default chain, and could then take any route.
+        // The empty name: requests without a route run the default chain, and could then take any route.
         let routes = gateway.spec.routes.iter().map(|route| route.name.as_str()).chain([""]);
         for route in routes {
             let Some(place) = loaded.chain_of(route) else { continue };
@@ -52,8 +53,8 @@ pub(super) fn refuse(plan: &mut Plan, scope: &Scope<'_>, attachment: &Attachment
     found.into_iter().collect()
 }
 
-/// The headers that routes of a gateway match on, in lower case, each with the first route that does. No step can edit a
-/// pseudo-header.
+/// The headers that routes of a gateway match on, in lower case, each with the first such route. Pseudo-headers are
+/// omitted, since no step can edit them.
 fn matched_headers(gateway: &Resource<Gateway>) -> BTreeMap<String, &str> {
     let mut matched = BTreeMap::new();
     for route in &gateway.spec.routes {
@@ -75,7 +76,7 @@ fn message(gateway: &Resource<Gateway>, header: &str, route: &str, edited: &Edit
     )
 }
 
-/// The error at the step of an attached chain.
+/// The error at the step of this name in an attached chain.
 fn diagnose(attachment: &Attachment<'_>, chain: Option<usize>, step: &str, message: &str) -> Option<Diagnostic> {
     let chain = attachment.chains.get(chain?)?;
     chain.request.iter().find(|candidate| candidate.step.name == step)?.diagnose("", message)
@@ -93,7 +94,7 @@ mod tests {
     use postern_base::{digest::Digest, node::NodeIdentity};
     use postern_model::File;
 
-    /// A gateway whose routes match on `x-preview` and on a cookie, and a policy of one step for a target.
+    /// A gateway whose routes match on `x-preview` and on a cookie, with a policy of one step for a target.
     fn bundle(target: &str, step: &str) -> postern_model::Bundle {
         let text = format!(
             "apiVersion: postern/v1\nkind: Gateway\nmetadata: {{name: edge}}\nspec:\n  listeners: [{{name: http, port: 80}}]\n  \
@@ -106,7 +107,7 @@ mod tests {
         postern_model::read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]).unwrap()
     }
 
-    /// Whether it is admitted, or what is said of it.
+    /// Compiles the bundle, and compares the error, or that there is none.
     fn check(target: &str, step: &str, expect: Option<&str>) {
         let code = FilterCode::new(Vec::new(), None);
         let bundle = bundle(target, step);

@@ -1,4 +1,4 @@
-//! `securityHeaders`: the defaults filled in, what is off left out.
+//! Lowers `securityHeaders`: headers that are off are omitted.
 
 use postern_proto::plan::v1::{HeaderValue, SecurityHeaders, step::Policy};
 use serde::Deserialize;

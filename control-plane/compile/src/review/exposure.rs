@@ -1,4 +1,4 @@
-//! The routes that a group of nodes has, as far as resources say, and what guards each of them.
+//! The routes of a group of nodes, as far as resources tell, and whether each is guarded.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,37 +7,37 @@ use postern_model::{Diagnostic, EnvoyResource, Gateway, Resource, Route, RoutePo
 use super::guard::{Gaps, guarded};
 use crate::attach::{Attachment, Scope};
 
-/// All routes of a group of nodes by name. The empty name stands for those that no resource names.
+/// The routes of a group of nodes by name. The empty name stands for all routes that no resource names.
 pub(super) struct Exposure<'a> {
     pub(super) routes: BTreeMap<String, Exposed<'a>>,
-    /// By chain.
+    /// Whether each chain has a guard, by its index.
     guards: HashMap<Option<usize>, Result<(), Gaps>>,
 }
 
-/// A route.
+/// A route, with what makes it open or guarded.
 pub(super) struct Exposed<'a> {
     pub(super) place: RouteOrigin<'a>,
-    /// Whether it is meant to be open, or has nothing behind it.
+    /// Whether it needs no guard: it is declared `public`, or has no upstream.
     pub(super) public: bool,
     chain: Option<usize>,
 }
 
-/// Where a route is written.
+/// The resource that names a route.
 pub(super) enum RouteOrigin<'a> {
-    /// A route of a gateway, by its place there.
+    /// A gateway, and the route's index in it.
     Gateway(&'a Resource<Gateway>, usize),
-    /// In a resource that is written as Envoy's own.
+    /// An `EnvoyResource`, and the path of the name.
     Raw(&'a Resource<EnvoyResource>, String),
-    /// Nowhere: a policy names it, and only Envoy can have it.
+    /// Only a RoutePolicy: the route is Envoy's own.
     Policy(&'a Resource<RoutePolicy>),
-    /// The same by a permission.
+    /// Only a TrafficPermission: the route is Envoy's own.
     Permission(&'a Resource<TrafficPermission>),
-    /// Nowhere at all.
+    /// None.
     Unnamed,
 }
 
 impl<'a> RouteOrigin<'a> {
-    /// Something that is to be said of the route, where it is written.
+    /// A diagnostic where the route is named. `None` for unnamed routes.
     pub(super) fn diagnose(&self, message: String) -> Option<Diagnostic> {
         const TARGET: &str = "spec.targetRef.name";
         match self {
@@ -49,7 +49,7 @@ impl<'a> RouteOrigin<'a> {
         }
     }
 
-    /// The route as its gateway declares it.
+    /// The route, if a gateway declares it.
     pub(super) fn declared(&self) -> Option<&'a Route> {
         match self {
             Self::Gateway(gateway, index) => gateway.spec.routes.get(*index),
@@ -64,12 +64,12 @@ impl<'a> RouteOrigin<'a> {
 }
 
 impl<'a> Exposure<'a> {
-    /// The routes of a scope, with what is attached to them.
+    /// All routes of a scope.
     pub(super) fn of(scope: &Scope<'a>, attachment: &Attachment<'_>) -> Self {
         Self::of_routes(scope, attachment, |_| true)
     }
 
-    /// The same for some of them, and for those that no resource names.
+    /// Like [`Self::of`], only for routes for which `concerns` returns true, and for unnamed routes.
     pub(super) fn of_routes(scope: &Scope<'a>, attachment: &Attachment<'_>, concerns: impl Fn(&str) -> bool) -> Self {
         let mut routes = BTreeMap::new();
         let mut add = |name: &str, place: RouteOrigin<'a>, public: bool| {
@@ -100,7 +100,7 @@ impl<'a> Exposure<'a> {
                 add(route, RouteOrigin::Permission(permission), false);
             }
         }
-        // Nodes that get no listeners from us have routes that nobody here knows.
+        // Without our listeners, nodes have routes that are not known here.
         if scope.gateways.is_empty() {
             add("", RouteOrigin::Unnamed, false);
         }
@@ -112,7 +112,7 @@ impl<'a> Exposure<'a> {
         Self { guards: guards(attachment), routes }
     }
 
-    /// What guards a route, or why nothing does.
+    /// `Ok` if the route has a guard, else the steps that nearly are one.
     pub(super) fn guard(&self, route: &Exposed<'_>) -> Result<(), &[Diagnostic]> {
         match self.guards.get(&route.chain) {
             Some(Ok(())) => Ok(()),

@@ -1,8 +1,8 @@
-//! Whether a chain turns away whoever has not proved who they are.
+//! Decides whether a chain has a guard: a step that refuses callers who have not proved their identity.
 //!
-//! A guard is a step that can refuse an unknown caller, and that no request can avoid: it is enforced, has no condition,
-//! does not let pass what it cannot decide, and is for every source. Where a step has alternatives for some sources,
-//! each of them must be one.
+//! A guard is a step that can refuse an unknown caller, and that no request can bypass: it is enforced, has no
+//! condition, denies when it fails, and is for every source. If a step has alternatives for some sources, each of them
+//! must be a guard.
 
 use postern_base::diagnostic::quote;
 use postern_model::{Diagnostic, Mode, OnFailure};
@@ -14,12 +14,12 @@ use crate::{
     expression::{Environment, compile_condition},
 };
 
-/// Why a chain has no guard: what is wrong with those steps that would be one otherwise, each at its place.
+/// Why steps that authenticate are no guards, each at its position.
 pub(super) type Gaps = Vec<Diagnostic>;
 
-/// Finds a guard, or says why there is none.
+/// `Ok` if the chain has a guard, else why its authentication steps are none.
 pub(super) fn guarded(chain: &Attached<'_>) -> Result<(), Gaps> {
-    // What cannot be merged is refused, or answers 500.
+    // A chain that cannot be merged is not served, or answers 500.
     if !chain.errors.is_empty() || !chain.permissions.is_empty() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ pub(super) fn guarded(chain: &Attached<'_>) -> Result<(), Gaps> {
     Err(gaps)
 }
 
-/// Steps with their alternatives.
+/// The steps, each together with its alternatives.
 fn groups<'s, 'a>(steps: &'s [EffectiveStep<'a>]) -> impl Iterator<Item = &'s [EffectiveStep<'a>]> {
     steps.chunk_by(|_, next| next.alternative)
 }
@@ -60,9 +60,9 @@ struct Gap {
     message: String,
 }
 
-/// Whether a step is of a kind that refuses unknown callers, or answers in place of the upstream.
+/// Whether a step's policy can refuse unknown callers, or answers in place of the upstream.
 fn authenticates(step: &EffectiveStep<'_>) -> bool {
-    // `roleCheck` refuses whoever no earlier step has identified.
+    // `roleCheck` refuses callers that no earlier step has identified.
     const POLICIES: [&str; 7] =
         ["apiKeyAuth", "basicAuth", "hmacAuth", "jwtValidation", "trafficPermission", "roleCheck", "respond"];
     POLICIES.contains(&step.step.policy.as_str())
@@ -94,27 +94,27 @@ fn judge(step: &EffectiveStep<'_>, shadow: bool) -> Result<(), Gap> {
     }
 }
 
-/// Whether a failure of the step leaves out the rest of its chain.
+/// Whether a failure of the step skips the rest of the chain.
 fn skips(step: &EffectiveStep<'_>, shadow: bool) -> bool {
     let enforced = !shadow && step.step.mode != Some(Mode::Shadow) && step.step.policy != "auditLog";
     enforced && step.step.on_failure == Some(OnFailure::SkipRemaining)
 }
 
-/// Whether the first rule that fits a caller without a certificate admits it.
+/// Whether the first rule that selects a caller without a certificate allows it.
 fn admits_anyone(params: &Json) -> bool {
     let rules = params.get("rules").and_then(Json::as_array).into_iter().flatten();
     let mut open = rules.filter(|rule| rule.pointer("/from/anyone") == Some(&Json::Bool(true)));
     open.next().and_then(|rule| rule.get("action")).is_some_and(|action| action == "ALLOW")
 }
 
-/// Whether a condition holds for every request, as far as can be told by looking at it.
+/// Whether a condition is obviously true for every request.
 fn is_always(when: &str) -> bool {
     let Ok(compiled) = compile_condition(when, Environment::Request) else { return false };
     let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
     matches!(root, Some(node::Kind::Constant(constant)) if matches!(constant.kind, Some(constant::Kind::Bool(true))))
 }
 
-/// "route `users`", or what stands for all that no policy names.
+/// "route `users`", or words for all unnamed routes.
 pub(super) fn route_label(mesh: &str, route: &str) -> String {
     let of = if mesh == postern_base::node::DEFAULT_MESH { String::new() } else { format!(" of mesh {}", quote(mesh)) };
     match route {

@@ -1,4 +1,4 @@
-//! What a change would leave open: routes that are guarded now and would not be afterwards.
+//! Finds routes that are guarded before a change and not after it.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::attach::{Scope, attach_routes, groups};
 
-/// The routes that lose their last guard by a change, on any of these nodes and all that targets could select, as people
-/// call them. One that becomes `public` says so itself, and is not among them.
+/// The routes that lose their last guard by a change, as labels, on live nodes and on all nodes that targets could
+/// select. Routes that become `public` are not included.
 pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Vec<String> {
     let touched = touched(before, after);
     if touched.as_ref().is_some_and(BTreeSet::is_empty) {
@@ -33,8 +33,8 @@ pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Ve
     lost.into_iter().collect()
 }
 
-/// The routes that can be guarded in another way after a change; `None` if it can be any. A change of a few policies of
-/// routes, which most are, must not have all others looked at.
+/// The routes whose guard a change can affect; `None` means any. An optimization: most changes are of a few policies,
+/// and other routes need not be checked.
 fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str>> {
     let same = same(&before.gateways, &after.gateways)
         && same(&before.envoy_resources, &after.envoy_resources)
@@ -42,7 +42,7 @@ fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str
     if !same {
         return None;
     }
-    // Both stand in the order of their names, and nearly all are in both.
+    // Both lists are sorted by name and nearly equal.
     let (mut was, mut is) = (before.route_policies.iter().peekable(), after.route_policies.iter().peekable());
     let mut touched = BTreeSet::new();
     loop {
@@ -64,17 +64,17 @@ fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str
     }
 }
 
-/// Whether two lists say the same.
+/// Whether two lists have equal content.
 fn same<T>(one: &[Resource<T>], other: &[Resource<T>]) -> bool {
     one.iter().map(Resource::digest).eq(other.iter().map(Resource::digest))
 }
 
-/// Whether what was reached by a guarded route can be reached without a guard now.
+/// Whether requests of a formerly guarded route can now pass without a guard.
 fn is_open(is: &Exposure<'_>, name: &str, was: &Exposed<'_>) -> bool {
     let open = |route: &Exposed<'_>| !route.public && is.guard(route).is_err();
     match is.routes.get(name) {
         Some(route) => open(route),
-        // A route of ours that is gone can be there under another name. One of Envoy's own is there still.
+        // A declared route may be there under another name. Envoy's own route still exists.
         None if was.place.is_ours() => was.place.declared().is_some_and(|was| {
             let alike = |route: &&Exposed<'_>| route.place.declared().is_some_and(|is| same_requests(was, is));
             is.routes.values().filter(alike).any(open)

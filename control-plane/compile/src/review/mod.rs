@@ -1,5 +1,5 @@
-//! What is said of resources as a whole before they are in force: references that lead nowhere, routes that nothing
-//! guards, what looks like a slip, and what a change would leave open. It decides nothing else and serves nothing.
+//! Review of all resources before they are in force: dangling references, routes without authentication, likely
+//! mistakes, and guards that a change removes. It reports, and changes nothing.
 
 mod exposure;
 mod guard;
@@ -17,7 +17,7 @@ use crate::{
     lint::{Finding, Lint},
 };
 
-/// Everything that is worth a warning, by file and line; or the errors, if there are any.
+/// All findings by file and line, or all errors if there are any.
 pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     let mut errors = references::unknown(bundle);
     let (mut lint, mut doors) = (Lint::default(), Doors::default());
@@ -36,7 +36,7 @@ pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     Ok(findings)
 }
 
-/// The names of some things in a sentence, all of them or the first few.
+/// The names as a list in a sentence: all of them, or the first few and how many more.
 fn listed(names: impl IntoIterator<Item = String>) -> String {
     const MOST: usize = 8;
     let names: Vec<_> = names.into_iter().collect();

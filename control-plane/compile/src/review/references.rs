@@ -1,11 +1,11 @@
-//! References to routes and services that nobody declares. Issuers are looked up where their steps are lowered.
+//! References to routes and services that no resource declares. Issuers are checked by lowering.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_model::{Bundle, Diagnostic, Resource, TargetRef, Targeted};
 
-/// Every reference to what does not exist, unless it is `optional`.
+/// An error for each reference to something that does not exist, unless it is `optional`.
 pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     let known = Known::of(bundle);
     let mut found = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     found
 }
 
-/// What there is, by mesh.
+/// The declared names, by mesh.
 #[derive(Default)]
 pub(super) struct Known<'a> {
     meshes: BTreeMap<&'a str, Names<'a>>,
@@ -32,9 +32,9 @@ pub(super) struct Known<'a> {
 
 #[derive(Default)]
 struct Names<'a> {
-    /// The routes of gateways.
+    /// Routes of gateways.
     gateways: BTreeSet<&'a str>,
-    /// Those in resources that are written as Envoy's own.
+    /// Routes in resources of Envoy's format.
     raw: BTreeSet<String>,
     services: BTreeSet<&'a str>,
 }
@@ -56,7 +56,7 @@ impl<'a> Known<'a> {
         known
     }
 
-    /// Whether some route of a mesh is declared. If none is, all of them are Envoy's own, and not known.
+    /// Whether any route of a mesh is declared. Otherwise all routes are Envoy's own, and unknown.
     pub(super) fn has_routes(&self, mesh: &str) -> bool {
         self.meshes.get(mesh).is_some_and(|names| !names.gateways.is_empty() || !names.raw.is_empty())
     }
@@ -94,7 +94,7 @@ impl<'a> Known<'a> {
         let raw = || names.raw.iter().map(String::as_str).filter(|_| !of_gateway);
         let none = names.gateways.is_empty() && names.raw.is_empty();
         let is_known = names.gateways.contains(route) || !of_gateway && names.raw.contains(route);
-        // Without any, the routes are Envoy's own.
+        // Without declared routes, all routes are Envoy's own.
         if !of_gateway && none || is_known {
             return None;
         }

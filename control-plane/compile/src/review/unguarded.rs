@@ -1,4 +1,4 @@
-//! Routes without authentication: what `Settings.unguarded` makes of them.
+//! Routes without authentication, as errors or warnings by `Settings.unguarded`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use crate::{
     lint::Finding,
 };
 
-/// What the finding of a route without authentication is called.
+/// The code of the finding about a route without authentication.
 const ROUTE: &str = "unguarded-route";
-/// What that of a step is called which does not count as authentication.
+/// The code of the finding about a step that does not count as authentication.
 const STEP: &str = "open-door";
 
-/// The routes without authentication, group by group.
+/// Collects the routes without authentication, group by group.
 #[derive(Default)]
 pub(super) struct Doors {
     meshes: BTreeMap<String, Found>,
 }
 
-/// Errors where routes must have authentication, and findings where they should.
+/// Errors in meshes that deny unguarded routes, and findings in those that warn.
 pub(super) fn judge(doors: Doors, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Finding>) {
     let (mut errors, mut findings) = (Vec::new(), Vec::new());
     for (mesh, found) in doors.meshes {
@@ -37,27 +37,27 @@ pub(super) fn judge(doors: Doors, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Find
     (errors, findings)
 }
 
-/// What was found in a mesh.
+/// The unguarded routes of a mesh.
 #[derive(Default)]
 struct Found {
-    /// By route: where it is written, and on which nodes it is open and guarded.
+    /// By route: where it is named, and on which nodes it is open or guarded.
     routes: BTreeMap<String, Open>,
-    /// By what is wrong with a step: the routes that it concerns.
+    /// By fault of a step: the routes that have the step.
     steps: BTreeMap<Diagnostic, BTreeSet<String>>,
 }
 
 #[derive(Default)]
 struct Open {
-    /// Where the route is written, and whether some step of it nearly counts.
+    /// Where the route is named, and whether a step nearly counts as its guard.
     place: Option<(Diagnostic, bool)>,
-    /// Some nodes where it is open.
+    /// Nodes on which it is open, in words.
     nodes: Option<String>,
-    /// Whether there are others, where it is guarded.
+    /// Whether it is guarded on other nodes.
     guarded_elsewhere: bool,
 }
 
 impl Doors {
-    /// Looks at what is attached for a group of nodes.
+    /// Records the routes of a group of nodes. `node` represents the group.
     pub(super) fn look(&mut self, node: &NodeIdentity, scope: &Scope<'_>, attachment: &Attachment<'_>) {
         let exposure = Exposure::of(scope, attachment);
         let found = self.meshes.entry(node.mesh.clone()).or_default();
@@ -102,7 +102,7 @@ impl Found {
     }
 }
 
-/// The nodes that an imagined one stands for.
+/// The nodes that a representative stands for, in words.
 fn described(node: &NodeIdentity) -> String {
     let tags: Vec<_> = node.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let tags = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(",")) };

@@ -1,5 +1,5 @@
-//! Targets that are waited for: those by nodes may come before their nodes, and so may names of sources and, in a mesh
-//! that declares no route, names of routes. They are warned of until a node has come that they could be for.
+//! Targets that no node matches yet: resources may come before their nodes, before the services that call, and, in a
+//! mesh without declared routes, before the routes. They are findings until a matching node has connected.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use postern_model::{Bundle, Diagnostic, Resource, TargetRef, Targeted};
 use super::references::Known;
 use crate::lint::Finding;
 
-/// What the finding is called.
+/// The code of the finding.
 const CODE: &str = "no-node-yet";
 
-/// The targets of a bundle that nodes may match, each with the places that name it.
+/// The targets that nodes may match, by mesh, each with the positions that name it.
 #[derive(Debug, Default)]
 pub struct Waiting(BTreeMap<(String, Awaited), Vec<Diagnostic>>);
 
-/// Whom a target waits for.
+/// The nodes that a target waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Awaited {
-    /// Nodes that it selects.
+    /// Nodes that the target selects.
     Nodes(TargetRef),
-    /// Any node of the mesh, which may have this route.
+    /// Any node of the mesh, since it may have this route.
     Route(String),
-    /// Nodes of a service that calls others.
+    /// Nodes of this service, which calls others.
     Source(String),
 }
 
 impl Waiting {
-    /// All targets of these resources but those that are `optional`.
+    /// All targets of a bundle, except those that are `optional`.
     pub fn of(bundle: &Bundle) -> Self {
         let known = Known::of(bundle);
         let mut waiting = Self::default();
@@ -56,7 +56,7 @@ impl Waiting {
         waiting
     }
 
-    /// Those that none of these nodes is for.
+    /// A finding for each target that none of these nodes matches.
     pub fn findings(&self, nodes: &[NodeIdentity]) -> Vec<Finding> {
         let unmatched = self
             .0
@@ -64,7 +64,7 @@ impl Waiting {
             .filter(|((mesh, awaited), _)| !nodes.iter().any(|node| node.mesh == *mesh && awaited.is_met_by(node)));
         let all = unmatched.flat_map(|((mesh, awaited), places)| {
             let message = awaited.message(mesh);
-            // What is for a whole mesh is one thing to say, however many say it.
+            // Only once for a whole mesh, however many resources target it.
             let most = if *awaited == Awaited::Nodes(TargetRef::Mesh) { 1 } else { places.len() };
             places.iter().take(most).map(move |place| Diagnostic { message: message.clone(), ..place.clone() })
         });

@@ -1,11 +1,11 @@
-//! What a route asks of a request's path, method, headers, query and cookies.
+//! A route's conditions on path, method, headers, query and cookies.
 
 use postern_model::{CookieCondition, CookieMatch, HeaderCondition, Match, PathMatch};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::{Request, spelling::Spelled, values};
 
-/// A regular expression that cannot be compiled for bytes.
+/// A regular expression that cannot be compiled to match bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("`{pattern}` is no regular expression for bytes: {cause}")]
 pub struct PatternError {
@@ -13,7 +13,7 @@ pub struct PatternError {
     cause: regex::Error,
 }
 
-/// What a route asks for, compiled.
+/// The compiled conditions of a route.
 #[derive(Debug)]
 pub(super) struct Conditions<'a> {
     matching: &'a Match,
@@ -29,7 +29,7 @@ enum Path {
     Regex(Regex),
 }
 
-/// What is asked of a value.
+/// A condition on a value.
 #[derive(Debug)]
 enum Value {
     Exact(Vec<u8>),
@@ -58,7 +58,7 @@ impl<'a> Conditions<'a> {
         })
     }
 
-    /// Whether a request, with its path normalized, is one for this route, apart from its host.
+    /// Whether a request with a normalized path meets all conditions. Hosts are compared elsewhere.
     pub(super) fn fit(&self, request: &Request) -> bool {
         let mut parts = request.path.splitn(2, |byte| *byte == b'?');
         let path = parts.next().unwrap_or_default();
@@ -98,7 +98,7 @@ impl Value {
         })
     }
 
-    /// Whether one of the values fits, or, for an absence, there is none.
+    /// Whether one of the values meets the condition or, for an absence, whether there is none.
     fn fits_any(&self, mut values: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
         match self {
             Self::Present(present) => values.next().is_some() == *present,
@@ -108,7 +108,7 @@ impl Value {
     }
 }
 
-/// An expression that the whole text must fit, on bytes: Envoy reads one as Latin-1.
+/// A regular expression that must match the whole text, as bytes, since Envoy reads headers as Latin-1.
 fn whole(pattern: &str) -> Result<Regex, PatternError> {
     let latin =
         pattern.bytes().map(|byte| if byte.is_ascii() { char::from(byte).into() } else { format!("\\x{byte:02x}") });

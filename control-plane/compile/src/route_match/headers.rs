@@ -1,17 +1,16 @@
-//! Which headers decide on the route of a request.
+//! The headers that decide which route a request takes.
 
 use std::collections::BTreeSet;
 
 use postern_model::{Gateway, PathMatch, Route};
 
-/// The headers that any route of a gateway matches on, in lower case. An edit of a request that touches none of them
-/// cannot change which route Envoy takes.
+/// The headers that any route of a gateway matches on, in lower case. Editing other headers cannot change the route.
 pub fn matched_headers(gateway: &Gateway) -> BTreeSet<String> {
     gateway.routes.iter().flat_map(headers_of_route).collect()
 }
 
-/// The headers that one route matches on, in lower case: `:authority` for hosts, `:path` for paths and query parameters,
-/// `:method` for methods, `cookie` for cookies, and headers by their names.
+/// The headers that a route matches on, in lower case: `:authority` for hosts, `:path` for paths and query parameters,
+/// `:method` for methods, `cookie` for cookies, and headers by name.
 pub fn headers_of_route(route: &Route) -> BTreeSet<String> {
     let matching = &route.matching;
     let parts = [

@@ -1,18 +1,18 @@
-//! Hosts: what is one, and which of a gateway's patterns it fits best.
+//! Hosts: which authorities are one host, and how well a host matches a gateway's patterns.
 
-/// How well a host fits a pattern. The greatest of all patterns of a gateway decides.
+/// How specifically a pattern matches a host. The greatest of all patterns of a gateway is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HostMatch {
-    /// `*`.
+    /// The pattern `*`.
     Any,
-    /// `*.` and a name: the longer, the better.
+    /// A pattern `*.name`, by its length.
     Suffix(usize),
-    /// The name itself.
+    /// The name of the host.
     Exact,
 }
 
 impl HostMatch {
-    /// How a host, in lower case and without a port, fits a pattern; `None` if it does not.
+    /// The match of a pattern with a host, which is in lower case and without a port. `None` if it does not match.
     pub(super) fn of(pattern: &str, host: &[u8]) -> Option<Self> {
         if pattern == "*" {
             return Some(Self::Any);
@@ -27,7 +27,7 @@ impl HostMatch {
     }
 }
 
-/// The authority without the dot that ends its name.
+/// The authority without the trailing dot of its name.
 pub(super) fn without_trailing_dot(authority: &[u8]) -> Vec<u8> {
     let Some(at) = authority.iter().rposition(|byte| *byte == b'.') else { return authority.to_vec() };
     let (name, rest) = authority.split_at(at);
@@ -38,7 +38,7 @@ pub(super) fn without_trailing_dot(authority: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The host in lower case and without its port.
+/// The host of an authority, in lower case and without the port.
 pub(super) fn without_port(authority: &[u8]) -> Vec<u8> {
     let end = match authority.iter().rposition(|byte| *byte == b':') {
         Some(colon) if authority.iter().rposition(|byte| *byte == b']').is_none_or(|bracket| bracket < colon) => colon,
@@ -47,7 +47,7 @@ pub(super) fn without_port(authority: &[u8]) -> Vec<u8> {
     authority.get(..end).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Whether an authority is a name or an address, perhaps with a port: no user information, and no second host.
+/// Whether an authority is one name or address with an optional port, without user information.
 pub(super) fn is_one_host(authority: &[u8]) -> bool {
     let host = without_port(authority);
     let port = authority.get(host.len()..).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Marks of routes: what a route is called in Envoy, so that a plan and a table of routes fit each other or the request is
-//! refused.
+//! Marks of routes. The name of a route in Envoy ends in a mark, so that a plan and a route table of different
+//! revisions are never used together: the request is refused instead.
 //!
-//! A node gets its plan and its routes by two resources, one a moment after the other. Names alone do not tell that a
-//! route means the same in both: `site` may have been for everything and be for `/docs` now, while what it was for
-//! before has another route and its own guard. So a route's name in Envoy ends in a mark, a digest of all that decides
-//! which requests take it and what guards them there: its hosts and conditions, its services as far as policies are for
-//! them, and the hosts and conditions of the routes before it that could take them first.
+//! A node gets its plan and its routes as two resources, one shortly after the other. Names alone do not show that a
+//! route means the same in both: `site` may have matched everything and now match only `/docs`, while another route
+//! with another guard has the rest. A mark is a digest of all that decides which requests take a route and what guards
+//! them: its hosts and conditions, its services as far as policies target them, and the hosts and conditions of
+//! preceding routes that could match first.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,36 +14,36 @@ use std::{
 
 use postern_model::{Gateway, PathMatch, Route, RoutePolicy, TargetRef};
 
-/// What stands between a route's name and its mark. No name has it.
+/// The separator between a route's name and its mark. Names do not contain it.
 pub const MARK: char = '#';
 
-/// The services that policies are for.
+/// The services that entries of these policies target.
 pub fn guarded_services<'p>(policies: impl IntoIterator<Item = &'p RoutePolicy>) -> BTreeSet<&'p str> {
     let targets = policies.into_iter().flat_map(|policy| &policy.to).map(|entry| &entry.target_ref);
     targets.filter_map(TargetRef::service).collect()
 }
 
-/// The names that the routes of a gateway have in Envoy, in their order. `guarded` are the services that policies are for.
+/// The names of a gateway's routes in Envoy, in order. `guarded` are the services that policies target.
 pub fn marked_names(gateway: &Gateway, guarded: &BTreeSet<&str>) -> Vec<String> {
     let mut before = Before::default();
     let name = |route: &Route| format!("{}{MARK}{:016x}", route.name, before.mark(route, guarded));
     gateway.routes.iter().map(name).collect()
 }
 
-/// The routes so far. Two that start with different segments never take the same request, so that they are told apart by
-/// that: a new route changes the marks of few others.
+/// The preceding routes. Routes whose paths start with different segments never match the same request, so they are
+/// kept apart by segment: a new route changes the marks of few others.
 #[derive(Default)]
 struct Before {
-    /// All of them.
+    /// The digest of all preceding routes.
     all: u64,
-    /// Those that any first segment may lead to.
+    /// The digest of those that can match any first segment.
     wild: u64,
-    /// The others, by their first segment.
+    /// The digests of the others, by first segment.
     by_segment: HashMap<String, u64>,
 }
 
 impl Before {
-    /// The mark of the next route.
+    /// The mark of the next route, which is added to the preceding ones.
     fn mark(&mut self, route: &Route, guarded: &BTreeSet<&str>) -> u64 {
         let own = digest(&(&route.hosts, &route.matching));
         let services = route.backends.iter().map(|backend| backend.service.as_str());
@@ -66,8 +66,7 @@ impl Before {
     }
 }
 
-/// The first segment of every path that is matched; `None` if there is no such segment, or it can be spelled in more than
-/// one way.
+/// The first segment of every path that matches. `None` if it is not fixed, or has several spellings.
 fn first_segment(path: &PathMatch) -> Option<&str> {
     let text = match path {
         PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Template(text) => text,
@@ -78,7 +77,7 @@ fn first_segment(path: &PathMatch) -> Option<&str> {
     (!segment.is_empty() && segment.bytes().all(plain)).then_some(segment)
 }
 
-/// The same in every process of this version: the hash has no key.
+/// A hash without a key, equal in every process of this version.
 fn digest(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
     use crate::route_match::testing::gateway;
 
-    /// Which of the routes that both tables have got another mark.
+    /// The routes in both tables whose marks differ.
     fn changed(before: &str, after: &str) -> Vec<String> {
         let marks = |routes: &str| -> HashMap<String, String> {
             let gateway = gateway(routes);
@@ -117,16 +116,16 @@ mod tests {
     fn a_route_keeps_its_mark_while_the_same_requests_take_it() {
         check(&[DOCS, SITE], &[DOCS, SITE], &[]);
         check(&[DOCS, SITE], &[DOCS, SITE, USERS], &[]);
-        // How many requests get to which of its services does not matter.
+        // The weights of services do not change the mark.
         let weighted = |weight| {
             let services = format!("services: [{{service: s, weight: {weight}}}, {{service: t, weight: 1}}]");
             SITE.replace("service: s", &services)
         };
         check(&[&weighted(1)], &[&weighted(9)], &[]);
-        // Nor does another service, if no policy is for either.
+        // Neither does another service that no policy targets.
         check(&[SITE], &[&SITE.replace("service: s", "service: u")], &[]);
         check(&[DOCS, SITE], &[DOCS, &SITE.replace("service: s", "service: s, public: {reason: x}")], &[]);
-        // What is put before the one for everything takes requests from it, and from no other.
+        // A route in front of a catch-all takes requests from it, and from no other route.
         check(&[DOCS, SITE], &[USERS, DOCS, SITE], &["site"]);
         check(&[DOCS, USERS, SITE], &[USERS, SITE], &["site"]);
     }
@@ -139,7 +138,7 @@ mod tests {
         check(&[SITE], &[&SITE.replace("service", "match: {methods: [GET]}, service")], &["site"]);
         check(&[DOCS, SITE], &[SITE, DOCS], &["docs", "site"]);
         check(&["{name: r, service: s, match: {path: {regex: '/.*'}}}", DOCS], &[DOCS], &["docs"]);
-        // A first segment that can be spelled in other ways may be any.
+        // A first segment with several spellings could be any.
         let odd = "{name: odd, service: s, match: {path: {prefix: '/@me'}}}";
         check(&[odd, DOCS], &[DOCS], &["docs"]);
         let docs = "{name: all-docs, service: s, match: {path: {prefix: /docs/x}}}";

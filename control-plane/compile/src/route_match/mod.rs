@@ -1,5 +1,5 @@
-//! Which route of a gateway a request takes: what Envoy does with the listeners and routes that we generate, as a pure
-//! function. It decides nothing for Envoy; it says what Envoy must decide.
+//! The route that a request takes: what Envoy does with generated listeners and routes, as a pure function. It predicts
+//! Envoy's decision, and does not take part in it.
 
 mod conditions;
 mod headers;
@@ -18,7 +18,7 @@ use postern_model::{Backend, Gateway, PathParameters, Underscores};
 
 use self::{conditions::Conditions, host::HostMatch};
 
-/// A request as a connection manager has parsed it, before it changes anything.
+/// A request as Envoy's connection manager has parsed it, before normalization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
     /// `:method`.
@@ -27,52 +27,52 @@ pub struct Request {
     pub authority: Vec<u8>,
     /// `:path`, with the query.
     pub path: Vec<u8>,
-    /// All other headers, names in lower case, in order.
+    /// All other headers in order, with names in lower case.
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What becomes of a request.
+/// The result for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteDecision<'a> {
-    /// It is answered with 400.
+    /// Refused with 400.
     Refused(Refusal),
-    /// It is answered with 307, to this path.
+    /// Redirected with 307 to this path.
     Redirected(Vec<u8>),
-    /// It is answered with 404.
+    /// Refused with 404.
     NotFound,
-    /// It takes a route, and so its chain.
+    /// It takes a route and the route's chain.
     Taken(Taken<'a>),
 }
 
-/// Why a request is refused before any route.
+/// Why a request is refused before a route is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The name of a header has a `_`.
+    /// A header's name contains `_`.
     Underscore,
-    /// The authority is not one host.
+    /// The authority is not exactly one host.
     Host,
-    /// The path does not start with `/`, or has what no path has.
+    /// The path does not start with `/`, or has invalid characters.
     Path,
-    /// The path has `%2F` or `%5C`.
+    /// The path contains `%2F` or `%5C`.
     EscapedSlash,
-    /// The path has `;` or `%3B`.
+    /// The path contains `;` or `%3B`.
     Parameters,
 }
 
-/// A route that a request takes.
+/// The route that a request takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken<'a> {
-    /// Its place among the routes of the gateway.
+    /// The index of the route in the gateway.
     pub index: usize,
-    /// Its name.
+    /// The name of the route.
     pub name: &'a str,
-    /// The services that may get the request.
+    /// The services of the route.
     pub backends: &'a [Backend],
-    /// The path that routes were compared with, with the query.
+    /// The normalized path with the query.
     pub path: Vec<u8>,
 }
 
-/// The routes of a gateway, ready to be compared with requests.
+/// The compiled routes of a gateway.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     gateway: &'a Gateway,
@@ -80,15 +80,15 @@ pub struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    /// Compiles the routes of a gateway. The error is a regular expression that cannot be compiled.
+    /// Compiles the routes of a gateway. An error if a regular expression cannot be compiled.
     pub fn new(gateway: &'a Gateway) -> Result<Self, PatternError> {
         let routes = gateway.routes.iter().map(|route| Conditions::new(&route.matching)).collect::<Result<_, _>>()?;
         Ok(Self { gateway, routes })
     }
 
-    /// What becomes of a request.
+    /// The result for a request.
     pub fn decide(&self, request: &Request) -> RouteDecision<'a> {
-        // It asks about the server as a whole, and no route is for that.
+        // It concerns the server as a whole, so no route matches it.
         if request.method == b"OPTIONS" && request.path == b"*" {
             return RouteDecision::NotFound;
         }
@@ -98,7 +98,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The request as routes see it, or the answer that it gets before any route.
+    /// The normalized request, or the result that is decided before a route is chosen.
     fn admit(&self, request: &Request) -> Result<Request, RouteDecision<'a>> {
         let refused = |refusal| Err(RouteDecision::Refused(refusal));
         let http = &self.gateway.http;
@@ -126,7 +126,7 @@ impl<'a> Matcher<'a> {
         Ok(request)
     }
 
-    /// The most specific host of any route decides which routes count; of these, the first that fits is taken.
+    /// Only routes of the most specific matching host count. The first of them that matches is taken.
     fn choose(&self, request: &Request) -> RouteDecision<'a> {
         let host = host::without_port(&request.authority);
         let patterns = self.gateway.routes.iter().flat_map(|route| &route.hosts);

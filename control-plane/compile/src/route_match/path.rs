@@ -1,21 +1,21 @@
-//! Paths as Envoy normalizes them before it chooses a route. Each rule was seen on the binary (1.40).
+//! Path normalization as in Envoy, before a route is chosen. Each rule was observed on Envoy 1.40.
 
 use postern_model::EscapedSlashes;
 
-/// What becomes of a path.
+/// The result of normalizing a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Normalized {
-    /// This, with the query as it came.
+    /// The normalized path, with the query unchanged.
     Path(Vec<u8>),
-    /// The caller is sent to this one.
+    /// The caller is redirected to this path.
     Redirect(Vec<u8>),
-    /// No path.
+    /// It is not a valid path.
     Invalid,
-    /// A path with an escaped slash, which is refused.
+    /// It contains an escaped slash, and these are refused.
     EscapedSlash,
 }
 
-/// Normalizes a path with its query.
+/// Normalizes a path. The query is kept unchanged.
 pub(super) fn normalize(written: &[u8], escaped_slashes: EscapedSlashes) -> Normalized {
     let invalid = |byte: &u8| *byte <= b' ' || matches!(*byte, b'#' | 0x7f);
     if written.first() != Some(&b'/') || written.iter().any(invalid) {
@@ -38,14 +38,14 @@ pub(super) fn normalize(written: &[u8], escaped_slashes: EscapedSlashes) -> Norm
     }
 }
 
-/// Whether a path, without its query, has `;` or `%3B`.
+/// Whether a path without query contains `;` or `%3B`.
 pub(super) fn has_parameters(path: &[u8]) -> bool {
     let end = path.iter().position(|byte| *byte == b'?').unwrap_or(path.len());
     let path = path.get(..end).unwrap_or_default();
     path.contains(&b';') || path.windows(3).any(|piece| piece.eq_ignore_ascii_case(b"%3b"))
 }
 
-/// The path with `%2F` and `%5C` as what they stand for, and whether there were any.
+/// Decodes `%2F` and `%5C`. Also returns whether there were any.
 fn unescape_slashes(path: &[u8]) -> (Vec<u8>, bool) {
     let (mut out, mut rest, mut found) = (Vec::new(), path, false);
     while let Some((first, after)) = rest.split_first() {
@@ -64,7 +64,7 @@ fn unescape_slashes(path: &[u8]) -> (Vec<u8>, bool) {
     (out, found)
 }
 
-/// `..;x` is `..`, as some upstreams have it: only where it is spelled so, between slashes.
+/// Replaces segments such as `..;x` by `..`, as some upstreams read them, but only if they are spelled so literally.
 fn without_parameters_of_dots(path: &[u8]) -> Vec<u8> {
     let segments = path.split(|byte| *byte == b'/').map(|segment| match segment {
         [b'.', b'.', b';', ..] => b"..".as_slice(),
@@ -74,11 +74,11 @@ fn without_parameters_of_dots(path: &[u8]) -> Vec<u8> {
     segments.collect::<Vec<_>>().join(&b'/')
 }
 
-/// `\` becomes `/`, escapes of letters, digits and `-._~` are undone, and what no path may have is escaped. `None` for a
-/// path with a zero byte.
+/// Replaces `\` by `/`, decodes escapes of letters, digits and `-._~`, and escapes characters that paths must not
+/// contain. `None` for a path with a zero byte.
 fn canonical(path: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut rest) = (Vec::new(), path);
-    // Where a `%` that starts no escape stands.
+    // The index of a `%` that does not start an escape.
     let mut percent = None;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
@@ -104,7 +104,7 @@ fn canonical(path: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// `%7%42` does not become the escape `%7B`: the `%` in front is escaped where an undone escape would complete one.
+/// Escapes a `%` that would form an escape with decoded characters: `%7%42` must not become `%7B`.
 fn keep_apart(out: &mut Vec<u8>, percent: Option<usize>, rest: &[u8]) {
     let Some(tail) = percent.and_then(|place| out.get(place..)) else { return };
     let completes = match tail {
@@ -135,7 +135,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// RFC 3986, section 5.2.4. An empty segment is one that `..` takes away.
+/// Removes dot segments (RFC 3986, section 5.2.4). `..` removes an empty segment like any other.
 fn resolve_dots(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<&[u8]> = Vec::new();
     let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
@@ -156,7 +156,7 @@ fn resolve_dots(path: &[u8]) -> Vec<u8> {
     [b"/", out.join(&b'/').as_slice()].concat()
 }
 
-/// Several slashes are one, but for a path of nothing else, which is two.
+/// Merges consecutive slashes. A path of slashes only becomes two slashes.
 fn merge_slashes(path: &[u8]) -> Vec<u8> {
     if !path.windows(2).any(|pair| pair == b"//") {
         return path.to_vec();

@@ -1,20 +1,20 @@
-//! Paths of routes, compared with normalized paths byte by byte: all ways to spell them count, as [`PathText`] has them.
+//! Compares paths of routes with normalized paths byte by byte, in all spellings of [`PathText`].
 
 use std::collections::BTreeSet;
 
 use postern_model::{PathText, Spelling};
 
-/// A piece of a path that a route asks for.
+/// A piece of a route's path.
 #[derive(Debug, Clone, Copy)]
 enum Piece {
     Byte(Spelling),
-    /// One segment that is not empty.
+    /// One non-empty segment.
     Segment,
-    /// All the rest, perhaps nothing.
+    /// The rest of the path, which may be empty.
     Rest,
 }
 
-/// The whole or the start of a path.
+/// A route's path to compare with: a whole path or a prefix.
 #[derive(Debug)]
 pub(super) struct Spelled {
     pieces: Vec<Piece>,
@@ -26,7 +26,7 @@ impl Spelled {
         Self { pieces: bytes(text).collect(), is_prefix: false }
     }
 
-    /// A prefix ends where a segment ends.
+    /// A prefix, which matches whole segments only.
     pub(super) fn prefix(text: &str) -> Self {
         Self { pieces: bytes(text).collect(), is_prefix: true }
     }
@@ -44,7 +44,7 @@ impl Spelled {
         Self { pieces, is_prefix: false }
     }
 
-    /// Whether a path without its query fits.
+    /// Whether a path without query matches.
     pub(super) fn fits(&self, path: &[u8]) -> bool {
         let mut places = BTreeSet::from([0]);
         for piece in &self.pieces {
@@ -60,7 +60,7 @@ fn bytes(text: &str) -> impl Iterator<Item = Piece> {
     PathText::read(text).spellings().to_vec().into_iter().map(Piece::Byte)
 }
 
-/// Where a piece that starts at a place can end.
+/// The positions at which a piece that starts at `place` can end.
 fn ends(piece: Piece, path: &[u8], place: usize) -> Vec<usize> {
     let rest = path.get(place..).unwrap_or_default();
     let plain = |byte: u8| (rest.first() == Some(&byte)).then_some(place + 1);

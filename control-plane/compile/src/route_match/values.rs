@@ -1,9 +1,9 @@
-//! Values of headers, query parameters and cookies as Envoy compares them: as they were sent.
+//! Values of headers, query parameters and cookies as Envoy compares them: unchanged.
 
 use super::Request;
 
-/// Headers of which Envoy keeps one line, so that repeated ones are joined by `,` (`HTTP header map info` in its log).
-/// Those that it sets or removes itself are left out: no matcher knows their values.
+/// Headers of which Envoy joins repeated lines by `,` (`HTTP header map info` in its log). Headers that Envoy sets or
+/// removes itself are omitted, since no matcher sees their value.
 const JOINED: [&str; 23] = [
     "accept",
     "accept-encoding",
@@ -30,7 +30,7 @@ const JOINED: [&str; 23] = [
     "via",
 ];
 
-/// The values of a header: each on its own, but for [`JOINED`] ones.
+/// The values of a header: one for each line, except for [`JOINED`] headers.
 pub(super) fn of_header(request: &Request, name: &str) -> std::vec::IntoIter<Vec<u8>> {
     let found = request.headers.iter().filter(|(candidate, _)| candidate == name.as_bytes());
     let values: Vec<_> = found.map(|(_, value)| value.clone()).collect();
@@ -40,7 +40,7 @@ pub(super) fn of_header(request: &Request, name: &str) -> std::vec::IntoIter<Vec
     vec![joined(&values)].into_iter()
 }
 
-/// Values in one line. Empty ones leave no trace.
+/// Joins values by `,`. Empty values are omitted.
 fn joined(values: &[Vec<u8>]) -> Vec<u8> {
     values.iter().filter(|value| !value.is_empty()).map(Vec::as_slice).collect::<Vec<_>>().join(&b',')
 }

@@ -1,8 +1,8 @@
-//! The access logs of generated listeners: one JSON object a request, with the decision in it; on Envoy's standard output
-//! unless AccessLogs say otherwise.
+//! Access logs of generated listeners: a JSON object for each request, with the decision. Written to Envoy's standard
+//! output, unless AccessLogs apply.
 //!
-//! The messages are declared again, because the map in `google.protobuf.Struct` is a hash map in `envoy-types`: its
-//! encoding, and with it the listener's version, would change from run to run.
+//! The messages are declared here, because `envoy-types` has a hash map in `google.protobuf.Struct`: the encoding, and
+//! so the listener's version, would change from run to run.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ use crate::{
 const STDOUT: &str = "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog";
 const FILE: &str = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog";
 
-/// What is logged, by field.
+/// The fields of a log line, and their format.
 const FIELDS: [(&str, &str); 9] = [
     ("time", "%START_TIME%"),
     ("method", "%REQ(:METHOD)%"),
@@ -44,14 +44,14 @@ const FIELDS: [(&str, &str); 9] = [
     ("decision", "%FILTER_STATE(wasm.postern:PLAIN)%"),
 ];
 
-/// From this status on, a request is in every sample.
+/// Requests with this status or above are always logged, whatever the sample.
 const TROUBLE: u32 = 400;
 
-/// The keys under which an Envoy's own runtime can change a sample while it runs.
+/// The runtime key by which an Envoy's operator can change the sample.
 const SAMPLE_KEY: &str = "postern.log_sampling";
 const TROUBLE_KEY: &str = "postern.log_always_from_status";
 
-/// The access logs of a group of nodes.
+/// The access logs for a group of nodes.
 pub(super) fn access_logs(scope: &Scope<'_>) -> Vec<AccessLog> {
     let nothing = Settings::default();
     let settings = scope.settings().map_or(&nothing, |settings| &settings.spec);
@@ -70,7 +70,7 @@ pub(super) fn access_logs(scope: &Scope<'_>) -> Vec<AccessLog> {
     logs
 }
 
-/// What a log has of all requests: those that meet the condition and are in the sample.
+/// The filter for requests that meet the condition and are in the sample. `None` means all requests.
 fn filter(condition: Option<String>, sample: Option<Percent>) -> Option<AccessLogFilter> {
     let filters: Vec<_> = condition.map(meets).into_iter().chain(sample.map(sampled)).collect();
     match filters.as_slice() {
@@ -92,7 +92,7 @@ fn meets(expression: String) -> AccessLogFilter {
     }))
 }
 
-/// Chance decides, and not the request's id: a caller who chose that would choose what is logged.
+/// Samples at random, and not by request id, since a caller could choose the id.
 fn sampled(sample: Percent) -> AccessLogFilter {
     let trouble = StatusCodeFilter {
         comparison: Some(ComparisonFilter {
@@ -112,7 +112,7 @@ fn sampled(sample: Percent) -> AccessLogFilter {
     specified(FilterSpecifier::OrFilter(OrFilter { filters: filters.map(specified).into() }))
 }
 
-/// Which requests are logged, in CEL; all of them if there is nothing to say.
+/// The condition on logged requests in CEL. `None` means all requests.
 fn condition(logged: &Logged) -> Option<String> {
     let mut terms: Vec<_> = terms(&logged.which);
     for earlier in &logged.unless {
@@ -125,10 +125,10 @@ fn condition(logged: &Logged) -> Option<String> {
 }
 
 fn terms(which: &Which) -> Vec<String> {
-    // What is absent, such as the cluster of a request that was refused, is an error in CEL, which is not what is meant.
+    // `has` avoids an error for absent attributes, such as the cluster of a refused request.
     let equals = |attribute: &str, value: &str| format!("(has({attribute}) && {attribute} == {})", literal(value));
     let mut terms = Vec::new();
-    // Behind the name there is a mark.
+    // The route's name is followed by its mark.
     let is_route = |route: &str| {
         format!("(has(xds.route_name) && xds.route_name.startsWith({}))", literal(&format!("{route}{MARK}")))
     };
@@ -145,7 +145,7 @@ fn terms(which: &Which) -> Vec<String> {
     terms
 }
 
-/// A string in CEL. Names have no quotes and backslashes; if one had, it would not end the string.
+/// A string literal in CEL. Names contain neither quotes nor backslashes; if one did, they could not end the literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

@@ -1,4 +1,4 @@
-//! `Agent` → the cluster that it is called through.
+//! Projects `Agent` to the cluster for calls to it.
 
 use envoy_types::pb::envoy::config::cluster::v3::{Cluster, cluster::DiscoveryType};
 use postern_model::{Address, Agent, AgentAddress, Protocol};
@@ -10,7 +10,7 @@ use super::{
     endpoint::{pipe, single, socket_address},
 };
 
-/// The cluster of an agent. No service has a name with a `/`, so no two clusters are called the same.
+/// The cluster of an agent. Its name contains a `/`, so it differs from the names of all services.
 pub(super) fn cluster(agent: &postern_model::Resource<Agent>) -> Resource {
     let name = format!("agent/{}", agent.name);
     let (discovery, address) = match &agent.spec.address {
@@ -25,7 +25,7 @@ pub(super) fn cluster(agent: &postern_model::Resource<Agent>) -> Resource {
     let endpoints = single(&name, address);
     let cluster = Cluster {
         name,
-        // Who waits for an answer no longer than this waits no longer for a connection either.
+        // There is no point in waiting longer for the connection than for the answer.
         connect_timeout: Some(duration(agent.spec.timeout)),
         typed_extension_protocol_options: protocol_options(Protocol::Http2, None),
         ..Default::default()

@@ -1,4 +1,4 @@
-//! `Service` → Envoy's cluster.
+//! Projects `Service` to a cluster.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ use super::{
 const CONNECT_TIMEOUT: Duration = Duration { seconds: 5, nanos: 0 };
 const PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
-/// The cluster of a service. Addresses come by EDS; names are resolved by Envoy itself.
+/// The cluster of a service. Addresses are delivered by EDS; names are resolved by Envoy.
 pub(super) fn cluster(service: &postern_model::Resource<Service>, timeouts: &Timeouts) -> Resource {
     let (name, spec) = (&service.name, &service.spec);
     let cluster = Cluster {
@@ -48,7 +48,7 @@ pub(super) fn cluster(service: &postern_model::Resource<Service>, timeouts: &Tim
         typed_extension_protocol_options: protocol_options(spec.protocol, timeout::idle(timeouts)),
         transport_socket: spec.tls.as_ref().map(|tls| tls::upstream(name, tls, spec.protocol)),
         health_checks: spec.health_check.iter().map(|check| health_check(check, spec.protocol)).collect(),
-        // An endpoint that is no longer listed is gone, whatever it answers.
+        // An endpoint that is no longer listed is removed, even if its health checks pass.
         ignore_health_on_host_removal: spec.health_check.is_some(),
         ..Default::default()
     };
@@ -69,8 +69,8 @@ fn by_eds(cluster: Cluster) -> Resource {
     Resource::new(&cluster.name.clone(), &cluster)
 }
 
-/// A cluster that holds its endpoints itself. They are encoded apart, in an order that does not change: the pieces of a
-/// message, one behind the other, are the message.
+/// A cluster with its endpoints inline. They are encoded separately, in a stable order, and appended: concatenated
+/// parts of a message are the message.
 pub(super) fn with_endpoints(cluster: Cluster, discovery: DiscoveryType, endpoints: ClusterLoadAssignment) -> Resource {
     #[derive(Clone, PartialEq, Message)]
     struct Endpoints {
@@ -80,7 +80,7 @@ pub(super) fn with_endpoints(cluster: Cluster, discovery: DiscoveryType, endpoin
 
     let cluster = Cluster {
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
-        // By default it would be the other way round, and `localhost` an address that few servers listen on.
+        // Envoy prefers IPv6 by default, and few servers listen on the IPv6 address of `localhost`.
         dns_lookup_family: DnsLookupFamily::V4Preferred.into(),
         ..cluster
     };
@@ -91,7 +91,7 @@ pub(super) fn with_endpoints(cluster: Cluster, discovery: DiscoveryType, endpoin
     Resource { version, body, name: cluster.name, author: Author::Postern }
 }
 
-/// One entry at most: a map of several would be encoded in no order.
+/// The HTTP options of a cluster. At most one entry, because a map with several has no stable encoding.
 pub(super) fn protocol_options(protocol: Protocol, idle: Option<Duration>) -> HashMap<String, Any> {
     let config = match (protocol, idle) {
         (Protocol::Http1, None) => return HashMap::new(),

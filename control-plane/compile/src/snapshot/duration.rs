@@ -1,10 +1,10 @@
-//! Lengths of time in Envoy's messages.
+//! Durations in Envoy's messages.
 
 use std::time::Duration;
 
 use envoy_types::pb::google::protobuf::Duration as WireDuration;
 
-/// A length of time, as Envoy writes it. The model has none that would not fit.
+/// A duration in Envoy's form. The model's durations always fit.
 pub(super) fn duration(duration: Duration) -> WireDuration {
     WireDuration {
         seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

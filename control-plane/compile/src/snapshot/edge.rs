@@ -1,5 +1,5 @@
-//! What a `Gateway` does not take from callers: the limits and checks of its connection managers, and the routes
-//! that refuse what is no host and paths with parameters.
+//! Hardening of a `Gateway` against untrusted callers: limits and checks of connection managers, and the routes that
+//! refuse invalid hosts and paths with parameters.
 
 use envoy_types::pb::{
     envoy::{
@@ -28,18 +28,18 @@ use super::{
     matcher::{header_matcher, regex_of},
 };
 
-/// One name or address, perhaps with a port: the same that the engine takes for a host (`text::host`), but for the
-/// trailing dot, which is gone by then.
+/// One name or address with an optional port: the engine's definition of a host (`text::host`) without the trailing
+/// dot, which Envoy has removed before.
 const HOST: &str = r"[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*(:[0-9]*)?|\[[0-9A-Fa-f:.]+\](:[0-9]*)?";
 
-/// A connection manager that believes nobody but the connection itself, and bounds what one can cost.
+/// Sets the limits and checks of a connection manager. Only the connection itself is trusted.
 pub(super) fn hardened(manager: HttpConnectionManager, http: &EdgeHttp, secured: bool) -> HttpConnectionManager {
     HttpConnectionManager {
-        // Headers that claim to come from inside are not to be believed …
+        // Internal headers from callers must not be trusted …
         use_remote_address: truth(true),
         xff_num_trusted_hops: http.trusted_hops,
         scheme_header_transformation: (http.trusted_hops == 0).then(|| scheme(secured)),
-        // … and host and path must not look different to the router than to the upstream.
+        // … and the router must see the same host and path as the upstream.
         strip_trailing_host_dot: true,
         normalize_path: truth(true),
         merge_slashes: true,
@@ -64,7 +64,7 @@ pub(super) fn hardened(manager: HttpConnectionManager, http: &EdgeHttp, secured:
     }
 }
 
-/// Over HTTP/2 a caller names the scheme itself. Where a trusted proxy is in front, it is that proxy's to say.
+/// Overwrites the scheme, which HTTP/2 callers name themselves. Not for use behind a trusted proxy, which names it.
 fn scheme(secured: bool) -> SchemeHeaderTransformation {
     let scheme = if secured { "https" } else { "http" };
     let transformation = Some(Transformation::SchemeToOverwrite(scheme.to_owned()));
@@ -88,17 +88,17 @@ const fn underscores(wish: Underscores) -> HeadersWithUnderscoresAction {
     }
 }
 
-/// A path with a `;`, as it is or escaped.
+/// Matches a path that contains `;`, literally or escaped.
 const PARAMETERS: &str = ".*(?:;|%3[bB]).*";
 
-/// The first routes of every virtual host: what they take is a 400, whatever the other routes are. They are chosen by
-/// nothing that a filter can edit.
+/// The first routes of every virtual host, which answer 400 whatever the other routes are. They match on nothing that a
+/// filter can edit.
 pub(super) fn refusals(http: &EdgeHttp) -> impl Iterator<Item = Route> {
     let parameters = (http.path_parameters == PathParameters::Reject).then(path_parameters);
     [no_host()].into_iter().chain(parameters)
 }
 
-/// A 400 for user information, several hosts, and whatever else is not one host.
+/// Answers 400 to an authority that is not exactly one host.
 fn no_host() -> Route {
     let host =
         StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex_of(HOST, false))), ..Default::default() };
@@ -115,7 +115,7 @@ fn no_host() -> Route {
     refusal(NO_HOST_ROUTE, matching, "the request does not name one host\n")
 }
 
-/// A 400 for what some upstreams take for another path.
+/// Answers 400 to paths that some upstreams read as another path.
 fn path_parameters() -> Route {
     let matching = RouteMatch {
         path_specifier: Some(PathSpecifier::SafeRegex(regex_of(PARAMETERS, false))),
@@ -136,7 +136,7 @@ fn refusal(name: &str, matching: RouteMatch, body: &str) -> Route {
     }
 }
 
-/// What logs call a route, whose name in Envoy has a mark.
+/// Metadata with the user's name of a route for logs, since the name in Envoy has a mark.
 pub(super) fn named(route: &str) -> Metadata {
     let name = Value { kind: Some(Kind::StringValue(route.to_owned())) };
     let fields = Struct { fields: [("route".to_owned(), name)].into() };

@@ -1,7 +1,7 @@
-//! `Service` → the endpoints of its cluster.
+//! Projects `Service` to the endpoints of its cluster.
 //!
-//! The messages are declared again, because metadata is a hash map in `envoy-types`: the encoding of several tags, and
-//! with it the version, would change from run to run.
+//! The messages are declared here, because metadata is a hash map in `envoy-types`: the encoding of several tags, and
+//! so the version, would change from run to run.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use prost::{Message, Name};
 
 use super::{Author, Resource};
 
-/// Where Envoy's load balancers look for metadata.
+/// The metadata namespace of Envoy's load balancers.
 const TAGS: &str = "envoy.lb";
 
-/// The endpoints of a service, where EDS is how they come.
+/// The EDS resource of a service. `None` if Envoy resolves its endpoints itself.
 pub(super) fn endpoints(service: &postern_model::Resource<Service>) -> Option<Resource> {
     if !is_static(&service.spec) {
         return None;
@@ -35,12 +35,12 @@ pub(super) fn endpoints(service: &postern_model::Resource<Service>) -> Option<Re
     Some(Resource { name: service.name.clone(), version, body, author: Author::Postern })
 }
 
-/// Whether all endpoints are addresses, of which we know all that there is to know.
+/// Whether all endpoints are IP addresses, so that nothing has to be resolved.
 pub(super) fn is_static(service: &Service) -> bool {
     service.endpoints.iter().all(|endpoint| matches!(endpoint.address, postern_model::Address::Ip(_)))
 }
 
-/// All endpoints, under the name of their cluster.
+/// The endpoints of a service, under the name of its cluster.
 pub(super) fn load_assignment(cluster: &str, service: &Service) -> ClusterLoadAssignment {
     assignment(cluster, service.endpoints.iter().map(lb_endpoint).collect())
 }
@@ -50,7 +50,7 @@ pub(super) fn single(cluster: &str, address: Address) -> ClusterLoadAssignment {
     assignment(cluster, vec![LbEndpoint { endpoint: Some(Endpoint { address: Some(address) }), metadata: None }])
 }
 
-/// A socket address, as Envoy writes it.
+/// A socket address in Envoy's form.
 pub(super) fn socket_address(address: &str, port: u16) -> Address {
     let socket = SocketAddress {
         protocol: Protocol::Tcp.into(),
@@ -61,13 +61,14 @@ pub(super) fn socket_address(address: &str, port: u16) -> Address {
     Address { address: Some(address::Address::SocketAddress(socket)) }
 }
 
-/// A unix socket.
+/// A unix socket in Envoy's form.
 pub(super) fn pipe(path: &str) -> Address {
     Address { address: Some(address::Address::Pipe(Pipe { path: path.to_owned(), ..Default::default() })) }
 }
 
 fn assignment(cluster: &str, lb_endpoints: Vec<LbEndpoint>) -> ClusterLoadAssignment {
-    // gRPC's own clients leave out places without a weight, and refuse those without a name, were it an empty one.
+    // gRPC clients with native xDS ignore localities without a weight, and reject an absent locality, though an empty
+    // one is accepted.
     let place = LocalityLbEndpoints { locality: Some(Locality {}), lb_endpoints, load_balancing_weight: Some(1) };
     ClusterLoadAssignment { cluster_name: cluster.to_owned(), endpoints: vec![place] }
 }

@@ -1,4 +1,4 @@
-//! The plan → the extension configuration (ECDS) that brings it, with the filter's code, into Envoy.
+//! Projects a plan to the extension configurations (ECDS) that deliver it to Envoy together with the filter's code.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ use postern_proto::configuration;
 use super::{FILTER_NAME, Resource, any};
 use crate::gate::{AdmittedPlan, EncodedPlan, Gate};
 
-/// The filter's code, how Envoys get at it, and the gate that its plans pass.
+/// The filter's code, how Envoys load it, and the gate for its plans.
 #[derive(Debug, Clone)]
 pub struct FilterCode {
     bytes: Vec<u8>,
@@ -33,19 +33,19 @@ pub struct FilterCode {
 }
 
 impl FilterCode {
-    /// Code that travels inside the resource, or lies at `on_nodes` on every node. Its plans are loaded by the engine
-    /// alone, until it is [gated](Self::gated).
+    /// Code that is sent inside of the resource, or that every node has in the file `on_nodes`. Its gate is the engine,
+    /// until [`gated`](Self::gated) sets another.
     pub fn new(bytes: Vec<u8>, on_nodes: Option<PathBuf>) -> Self {
         let digest = Digest::of(&bytes);
         Self { bytes, digest, on_nodes, gate: Gate::of_engine() }
     }
 
-    /// The same code behind another gate: whatever serves Envoys must load plans in this very code.
+    /// The same code with another gate. To serve Envoys, the gate must load plans in this code.
     pub fn gated(self, gate: Gate) -> Self {
         Self { gate, ..self }
     }
 
-    /// What every plan for this code must pass.
+    /// The gate that every plan for this code must pass.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -55,7 +55,7 @@ impl FilterCode {
         &self.digest
     }
 
-    /// The code itself.
+    /// The bytes of the code.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -70,7 +70,7 @@ impl FilterCode {
     }
 }
 
-/// The filter with a plan, for every place in Envoy's filter chains.
+/// The extension configurations of one plan, one for each placement of the filter.
 #[derive(Debug)]
 pub(crate) struct Filters {
     label: String,
@@ -83,14 +83,14 @@ impl Filters {
         Self { label: plan.label().to_owned(), resources }
     }
 
-    /// What carries this very plan, which the gate has let through.
+    /// The configurations for an admitted plan. They are made again if they were made for another plan.
     pub(super) fn with(self, plan: &AdmittedPlan, code: &FilterCode) -> [Resource; Placement::ALL.len()] {
         if self.label == plan.label() { self.resources } else { Self::new(plan.encoded(), code).resources }
     }
 }
 
-/// The filter with a plan, for one place in Envoy's filter chains. The same code under the same `vm_id` is not compiled
-/// again for a new plan, and is one VM a worker for all placements.
+/// The extension configuration with a plan for one placement. The `vm_id` is constant, so that Envoy does not compile
+/// the code again for a new plan, and runs one VM a worker for all placements.
 fn extension_config(placement: Placement, plan: &EncodedPlan, code: &FilterCode) -> Resource {
     let vm = VmConfig {
         vm_id: FILTER_NAME.to_owned(),
@@ -102,9 +102,9 @@ fn extension_config(placement: Placement, plan: &EncodedPlan, code: &FilterCode)
         name: placement.name().to_owned(),
         root_id: placement.name().to_owned(),
         configuration: Some(Any { type_url: configuration::TYPE_URL.to_owned(), value: plan.configuration().to_vec() }),
-        // Even a trap heals: the VM starts anew with the next request.
+        // After a trap, Envoy starts a new VM with the next request.
         failure_policy: FailurePolicy::FailReload.into(),
-        // A request that waits for its body must be able to pause before its headers go on.
+        // Headers must be able to pause while the filter waits for the body.
         allow_on_headers_stop_iteration: Some(BoolValue { value: true }),
         vm: Some(plugin_config::Vm::VmConfig(vm)),
         ..Default::default()
@@ -113,7 +113,7 @@ fn extension_config(placement: Placement, plan: &EncodedPlan, code: &FilterCode)
     Resource::new(placement.name(), &TypedExtensionConfig { name: placement.name().to_owned(), typed_config })
 }
 
-/// Where generated resources get further ones from: the stream that they came on themselves.
+/// The config source of resources that generated ones refer to: the same stream.
 pub(super) fn from_the_control_plane() -> ConfigSource {
     ConfigSource {
         resource_api_version: ApiVersion::V3.into(),

@@ -1,4 +1,5 @@
-//! Large resources that were made before, by what they were made of: a change makes only those anew that it concerns.
+//! Reuse of large resources across revisions, by the digest of their inputs: a change makes only the resources anew
+//! that it affects.
 
 use std::{
     collections::HashMap,
@@ -9,12 +10,13 @@ use postern_base::digest::Digest;
 
 use super::Resource;
 
-/// Resources by the digest of all that they are made of. It keeps none alive that no snapshot has.
+/// Resources by the digest of their inputs. The references are weak: a resource lives only as long as a snapshot has
+/// it.
 #[derive(Debug, Default)]
 pub struct Kept(Mutex<HashMap<Digest, Weak<Resource>>>);
 
 impl Kept {
-    /// The resource that was made of the same before, or a new one.
+    /// The resource for a digest, or the result of `make` if none is alive.
     pub(super) fn get_or_make(&self, made_of: Digest, make: impl FnOnce() -> Resource) -> Arc<Resource> {
         let find = || self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&made_of).and_then(Weak::upgrade);
         if let Some(resource) = find() {

@@ -1,4 +1,4 @@
-//! `Gateway` → Envoy's listeners, each with the filter in front of the router.
+//! Projects `Gateway` to Envoy's listeners, each with the filter in front of the router.
 
 use envoy_types::pb::{
     envoy::{
@@ -27,23 +27,23 @@ use crate::attach::Attachment;
 const REQUEST_ID: &str = "x-request-id";
 const HANDSHAKE_TIMEOUT: Duration = Duration { seconds: 10, nanos: 0 };
 
-/// What the listeners of a gateway have in common.
+/// The properties that all listeners of a gateway share.
 pub(super) struct Manager<'a> {
     pub(super) gateway: &'a str,
     pub(super) http: &'a EdgeHttp,
-    /// Whether a route takes `x-request-id` from callers: Envoy must not replace it before.
+    /// Whether a chain trusts `x-request-id` of callers: then Envoy must not replace it first.
     pub(super) trusts_request_ids: bool,
-    /// Whether a step asks for the tags in a caller's certificate.
+    /// Whether a step reads the tags in a caller's certificate.
     pub(super) reads_source_tags: bool,
     pub(super) access_logs: &'a [AccessLog],
 }
 
-/// One listener for each that the gateway names.
+/// One listener for each of the gateway's listeners.
 pub(super) fn listeners(gateway: &postern_model::Resource<Gateway>, manager: &Manager<'_>) -> Vec<Resource> {
     gateway.spec.listeners.iter().map(|listener| resource(listener, manager)).collect()
 }
 
-/// Whether a route of the gateway takes `x-request-id` from callers.
+/// Whether a chain of the gateway's routes trusts `x-request-id` of callers.
 pub(super) fn trusts_request_ids(gateway: &postern_model::Resource<Gateway>, attachment: &Attachment<'_>) -> bool {
     let trusts = |step: &Step| {
         let header = || step.params.get("header").and_then(|header| header.as_str()).unwrap_or(REQUEST_ID);
@@ -67,7 +67,7 @@ fn resource(listener: &postern_model::Listener, manager: &Manager<'_>) -> Resour
     };
     let chain = FilterChain {
         filters: vec![manager],
-        // Who opens a connection and says nothing holds it no longer than this.
+        // Limits how long a connection may take for the handshake.
         transport_socket_connect_timeout: transport_socket.is_some().then_some(HANDSHAKE_TIMEOUT),
         transport_socket,
         ..Default::default()
@@ -99,7 +99,7 @@ fn connection_manager(manager: &Manager<'_>) -> HttpConnectionManager {
     }
 }
 
-/// The policies, by ECDS and without a default: until a plan has come, the listener waits, and then answers 500.
+/// The filter, configured by ECDS without a default: until the first plan, the listener waits and then answers 500.
 fn policy_filter() -> HttpFilter {
     let discovery = ExtensionConfigSource {
         config_source: Some(from_the_control_plane()),

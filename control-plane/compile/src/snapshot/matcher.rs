@@ -1,4 +1,4 @@
-//! Expressions and conditions on headers, as Envoy writes them.
+//! Regular expressions and header conditions in Envoy's form.
 
 use envoy_types::pb::{
     envoy::{
@@ -13,16 +13,16 @@ use envoy_types::pb::{
 };
 use postern_model::{HeaderCondition, HeaderMatch};
 
-/// More than any expression that the model admits can become.
+/// Above the program size of any expression that the model accepts.
 const MOST_INSTRUCTIONS: u32 = 1_000_000;
 
-/// Envoy wants the whole text to fit, always, and refuses an expression that becomes more than 100 instructions unless a
-/// field says otherwise. It is deprecated, and Envoy warns of it, so that only expressions have it that may need it.
+/// A regular expression for a whole text. Envoy refuses programs above 100 instructions unless a deprecated field, of
+/// which it warns, allows more; so only expressions that may need the field have it.
 pub(super) fn regex(pattern: &str) -> RegexMatcher {
     regex_of(pattern, may_be_large(pattern))
 }
 
-/// Like [`regex`], for an expression of which it is known whether it can become so many.
+/// Like [`regex`], for an expression whose size class is known.
 #[expect(deprecated, reason = "there is no other way to say it but the runtime of each Envoy")]
 pub(super) fn regex_of(pattern: &str, large: bool) -> RegexMatcher {
     let raised = GoogleRe2 { max_program_size: Some(UInt32Value { value: MOST_INSTRUCTIONS }) };
@@ -30,15 +30,15 @@ pub(super) fn regex_of(pattern: &str, large: bool) -> RegexMatcher {
     RegexMatcher { regex: pattern.to_owned(), engine_type }
 }
 
-/// Whether an expression can become more than 100 instructions: a character is two at most, what stands for most of
-/// Unicode a dozen, and a counted repetition as many as it counts.
+/// Whether an expression may exceed 100 instructions: a character is at most two, a class of most of Unicode a dozen,
+/// and a counted repetition as many as it counts.
 fn may_be_large(pattern: &str) -> bool {
     let wide = pattern.matches('.').count() + pattern.matches("[^").count() + pattern.matches('\\').count();
     let other = pattern.chars().any(|character| matches!(character, '{') || !character.is_ascii());
     other || 2 * pattern.len() + 12 * wide > 90
 }
 
-/// A condition on a header.
+/// A header condition in Envoy's form.
 pub(super) fn header_match(header: &HeaderMatch) -> HeaderMatcher {
     let condition = match &header.condition {
         HeaderCondition::Exact(value) => exact(value),
@@ -52,13 +52,13 @@ pub(super) fn header_match(header: &HeaderMatch) -> HeaderMatcher {
     header_matcher(&header.name.to_ascii_lowercase(), condition)
 }
 
-/// The whole value, as it is.
+/// The condition that the whole value is equal.
 pub(super) fn exact(value: &str) -> HeaderMatchSpecifier {
     let matcher = StringMatcher { match_pattern: Some(MatchPattern::Exact(value.to_owned())), ..Default::default() };
     HeaderMatchSpecifier::StringMatch(matcher)
 }
 
-/// A condition on the header of a name.
+/// A condition on the header with this name.
 pub(super) fn header_matcher(name: &str, condition: HeaderMatchSpecifier) -> HeaderMatcher {
     HeaderMatcher { name: name.to_owned(), header_match_specifier: Some(condition), ..Default::default() }
 }

@@ -1,6 +1,6 @@
-//! A snapshot: all that one group of nodes is served, as Envoy's own resources, encoded once.
+//! Snapshots: all resources that one group of nodes is served, in Envoy's form, encoded once.
 //!
-//! Building is a projection: it reads the model and the plan, and decides nothing about either.
+//! Building is a projection of the model and the plan. Which resources apply and what they mean was decided before.
 
 mod access_log;
 mod agent;
@@ -45,28 +45,28 @@ use crate::{
     gate::AdmittedPlan,
 };
 
-/// The name under which an Envoy with listeners of its own finds the filter's configuration.
+/// The name of the filter's configuration for Envoys with listeners of their own.
 pub const FILTER_NAME: &str = Placement::Overlay.name();
 
-/// One resource as it goes over the wire.
+/// One resource in Envoy's form.
 #[derive(Debug, PartialEq)]
 pub struct Resource {
-    /// What subscriptions call it.
+    /// The name in subscriptions.
     pub name: String,
-    /// The digest of its content.
+    /// The digest of its content, which may include that of a related resource.
     pub version: Digest,
-    /// Its encoding.
+    /// The encoded resource.
     pub body: Any,
-    /// Who wrote it.
+    /// Who wrote the resource.
     pub author: Author,
 }
 
 /// Who wrote a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// We did, from what a user declared.
+    /// Generated from a user's resources.
     Postern,
-    /// A user did, word for word.
+    /// Written by a user in Envoy's format.
     User,
 }
 
@@ -76,24 +76,24 @@ impl Resource {
         Self { name: name.to_owned(), version: Digest::of(&body.value), body, author: Author::Postern }
     }
 
-    /// The same content under a version that changes whenever `other` changes too.
+    /// The same content with a version that also changes whenever `other` changes.
     fn versioned_with(self, other: &Self) -> Self {
         let versions = [self.version.as_str(), other.version.as_str()];
         Self { version: Digest::of_parts(versions.map(str::as_bytes)), ..self }
     }
 }
 
-/// A message in an `Any`.
+/// Encodes a message as `Any`.
 fn any<M: Message + Name>(message: &M) -> Any {
     Any { type_url: M::type_url(), value: message.encode_to_vec() }
 }
 
-/// Some resources of one type, and the version that stands for exactly these.
+/// Resources of one type, with a version for the whole set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceSet {
-    /// The digest over the resources' names and versions.
+    /// The digest of the resources' names and versions.
     pub version: Digest,
-    /// The resources, in the order of their names.
+    /// The resources, sorted by name.
     pub resources: Vec<Arc<Resource>>,
 }
 
@@ -107,24 +107,24 @@ impl FromIterator<Arc<Resource>> for ResourceSet {
 }
 
 impl ResourceSet {
-    /// The resource of a name.
+    /// The resource with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
         let place = self.resources.binary_search_by(|resource| resource.name.as_str().cmp(name)).ok()?;
         self.resources.get(place)
     }
 }
 
-/// Which resources of a type a client wants.
+/// The resources of a type that a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// All that there are.
+    /// All resources.
     Everything,
-    /// The ones of these names.
+    /// The resources with these names.
     Named(BTreeSet<String>),
 }
 
 impl Selection {
-    /// Whether a resource of this name is wanted.
+    /// Whether a resource with this name is wanted.
     pub fn includes(&self, name: &str) -> bool {
         match self {
             Self::Everything => true,
@@ -136,21 +136,21 @@ impl Selection {
 /// Resources by type and name.
 type Resources = BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>;
 
-/// The plan of a group of nodes, and what brings it to them.
+/// The admitted plan of a group of nodes, and the configurations that deliver it.
 #[derive(Debug)]
 pub(crate) struct PlanOf {
     pub(crate) plan: AdmittedPlan,
     pub(crate) filters: Filters,
-    /// Whether it may ask for the tags of a source.
+    /// Whether the plan may read the tags of a source.
     pub(crate) reads_source_tags: bool,
 }
 
-/// What a group of nodes is served beside its plan and the listeners that run it.
+/// The resources that do not depend on the plan: all except listeners and extension configurations.
 #[derive(Debug)]
 pub(crate) struct Projection(Resources);
 
 impl Projection {
-    /// Projects what concerns a group of nodes. What it has in common with one made before is taken from there.
+    /// Projects the resources of a group of nodes. Reuses parts of earlier projections from `kept`.
     pub(crate) fn of(scope: &Scope<'_>, attachment: &Attachment<'_>, kept: &Kept) -> Self {
         let clusters = scope.services.iter().map(|service| {
             let timeouts = attach::for_service(scope, &service.name);
@@ -158,7 +158,8 @@ impl Projection {
         });
         let clusters: Vec<_> = clusters.collect();
         let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
-            // Envoy warms a changed cluster until its endpoints come, changed or not: tie their versions together.
+            // Envoy warms a changed cluster until its endpoints come again, so a change of the cluster changes their
+            // version.
             Some(endpoint::endpoints(service)?.versioned_with(cluster))
         });
         let mut resources = Resources::new();
@@ -172,7 +173,7 @@ impl Projection {
         Self(resources)
     }
 
-    /// The snapshot, with a plan that the gate let through.
+    /// Adds what depends on the plan, and users' own resources, to make a snapshot.
     pub(crate) fn with_plan(
         self,
         scope: &Scope<'_>,
@@ -184,7 +185,7 @@ impl Projection {
         let PlanOf { plan, filters, reads_source_tags } = plan;
         let Self(mut resources) = self;
         let logs = access_log::access_logs(scope);
-        // A listener subscribes to the one that it needs.
+        // All placements; a listener subscribes to the one that it needs.
         insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
         let listeners = scope.gateways.iter().flat_map(|gateway| {
             let manager = listener::Manager {
@@ -207,18 +208,18 @@ fn insert(resources: &mut Resources, kind: ResourceType, list: impl IntoIterator
     resources.insert(kind, named);
 }
 
-/// All resources of every type. Immutable; streams share it.
+/// All resources for a group of nodes. Immutable, and shared by streams.
 #[derive(Debug)]
 pub struct Snapshot {
     revision: Digest,
     resources: Resources,
     plan: AdmittedPlan,
-    /// All of a type, made when it is first asked for.
+    /// The complete set of each type, made on first use.
     whole: [OnceLock<Arc<ResourceSet>>; ResourceType::ALL.len()],
 }
 
 impl Snapshot {
-    /// A snapshot of these very resources.
+    /// A snapshot of given resources, unchanged.
     pub fn assemble(
         revision: Digest,
         plan: AdmittedPlan,
@@ -231,7 +232,7 @@ impl Snapshot {
         Self { revision, resources, plan, whole: Default::default() }
     }
 
-    /// Projects what concerns a group of nodes, and a plan that was made elsewhere, into Envoy's resources.
+    /// Projects the resources of a group of nodes with a plan that was made elsewhere.
     pub fn build(
         scope: &Scope<'_>,
         attachment: &Attachment<'_>,
@@ -245,8 +246,8 @@ impl Snapshot {
         projection.with_plan(scope, attachment, plan, code, revision)
     }
 
-    /// This snapshot with the listeners and clusters written anew. Versions stay: what an Envoy accepts or refuses is the
-    /// same.
+    /// The snapshot with clusters and listeners rewritten by `rewrite`. Versions do not change, so that ACK and NACK
+    /// mean the same. Returns the first error.
     pub fn rewritten<E>(&self, rewrite: impl Fn(&Resource) -> Result<Any, E>) -> Result<Self, E> {
         let rewrite = |resource: &Arc<Resource>| {
             let Resource { name, version, author, .. } = &**resource;
@@ -262,17 +263,17 @@ impl Snapshot {
         Ok(Self { revision: self.revision.clone(), resources, plan: self.plan.clone(), whole: Default::default() })
     }
 
-    /// The revision that this is the snapshot of.
+    /// The revision of the snapshot.
     pub fn revision(&self) -> &Digest {
         &self.revision
     }
 
-    /// The plan that the filter's configuration carries.
+    /// The plan in the filter's configuration.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
     }
 
-    /// All resources of a type, as streams are served them: virtual hosts with those that every client gets.
+    /// The complete set of a type as it is served. Virtual hosts include the base set for every client.
     pub fn whole(&self, kind: ResourceType) -> Arc<ResourceSet> {
         let make = || {
             let all = self.select(kind, &Selection::Everything);
@@ -284,7 +285,7 @@ impl Snapshot {
         self.whole.get(kind as usize).map_or_else(make, |place| Arc::clone(place.get_or_init(make)))
     }
 
-    /// The resources of a type that a selection names. A name that is not there is left out.
+    /// The selected resources of a type. Names that do not exist are omitted.
     pub fn select(&self, kind: ResourceType, selection: &Selection) -> ResourceSet {
         let all = self.resources.get(&kind).into_iter().flatten();
         all.filter(|(name, _)| selection.includes(name)).map(|(_, resource)| Arc::clone(resource)).collect()

@@ -1,5 +1,5 @@
-//! The path of a route → Envoy's matcher. Whatever an upstream takes for the path of a route, Envoy does too: the ways to
-//! spell it are in [`PathText`].
+//! Projects the path of a route to Envoy's matcher. It matches all spellings that an upstream could read as the route's
+//! path ([`PathText`]).
 
 use std::fmt::Write;
 
@@ -8,7 +8,8 @@ use postern_model::{PathMatch, PathText, Spelling};
 
 use super::matcher::{regex, regex_of};
 
-/// A prefix ends where a segment ends: `/users` is `/users` and `/users/7`, never `/userspace`.
+/// The matcher for a path. A prefix matches whole segments: `/users` matches `/users` and `/users/7`, never
+/// `/userspace`.
 pub(super) fn path_specifier(path: &PathMatch) -> PathSpecifier {
     match path {
         PathMatch::Exact(text) => exact(&PathText::read(text)),
@@ -35,20 +36,20 @@ fn prefix(path: &PathText) -> PathSpecifier {
     }
 }
 
-/// A piece of an expression, and how many instructions of RE2 it can become.
+/// A part of a regular expression, with the number of RE2 instructions that it may become.
 type Part = (&'static str, usize);
 
 const SEGMENT: Part = ("[^/]+", 16);
 const REST: Part = (".*", 16);
 const BELOW: Part = ("(?:/.*)?", 20);
-/// What an expression is refused from, unless it says that it may be larger; and what is around every expression.
+/// Envoy's default limit of instructions, and the number of those around every expression.
 const MOST: usize = 100;
 const AROUND: usize = 10;
 
-/// An expression that is being put together.
+/// Builds a regular expression.
 ///
-/// Envoy's own matcher of templates is not used: no `{name}` of it stands for a segment with `[` or `]`, so that such a
-/// request would go past the route.
+/// Envoy's own template matcher is not used: its `{name}` does not match segments with `[` or `]`, so that such a
+/// request would bypass the route.
 #[derive(Default)]
 struct Pattern {
     text: String,
@@ -93,7 +94,7 @@ impl Pattern {
         }
     }
 
-    /// A byte as `%` and two digits, which may be of either case.
+    /// Appends a byte as `%` and two digits in either case.
     fn escaped(mut self, byte: u8) -> Self {
         self.text.push('%');
         for digit in [byte >> 4, byte & 0xf] {

@@ -1,4 +1,4 @@
-//! `EnvoyResource` → itself, beside what is generated.
+//! Adds `EnvoyResource`s unchanged to the generated resources.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,9 +10,9 @@ use prost::Message;
 use super::{Author, Resource, ResourceType, Resources, Selection, Snapshot};
 use crate::attach::Scope;
 
-/// Adds what users wrote word for word. What is generated under the same name stays: [`check`] reports it.
+/// Adds users' resources. If a generated one has the name, it is kept, and [`check`] reports it.
 pub(super) fn add(resources: &mut Resources, scope: &Scope<'_>) {
-    // Endpoints last, since their versions take in those of their clusters.
+    // Endpoints are last, since their versions include those of their clusters.
     let (endpoints, others): (Vec<_>, Vec<_>) =
         scope.envoy_resources.iter().copied().partition(|raw| raw.spec.resource.kind() == ResourceType::Endpoints);
     for raw in others {
@@ -30,7 +30,7 @@ pub(super) fn add(resources: &mut Resources, scope: &Scope<'_>) {
     }
 }
 
-/// Reports every resource whose name we have generated another one under.
+/// An error for each user's resource whose name a generated one has.
 pub(crate) fn check(scope: &Scope<'_>, snapshot: &Snapshot) -> Result<(), Diagnostics> {
     let generated = |kind, name: &str| {
         let named = Selection::Named([name.to_owned()].into());
@@ -48,7 +48,7 @@ pub(crate) fn check(scope: &Scope<'_>, snapshot: &Snapshot) -> Result<(), Diagno
     Diagnostics::reject(clashes.collect())
 }
 
-/// The resource that a generated one is made from, and where it stands.
+/// The label and position of the resource from which a generated one was made.
 fn maker(scope: &Scope<'_>, kind: ResourceType, name: &str) -> Option<String> {
     fn named<T>(resources: &[&postern_model::Resource<T>], name: &str) -> Option<Diagnostic> {
         Some(resources.iter().find(|resource| resource.name == name)?.diagnose("metadata.name", ""))
@@ -72,7 +72,7 @@ fn insert(resources: &mut Resources, raw: &EnvoyResource, resource: Resource) {
     named.entry(resource.name.clone()).or_insert_with(|| Arc::new(resource));
 }
 
-/// Clusters by what their endpoints are called: their own name, unless they say otherwise.
+/// The clusters by the names of their EDS resources: by default their own names.
 fn clusters_by_endpoints(clusters: Option<&BTreeMap<String, Arc<Resource>>>) -> BTreeMap<String, Arc<Resource>> {
     let mut by_endpoints = BTreeMap::new();
     for (name, resource) in clusters.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Query parameters and cookies of a route's `match` → Envoy's matchers.
+//! Projects conditions on query parameters and cookies to Envoy's matchers.
 
 use envoy_types::pb::envoy::{
     config::route::v3::{
@@ -13,7 +13,7 @@ use super::matcher::{header_matcher, regex};
 
 const COOKIE: &str = "cookie";
 
-/// A query parameter: Envoy compares the first of its name, as it was sent.
+/// The matcher for a query parameter. Envoy compares the first value, undecoded.
 pub(super) fn query(query: &QueryMatch) -> QueryParameterMatcher {
     let specifier = match &query.condition {
         HeaderCondition::Exact(value) => {
@@ -27,13 +27,14 @@ pub(super) fn query(query: &QueryMatch) -> QueryParameterMatcher {
     QueryParameterMatcher { name: query.name.clone(), query_parameter_match_specifier: Some(specifier) }
 }
 
-/// A cookie, by an expression on the whole header: Envoys before 1.38 ignore `RouteMatch.cookies` without a word.
+/// The matcher for a cookie: a regular expression on the whole header, since Envoys before 1.38 silently ignore
+/// `RouteMatch.cookies`.
 pub(super) fn cookie(cookie: &CookieMatch) -> HeaderMatcher {
     let matcher = string(MatchPattern::SafeRegex(regex(&cookie.header_pattern())));
     let absent = cookie.condition == CookieCondition::Present(false);
     HeaderMatcher {
         invert_match: absent,
-        // A request without any cookie is one without this cookie.
+        // A request without cookies lacks this cookie too.
         treat_missing_header_as_empty: absent,
         ..header_matcher(COOKIE, HeaderMatchSpecifier::StringMatch(matcher))
     }

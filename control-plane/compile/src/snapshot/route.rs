@@ -1,4 +1,5 @@
-//! `Gateway` → Envoy's route configuration. Every Envoy route has the user's name for it: the filter finds the chain by it.
+//! Projects `Gateway` to Envoy's route configuration. Each Envoy route has the user's name with a mark, by which the
+//! filter finds the chain.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,18 +30,18 @@ use crate::{
 };
 
 const ANY_HOST: &str = "*";
-/// What the filter leaves for the router; a path that it did not leave stays as it is.
+/// The new path that the filter left. Without one, the path is not changed.
 const NEW_PATH: &str = "%FILTER_STATE(wasm.postern_path:PLAIN)%";
-/// For the host, Envoy writes `-` for what is not there: then it is the host that came.
+/// The new host that the filter left, or the original one. A fallback is needed, since Envoy would write `-`.
 const NEW_HOST: &str = concat!(
     r#"%COALESCE({"operators": [{"command": "FILTER_STATE", "param": "wasm.postern_host:PLAIN"}, "#,
     r#"{"command": "REQ", "param": ":authority"}]})%"#
 );
 
-/// What is said of a route elsewhere than in its gateway.
+/// The configuration of a route that is not in its gateway.
 #[derive(Debug)]
 struct Said {
-    /// Its name in Envoy.
+    /// The marked name in Envoy.
     name: String,
     rewrites_path: bool,
     rewrites_host: bool,
@@ -51,7 +52,7 @@ impl Said {
     fn of(route: &postern_model::Route, name: String, rewrites: Rewrites, scope: &Scope<'_>) -> Self {
         Self {
             name,
-            // Where it is not understood, the chain refuses everything.
+            // On Envoys that do not understand it, the chain refuses all requests.
             rewrites_path: rewrites.path && !scope.support.lacks(Feature::PathRewrite),
             rewrites_host: rewrites.host && !scope.support.lacks(Feature::HostRewrite),
             timeouts: attach::for_route(scope, route).conf,
@@ -77,7 +78,7 @@ impl Rewrites {
     }
 }
 
-/// The routes of a gateway, under its name.
+/// The route configuration of a gateway, which has the gateway's name.
 pub(super) fn route_configuration(
     gateway: &postern_model::Resource<Gateway>,
     scope: &Scope<'_>,
@@ -90,7 +91,7 @@ pub(super) fn route_configuration(
     kept.get_or_make(made_of, || made(gateway, scope, &rewrites, &guarded))
 }
 
-/// The digest of all that [`made`] looks at.
+/// The digest of all inputs of [`made`].
 fn made_of(
     gateway: &postern_model::Resource<Gateway>,
     scope: &Scope<'_>,
@@ -121,7 +122,7 @@ fn made(
     let routes: Vec<_> =
         routes.map(|((route, name), rewrites)| (route, Said::of(route, name, *rewrites, scope))).collect();
     let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
-    // There is always one for all other hosts, so that what is no host is refused whatever the routes are.
+    // There is always a virtual host for all other hosts, so that invalid hosts are refused whatever the routes are.
     let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
     let message = RouteConfiguration {
         name: gateway.name.clone(),
@@ -132,7 +133,7 @@ fn made(
     Resource::new(&gateway.name, &message)
 }
 
-/// Envoy picks the most specific virtual host and looks no further, so each holds all routes that its host can reach.
+/// A virtual host with all routes that its host can take, since Envoy searches only the most specific one.
 fn virtual_host(host: &str, http: &EdgeHttp, routes: &[(&postern_model::Route, Said)]) -> VirtualHost {
     let reachable = routes
         .iter()
@@ -141,20 +142,20 @@ fn virtual_host(host: &str, http: &EdgeHttp, routes: &[(&postern_model::Route, S
         name: host.to_owned(),
         domains: vec![host.to_owned()],
         routes: edge::refusals(http).chain(reachable.flat_map(|(route, said)| envoy_routes(route, said))).collect(),
-        // Otherwise a request by HTTP/2 is buffered only up to its window.
+        // Without it, requests by HTTP/2 are buffered only up to the stream window.
         request_body_buffer_limit: Some(UInt64Value { value: http.buffer_limit.into() }),
         ..Default::default()
     }
 }
 
-/// Whether every host that `host` stands for is one that `pattern` stands for.
+/// Whether `pattern` matches all hosts that `host` matches.
 fn covers(pattern: &str, host: &str) -> bool {
     pattern == host
         || pattern == ANY_HOST
         || pattern.strip_prefix('*').is_some_and(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
 }
 
-/// One Envoy route for each method, all under the one name.
+/// Envoy's routes for a route: one for each method, all with the same name.
 fn envoy_routes(route: &postern_model::Route, said: &Said) -> Vec<Route> {
     let methods = &route.matching.methods;
     if methods.is_empty() {
@@ -217,7 +218,7 @@ fn retry_policy(retries: &Retries) -> RetryPolicy {
     }
 }
 
-/// A cause in Envoy's words.
+/// Envoy's name for a cause of retries.
 const fn retry_on(cause: Cause) -> &'static str {
     match cause {
         Cause::ServerError => "5xx",

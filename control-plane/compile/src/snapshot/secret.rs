@@ -1,5 +1,5 @@
-//! Certificates, keys and authorities → Envoy's secrets (SDS). What listeners and clusters hold is only their names, so
-//! that no dump of a configuration shows a key, and a new certificate replaces an old one without a new listener.
+//! Projects certificates, keys and authorities to secrets (SDS). Listeners and clusters refer to them by name, so that
+//! no configuration dump shows a key, and a new certificate does not change a listener.
 
 use envoy_types::pb::envoy::{
     config::core::v3::{DataSource, data_source::Specifier},
@@ -14,21 +14,21 @@ use postern_model::{Certificates, Gateway, PrivateKey, Service, SubjectAltName, 
 use super::Resource;
 use crate::attach::Scope;
 
-/// What the secrets of a listener are called.
+/// The names of a listener's secrets.
 pub(super) fn of_listener(gateway: &str, listener: &str) -> Names {
     Names::of(&format!("gateway/{gateway}/{listener}"))
 }
 
-/// What those of a service are called.
+/// The names of a service's secrets.
 pub(super) fn of_service(service: &str) -> Names {
     Names::of(&format!("service/{service}"))
 }
 
-/// The names of the two secrets that one end of a connection may need.
+/// The names of the two secrets of one end of a connection.
 pub(super) struct Names {
-    /// Its certificate and key.
+    /// The secret with the certificate and key.
     pub(super) identity: String,
-    /// Whom it takes the other end for.
+    /// The secret that validates the peer's certificate.
     pub(super) peers: String,
 }
 
@@ -38,7 +38,7 @@ impl Names {
     }
 }
 
-/// Every secret that a group of nodes may need.
+/// All secrets for a group of nodes.
 pub(super) fn secrets(scope: &Scope<'_>) -> Vec<Resource> {
     let listeners = scope.gateways.iter().copied().flat_map(listener_secrets);
     listeners.chain(scope.services.iter().copied().flat_map(service_secrets)).collect()
@@ -50,7 +50,7 @@ fn listener_secrets(gateway: &postern_model::Resource<Gateway>) -> Vec<Resource>
         let Some(tls) = &listener.tls else { continue };
         let names = of_listener(&gateway.name, &listener.name);
         found.push(identity(&names.identity, &tls.certificate, &tls.key));
-        // Who a client is, is for policies to judge; that it is whom it says it is, is for the handshake.
+        // The handshake only verifies the client's identity. Which clients are allowed is decided by policies.
         found.extend(tls.client_ca.as_ref().map(|authorities| peers(&names.peers, authorities, Vec::new())));
     }
     found

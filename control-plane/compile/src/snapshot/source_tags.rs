@@ -1,5 +1,5 @@
-//! The filter that leaves a caller's URI SANs where policies find them: Envoy has an attribute for the first one only, and
-//! the tags of a source are the others.
+//! The HTTP filter that puts a caller's URI SANs where policies find them. Envoy has an attribute for the first one
+//! only; the others contain the tags of a source.
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use envoy_types::pb::envoy::{
@@ -25,7 +25,7 @@ pub(super) fn filter() -> HttpFilter {
     };
     let format = SubstitutionFormatString {
         format: Some(Format::TextFormatSource(text)),
-        // Without a certificate there is nothing, instead of a dash.
+        // Without a certificate the value is empty, not `-`.
         omit_empty_values: true,
         ..Default::default()
     };

@@ -1,4 +1,4 @@
-//! Transport sockets: how the connections of listeners and clusters are secured. They name secrets and hold none.
+//! Transport sockets: TLS of listeners and clusters. They refer to secrets by name, and contain none.
 
 use envoy_types::pb::{
     envoy::{
@@ -18,7 +18,7 @@ use super::{
     secret::{self, Names},
 };
 
-/// The end of a connection that clients come to.
+/// TLS on the listener's side.
 pub(super) fn downstream(gateway: &str, listener: &str, tls: &ListenerTls) -> TransportSocket {
     let names = secret::of_listener(gateway, listener);
     let common = CommonTlsContext {
@@ -33,7 +33,7 @@ pub(super) fn downstream(gateway: &str, listener: &str, tls: &ListenerTls) -> Tr
     }))
 }
 
-/// The end of a connection that goes to a service.
+/// TLS on the side of a cluster.
 pub(super) fn upstream(service: &str, tls: &UpstreamTls, protocol: Protocol) -> TransportSocket {
     let alpn = match protocol {
         Protocol::Http1 => "http/1.1",

@@ -1,4 +1,4 @@
-//! The virtual hosts that every client of a route configuration gets, whatever it asks for.
+//! The base set of virtual hosts that every client of a route configuration gets (docs/rules.md, "xDS").
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +14,14 @@ use prost::{
 
 use super::{Author, Resource, ResourceSet, ResourceType};
 
-/// A host that no request can be for (RFC 6761). Its virtual host has no routes, so that it answers 404.
+/// A host that no request can have (RFC 6761). Its virtual host has no routes, so it answers 404.
 pub const NOBODY: &str = "nobody.invalid";
 
-/// The field `vhds` of a route configuration.
+/// The field number of `vhds` in a route configuration.
 const VHDS: u32 = 9;
 
-/// The virtual hosts that there are, and one that answers 404 for every route configuration that has none for every host:
-/// an Envoy does not count an answer without a virtual host as one, and holds its listener back.
+/// Adds a virtual host that answers 404 for each route configuration without one for every host. Envoy ignores a
+/// response without virtual hosts, and keeps its listener waiting.
 pub(super) fn with_base(hosts: ResourceSet, routes: &ResourceSet) -> ResourceSet {
     let mut need: BTreeSet<_> =
         routes.resources.iter().filter(|it| is_on_demand(it)).map(|it| it.name.as_str()).collect();
@@ -40,7 +40,7 @@ pub(super) fn with_base(hosts: ResourceSet, routes: &ResourceSet) -> ResourceSet
     all.into_values().collect()
 }
 
-/// Whether the virtual hosts of a route configuration are asked for. Reads no more than that of it.
+/// Whether a route configuration uses VHDS. Decodes only its field keys.
 fn is_on_demand(routes: &Resource) -> bool {
     let mut bytes = routes.body.value.as_slice();
     while let Ok((field, wire_type)) = encoding::decode_key(&mut bytes) {
@@ -58,7 +58,7 @@ fn matches_every_host(host: &Resource) -> bool {
     VirtualHost::decode(host.body.value.as_slice()).is_ok_and(|host| host.domains.iter().any(|domain| domain == "*"))
 }
 
-/// The virtual host of a route configuration that nobody asks for.
+/// The virtual host of a route configuration for [`NOBODY`].
 fn nobody(routes: &str) -> Resource {
     let name = format!("{routes}/{NOBODY}");
     let host = VirtualHost { name: name.clone(), domains: vec![NOBODY.to_owned()], ..Default::default() };

@@ -1,8 +1,8 @@
-//! The numbers of proxy-wasm ABI 0.2.1, as types.
+//! The numbers of proxy-wasm ABI 0.2.1 as types.
 
 use std::fmt;
 
-/// Why a host call was not carried out (`proxy_status_t`; [`OK`] stands apart).
+/// Why a host call failed (`proxy_status_t` without [`OK`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     NotFound = 1,
@@ -13,23 +13,23 @@ pub(super) enum Status {
     Unimplemented = 12,
 }
 
-/// The status of a call that was carried out.
+/// The status of a host call that succeeded.
 pub(super) const OK: u32 = 0;
 
-/// How grave a log line is (`proxy_log_level_t`).
+/// The level of a log line (`proxy_log_level_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Every step.
     Trace = 0,
-    /// For whoever looks for a fault.
+    /// Details for debugging.
     Debug = 1,
-    /// Worth knowing.
+    /// Normal events.
     Info = 2,
-    /// Worth a look.
+    /// Unusual events.
     Warn = 3,
-    /// Something failed.
+    /// Failures.
     Error = 4,
-    /// Nothing works any more.
+    /// Failures after which nothing works.
     Critical = 5,
 }
 
@@ -54,14 +54,14 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// The two ways of a stream.
+/// The two directions of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Request,
     Response,
 }
 
-/// A list of headers that a module can name (`proxy_map_type_t`).
+/// The header maps that a module can name (`proxy_map_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Map {
     Headers(Direction),
@@ -88,11 +88,11 @@ impl Map {
     }
 }
 
-/// Bytes that a module can name (`proxy_buffer_type_t`).
+/// The buffers that a module can name (`proxy_buffer_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Buffer {
     Body(Direction),
-    /// TCP data and a foreign function's arguments: known to the ABI, always empty here.
+    /// TCP data and arguments of foreign functions: in the ABI, but always empty here.
     Empty,
     HttpCallBody,
     GrpcMessage,

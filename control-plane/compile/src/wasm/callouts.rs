@@ -1,24 +1,24 @@
-//! Callouts under way: what the filter asked of whom. [`replies`](super::replies) answers them.
+//! Callouts in progress: what the filter sent to whom. Answers are in [`replies`](super::replies).
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{HeaderMap, RootId, abi::Status};
 
-/// A callout of a VM. HTTP and gRPC count apart.
+/// The id of a callout in a VM. HTTP and gRPC are numbered independently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallId {
-    /// Of HTTP.
+    /// An HTTP callout.
     Http(u32),
-    /// Of gRPC.
+    /// A gRPC callout.
     Grpc(u32),
 }
 
-/// A callout under way.
+/// A callout in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Callout {
     /// An HTTP request.
     Http(HttpCall),
-    /// A gRPC call: one message each way.
+    /// A gRPC call with one message in each direction.
     Grpc(GrpcCall),
     /// A gRPC stream.
     GrpcStream(GrpcStream),
@@ -27,53 +27,53 @@ pub enum Callout {
 /// An HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpCall {
-    /// Whose it is.
+    /// The root context that made it.
     pub root: RootId,
-    /// The cluster that it goes to.
+    /// The cluster that it is sent to.
     pub cluster: Vec<u8>,
-    /// Its headers, with `:method`, `:path` and `:authority`.
+    /// The headers, with `:method`, `:path` and `:authority`.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
-    /// Its trailers.
+    /// The trailers.
     pub trailers: HeaderMap,
-    /// How long it may take; `None` is for ever.
+    /// The time-out. `None` means none.
     pub timeout: Option<Duration>,
 }
 
 /// A gRPC call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrpcCall {
-    /// Whose it is.
+    /// The root context that made it.
     pub root: RootId,
-    /// The upstream, as the filter gave it: a cluster's name or Envoy's message `GrpcService`.
+    /// The upstream as the filter gave it: a cluster's name, or Envoy's message `GrpcService`.
     pub upstream: Vec<u8>,
-    /// The service.
+    /// The gRPC service.
     pub service: Vec<u8>,
-    /// The method.
+    /// The gRPC method.
     pub method: Vec<u8>,
-    /// Metadata that goes with it.
+    /// The initial metadata.
     pub metadata: HeaderMap,
     /// The message.
     pub message: Vec<u8>,
-    /// How long it may take.
+    /// The time-out.
     pub timeout: Duration,
 }
 
 /// A gRPC stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrpcStream {
-    /// Whose it is.
+    /// The root context that opened it.
     pub root: RootId,
-    /// The upstream, as the filter gave it: a cluster's name or Envoy's message `GrpcService`.
+    /// The upstream as the filter gave it: a cluster's name, or Envoy's message `GrpcService`.
     pub upstream: Vec<u8>,
-    /// The service.
+    /// The gRPC service.
     pub service: Vec<u8>,
-    /// The method.
+    /// The gRPC method.
     pub method: Vec<u8>,
-    /// Metadata that goes with it.
+    /// The initial metadata.
     pub metadata: HeaderMap,
-    /// What the filter sent so far.
+    /// The messages that the filter sent so far.
     pub sent: Vec<GrpcMessage>,
     /// Whether the filter closed its side without a last message.
     pub closed: bool,
@@ -82,14 +82,14 @@ pub struct GrpcStream {
 /// A message of a gRPC stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrpcMessage {
-    /// Its bytes.
+    /// The bytes of the message.
     pub bytes: Vec<u8>,
-    /// Whether it is the filter's last.
+    /// Whether it is the last message of the filter.
     pub last: bool,
 }
 
 impl Callout {
-    /// Whose it is.
+    /// The root context that made the callout.
     pub fn root(&self) -> RootId {
         match self {
             Self::Http(call) => call.root,
@@ -99,7 +99,7 @@ impl Callout {
     }
 }
 
-/// The callouts of a VM.
+/// The callouts in progress of a VM.
 #[derive(Debug, Default)]
 pub(super) struct Callouts {
     pub(super) under_way: BTreeMap<CallId, Callout>,
@@ -108,7 +108,7 @@ pub(super) struct Callouts {
 }
 
 impl Callouts {
-    /// Enters a callout. As in Envoy, gRPC calls have odd numbers and streams even ones.
+    /// Adds a callout and returns its number. As in Envoy, gRPC calls have odd numbers and streams even ones.
     pub(super) fn add(&mut self, callout: Callout) -> Result<u32, Status> {
         let (id, number) = match &callout {
             Callout::Http(_) => {

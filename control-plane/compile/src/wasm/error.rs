@@ -1,99 +1,99 @@
-//! What can go wrong, and what the filter said about it.
+//! Errors of modules, of calls and of configurations, with what the filter logged.
 
 use super::logging::LogLine;
 
-/// A module that cannot be run at all.
+/// Why a module cannot be run at all.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// It is not WebAssembly, or uses what we do not offer.
+    /// It is not WebAssembly, or uses features that are not enabled.
     #[error("the module cannot be compiled: {0}")]
     Compile(String),
-    /// It imports what proxy-wasm does not have.
+    /// It imports a function that proxy-wasm does not have.
     #[error("the module cannot be linked: {0}")]
     Link(String),
-    /// It speaks another ABI, or none.
+    /// It implements another ABI, or none.
     #[error("the module does not export `{0}`")]
     Missing(&'static str),
-    /// It exports a callback under a signature that the ABI does not give it.
+    /// An exported callback has a signature that differs from the ABI's.
     #[error("the module's export `{name}` cannot be called: {cause}")]
     Signature {
-        /// The export.
+        /// The name of the export.
         name: &'static str,
-        /// What wasmtime says about it.
+        /// The cause, from wasmtime.
         cause: String,
     },
-    /// It failed before its first callback.
+    /// It failed while it started.
     #[error(transparent)]
     Start(#[from] Crash),
-    /// Its compiled form could not be written.
+    /// It cannot be serialized.
     #[error("the compiled module cannot be written: {0}")]
     Serialize(String),
-    /// Its compiled form is not what this build of wasmtime makes.
+    /// Its compiled form does not fit this build of wasmtime.
     #[error("the compiled module cannot be used: {0}")]
     Restore(String),
 }
 
-/// A module that trapped, or that a limit stopped.
+/// A module trapped, or exceeded a limit.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the filter failed in `{callback}`: {cause}{}", quoted(log))]
 pub struct Crash {
-    /// The callback under way.
+    /// The callback that was running.
     pub callback: &'static str,
-    /// What ended it.
+    /// The cause.
     pub cause: Cause,
-    /// What the filter logged in that callback.
+    /// What the filter logged during the callback.
     pub log: Vec<LogLine>,
 }
 
 /// Why a module was ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// It used up its fuel: it loops, or its work has no bound.
+    /// It used all of its fuel: it loops, or its work is not bounded.
     #[error("it used up its {fuel} units of fuel")]
     Fuel {
-        /// What it had.
+        /// The fuel for a callback.
         fuel: u64,
     },
-    /// It trapped after more memory was refused to it.
+    /// It trapped after it was refused more memory.
     #[error("it needs more than its {bytes} bytes of memory")]
     Memory {
-        /// What it may have.
+        /// The limit of its memory, in bytes.
         bytes: usize,
     },
-    /// It trapped.
+    /// It trapped for another reason.
     #[error("{0}")]
     Trap(String),
 }
 
-/// A call that a VM did not carry out.
+/// Why a call of a VM failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
     /// The filter failed in this call.
     #[error(transparent)]
     Crashed(#[from] Crash),
-    /// It failed in an earlier one: the VM takes no more.
+    /// The filter failed in an earlier call, which ended the VM.
     #[error("the VM has ended: {0}")]
     Ended(Crash),
-    /// There is no such root, stream or callout in this VM, or no longer.
+    /// The VM has no such root, stream or callout, or no longer.
     #[error("there is no {what} {number} in this VM")]
     Unknown {
-        /// What kind of thing.
+        /// The kind of object.
         what: &'static str,
-        /// Its number.
+        /// The number of the object.
         number: u32,
     },
 }
 
-/// A configuration that the filter did not take.
+/// Why a filter did not accept its configuration.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refused {
-    /// It said no; its log lines say why.
+    /// It refused the configuration. Its log lines have the reason.
     #[error("the filter refused its configuration{}", quoted(log))]
     Declined {
-        /// What the filter logged about it.
+        /// What the filter logged about the configuration.
         log: Vec<LogLine>,
     },
-    /// It failed over it, or had failed before.
+    /// It failed, now or before.
     #[error(transparent)]
     Failed(#[from] CallError),
 }
@@ -108,7 +108,7 @@ impl Refused {
     }
 }
 
-/// The lines that say what is wrong, behind a colon.
+/// The lines of level warning and above, each after a colon.
 fn quoted(log: &[LogLine]) -> String {
     let grave = log.iter().filter(|line| line.level >= super::LogLevel::Warn);
     grave.map(|line| format!(": {}", line.text)).collect()

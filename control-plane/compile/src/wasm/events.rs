@@ -1,4 +1,4 @@
-//! The events of a stream, in the order that Envoy gives them, and what Envoy does after each.
+//! The events of a stream, in Envoy's order, and Envoy's behaviour after each callback.
 
 use super::{
     CallError, Flow, HeaderMap, HeadersPause, LocalResponse, Properties, RootId, Stream, StreamId, Vm,
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Vm {
-    /// A stream begins, under the configuration of `root` to its end.
+    /// Opens a stream. It stays on the configuration of `root` until it ends.
     pub fn open(&mut self, root: RootId, properties: Properties) -> Result<StreamId, CallError> {
         self.check_root(root)?;
         let id = StreamId(self.host_mut().next_context());
@@ -19,7 +19,7 @@ impl Vm {
         Ok(id)
     }
 
-    /// The request's headers come; with `end_of_stream` nothing follows them.
+    /// Delivers the request's headers. `end_of_stream` means that nothing follows.
     pub fn request_headers(
         &mut self,
         stream: StreamId,
@@ -29,17 +29,17 @@ impl Vm {
         self.on_headers(stream, Direction::Request, headers, end_of_stream)
     }
 
-    /// A piece of the request's body comes.
+    /// Delivers a part of the request's body.
     pub fn request_body(&mut self, stream: StreamId, chunk: &[u8], end_of_stream: bool) -> Result<Flow, CallError> {
         self.on_rest(stream, Direction::Request, Waiting::Body { chunk: chunk.to_vec(), end_of_stream })
     }
 
-    /// The request's trailers come.
+    /// Delivers the request's trailers.
     pub fn request_trailers(&mut self, stream: StreamId, trailers: HeaderMap) -> Result<Flow, CallError> {
         self.on_rest(stream, Direction::Request, Waiting::Trailers(trailers))
     }
 
-    /// The response's headers come; with `end_of_stream` nothing follows them.
+    /// Delivers the response's headers. `end_of_stream` means that nothing follows.
     pub fn response_headers(
         &mut self,
         stream: StreamId,
@@ -49,17 +49,17 @@ impl Vm {
         self.on_headers(stream, Direction::Response, headers, end_of_stream)
     }
 
-    /// A piece of the response's body comes.
+    /// Delivers a part of the response's body.
     pub fn response_body(&mut self, stream: StreamId, chunk: &[u8], end_of_stream: bool) -> Result<Flow, CallError> {
         self.on_rest(stream, Direction::Response, Waiting::Body { chunk: chunk.to_vec(), end_of_stream })
     }
 
-    /// The response's trailers come.
+    /// Delivers the response's trailers.
     pub fn response_trailers(&mut self, stream: StreamId, trailers: HeaderMap) -> Result<Flow, CallError> {
         self.on_rest(stream, Direction::Response, Waiting::Trailers(trailers))
     }
 
-    /// The stream ends: the filter may log it, and forgets it. Gives back what became of it.
+    /// Ends a stream: the filter may log it, and forgets it. Returns its final state.
     pub fn close(&mut self, stream: StreamId) -> Result<Stream, CallError> {
         let ended = self.find(stream)?;
         ended.request.set_access(Access::Readable);
@@ -67,13 +67,13 @@ impl Vm {
         self.call(stream.0, "proxy_on_log", self.exports.log.clone(), stream.0)?;
         self.call(stream.0, "proxy_on_done", self.exports.done.clone(), stream.0)?;
         self.call(stream.0, "proxy_on_delete", self.exports.delete.clone(), stream.0)?;
-        // A stream that is over cannot go on, be answered or reset.
+        // Actions on an ended stream are dropped.
         self.host_mut().after.retain(|action| !action.concerns(stream));
         self.settle()?;
         self.host_mut().streams.remove(&stream).ok_or(unknown(stream))
     }
 
-    /// A paused message goes on, and what came behind it reaches the filter.
+    /// Resumes a paused message, and delivers what came meanwhile.
     pub(super) fn go_on(&mut self, id: StreamId, direction: Direction) -> Result<(), CallError> {
         let Ok(stream) = self.find(id) else { return Ok(()) };
         if stream.ending.is_some() || !stream.message(direction).is_paused() {
@@ -86,8 +86,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Answers in place of the upstream. As in Envoy the answer passes the filter's own response callbacks, unless
-    /// the upstream's response has passed them already.
+    /// Answers in place of the upstream. As in Envoy, the answer passes the filter's response callbacks, unless the
+    /// upstream's response has passed them already.
     pub(super) fn answer(&mut self, id: StreamId, response: LocalResponse) -> Result<(), CallError> {
         let Ok(stream) = self.find(id) else { return Ok(()) };
         if stream.ending.is_some() {
@@ -161,7 +161,7 @@ impl Vm {
         self.after_part(id, direction, action, Stage::PausedLater)
     }
 
-    /// The filter sees all of the body that has not gone on yet.
+    /// Shows the filter all of the body that has not been sent on.
     fn show_body(
         &mut self,
         id: StreamId,
@@ -189,8 +189,8 @@ impl Vm {
         self.call(id.0, name, callback, (id.0, number))
     }
 
-    /// Carries out a callback's action. Who asked for a local response pauses, whatever it returned; only a stream's
-    /// first one counts.
+    /// Applies the action that a callback returned. A local response pauses the stream whatever was returned, and only
+    /// the first one counts.
     fn after_part(
         &mut self,
         id: StreamId,

@@ -1,4 +1,4 @@
-//! The callbacks of the module that the host calls. What a module does not export is skipped, as Envoy does.
+//! The module's callbacks. As in Envoy, a callback that is not exported is skipped.
 
 use wasmtime::{Instance, Store, TypedFunc, WasmParams, WasmResults};
 
@@ -6,7 +6,7 @@ use super::{HostError, abi::Direction, host::Host};
 
 type Callback<P, R = ()> = Option<TypedFunc<P, R>>;
 
-/// What a module exports.
+/// The callbacks of a module.
 pub(super) struct Exports {
     pub(super) context_create: Callback<(u32, u32)>,
     pub(super) vm_start: Callback<(u32, u32), u32>,
@@ -24,7 +24,7 @@ pub(super) struct Exports {
     response: MessageCallbacks,
 }
 
-/// The callbacks for one way of a stream.
+/// The callbacks for one direction of a stream.
 pub(super) struct MessageCallbacks {
     pub(super) headers: (&'static str, Callback<(u32, u32, u32), u32>),
     pub(super) body: (&'static str, Callback<(u32, u32, u32), u32>),
@@ -67,7 +67,7 @@ impl Exports {
     }
 }
 
-/// An export, if it is there; under another signature it is an error and not an absence.
+/// An exported function. `None` if there is none; an error if it has another signature.
 pub(super) fn callback<P: WasmParams, R: WasmResults>(
     instance: &Instance,
     store: &mut Store<Host>,

@@ -8,11 +8,11 @@ use wasmtime::{Config, Engine, InstancePre, Module};
 
 use super::{HostError, Setup, Vm, calls, host::Host, sealed::Genuine};
 
-/// The mark of the one ABI that we speak.
+/// The export that marks the supported ABI.
 const ABI: &str = "proxy_abi_version_0_2_1";
 
-/// A compiled filter, from which any number of VMs start. Compiling takes a good part of a second; starting takes a
-/// fraction of a millisecond.
+/// A compiled filter, from which any number of VMs start. Compiling takes a good part of a second, starting a fraction
+/// of a millisecond.
 ///
 /// Its code is instrumented to count fuel: about one unit an instruction, one a byte in bulk operations, eight a byte
 /// that crosses the module's border, and a thousand a host call.
@@ -23,14 +23,14 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles a module, and checks that it speaks our ABI and imports nothing beyond it.
+    /// Compiles a module. An error if it has another ABI, or imports what that does not have.
     pub fn compile(code: &[u8]) -> Result<Self, HostError> {
         let engine = engine()?;
         let module = Module::from_binary(&engine, code).map_err(compile_error)?;
         Self::link(module)
     }
 
-    /// The filter that was [serialized](Self::serialize), without compiling it again.
+    /// A [serialized](Self::serialize) filter, without compiling it again.
     pub(crate) fn restore(module: &Genuine<'_>) -> Result<Self, HostError> {
         let module = module.module(&engine()?).map_err(|error| HostError::Restore(format!("{error:#}")))?;
         Self::link(module)
@@ -41,15 +41,15 @@ impl Filter {
         self.module.serialize().map_err(|error| HostError::Serialize(format!("{error:#}")))
     }
 
-    /// A digest of all that a serialized module depends on beside the code: wasmtime's version, its configuration and
-    /// the processor.
+    /// The digest of everything except the code on which a compiled module depends: wasmtime's version, its
+    /// configuration and the processor.
     pub(crate) fn environment() -> Result<Digest, HostError> {
         let mut bytes = Hashed::default();
         engine()?.precompile_compatibility_hash().hash(&mut bytes);
         Ok(Digest::of(&bytes.0.finalize()))
     }
 
-    /// Starts a VM: a worker that has loaded the code, and no configuration yet.
+    /// Starts a VM with the code loaded and no configuration: a worker.
     pub fn start(&self, setup: Setup) -> Result<Vm, HostError> {
         Vm::start(&self.linked, setup)
     }
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Filter {
     }
 }
 
-/// What is hashed, as SHA-256: the standard hash maps' own hash is neither the same in every process nor long enough.
+/// A hasher for SHA-256, since the standard hashers differ between processes and are too short.
 #[derive(Default)]
 struct Hashed(Sha256);
 
@@ -93,7 +93,7 @@ fn compile_error(error: wasmtime::Error) -> HostError {
 fn engine() -> Result<Engine, HostError> {
     let mut config = Config::new();
     config.consume_fuel(true);
-    // An error names the callback; frames of a stripped module would say nothing more.
+    // Errors name the callback. Frames of a stripped module would add nothing.
     config.wasm_backtrace_max_frames(None);
     Engine::new(&config).map_err(compile_error)
 }

@@ -1,18 +1,18 @@
-//! Headers as Envoy keeps them: a list of names in lower case and values, both of bytes, in order.
+//! Header maps as in Envoy: ordered pairs of names in lower case and values, both of bytes.
 
 use std::fmt;
 
-/// A list of headers. A name can come several times.
+/// An ordered list of headers. Names may repeat.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HeaderMap(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl HeaderMap {
-    /// No headers.
+    /// An empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The first value of a header, if it is there.
+    /// The first value of a header. `None` if there is none.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         self.all(name).next()
     }
@@ -28,22 +28,22 @@ impl HeaderMap {
         self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
-    /// How many there are, repeated ones counted each.
+    /// The number of headers, counting repeated ones.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a value beside those that the header has.
+    /// Adds a value, and keeps the existing ones.
     pub fn add(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.0.push((name.as_ref().to_ascii_lowercase(), value.as_ref().to_vec()));
     }
 
-    /// Sets a header in place of all values that it has.
+    /// Sets a value, and removes the existing ones.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let name = name.as_ref().to_ascii_lowercase();
         match self.0.iter().position(|(other, _)| *other == name) {
@@ -58,13 +58,13 @@ impl HeaderMap {
         }
     }
 
-    /// Removes a header with all its values.
+    /// Removes all values of a header.
     pub fn remove(&mut self, name: impl AsRef<[u8]>) {
         let name = name.as_ref().to_ascii_lowercase();
         self.0.retain(|(other, _)| *other != name);
     }
 
-    /// The bytes of all names and values.
+    /// The size of all names and values, in bytes.
     pub(super) fn byte_size(&self) -> usize {
         self.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum()
     }

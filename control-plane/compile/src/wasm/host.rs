@@ -1,4 +1,4 @@
-//! The state behind the host calls of one VM.
+//! The state of a VM that host calls read and change.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,17 +17,17 @@ use super::{
     stream::{Access, Part},
 };
 
-/// What wasmtime hands to every host call.
+/// The data of a wasmtime store.
 pub(super) struct Host {
     pub(super) setup: Setup,
     pub(super) limiter: Limiter,
     pub(super) guest: GuestParts,
     pub(super) roots: BTreeMap<RootId, Root>,
     pub(super) streams: BTreeMap<StreamId, Stream>,
-    /// The context whose callback is under way, and the one that the module chose instead.
+    /// The context whose callback is running, and the one that the module selected instead (`effective`).
     pub(super) current: u32,
     pub(super) effective: Option<u32>,
-    /// What is carried out once the callback has returned.
+    /// Actions for when the running callback has returned.
     pub(super) after: VecDeque<After>,
     pub(super) log: Vec<LogLine>,
     pub(super) metrics: Metrics,
@@ -38,26 +38,26 @@ pub(super) struct Host {
     last_context: u32,
 }
 
-/// What the host needs of the module to hand it bytes.
+/// The exports of a module that are needed to return bytes to it.
 #[derive(Default)]
 pub(super) struct GuestParts {
     pub(super) memory: Option<Memory>,
     pub(super) allocate: Option<TypedFunc<u32, u32>>,
-    /// Whether the module is allocating for us now; it gets nothing more meanwhile.
+    /// Whether the module is allocating for the host. Nothing else is returned to it meanwhile.
     pub(super) allocating: bool,
 }
 
-/// A root context.
+/// The state of a root context.
 #[derive(Debug, Default)]
 pub(super) struct Root {
-    /// Its configuration, while it is being configured.
+    /// The configuration, while it is offered.
     pub(super) configuration: Option<Vec<u8>>,
     pub(super) tick_period: Option<Duration>,
-    /// Whether it asked for time to finish when it was retired.
+    /// Whether it delayed its end when it was retired.
     pub(super) finishing: bool,
 }
 
-/// What a callback asked for that waits for its end.
+/// An action that a callback requested, and that waits until it has returned.
 #[derive(Debug)]
 pub(super) enum After {
     GoOn(StreamId, Direction),
@@ -75,7 +75,7 @@ impl After {
     }
 }
 
-/// What a callout brought, readable during its callback.
+/// The answer to a callout, readable during its callback.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
     pub(super) http_headers: Option<HeaderMap>,
@@ -109,7 +109,7 @@ impl Host {
         }
     }
 
-    /// A number that no context of this VM has had.
+    /// A new number for a context, unique in this VM.
     pub(super) fn next_context(&mut self) -> u32 {
         self.last_context = self.last_context.saturating_add(1);
         self.last_context
@@ -119,7 +119,7 @@ impl Host {
         self.roots.contains_key(&RootId(context)) || self.streams.contains_key(&StreamId(context))
     }
 
-    /// The context that a host call is about. One that is gone gives way to that of the callback.
+    /// The context that a host call applies to. A selected context that no longer exists is ignored.
     fn context(&self) -> u32 {
         self.effective.filter(|context| self.has_context(*context)).unwrap_or(self.current)
     }
@@ -136,7 +136,7 @@ impl Host {
         self.streams.get_mut(&StreamId(self.context()))
     }
 
-    /// The root that a host call is about: the context itself or its parent.
+    /// The root that a host call applies to: the context itself, or the parent of its stream.
     pub(super) fn root_id(&self) -> RootId {
         self.stream().map_or(RootId(self.context()), |stream| stream.root)
     }
@@ -155,15 +155,15 @@ impl Host {
         u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// What the stream came with, then what the filter set itself, then what every context has.
+    /// A property of the stream, else one that the filter set, else one of all contexts.
     pub(super) fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
-        // Some SDKs end the last part of a path like the others, and Envoy does not mind.
+        // Some SDKs add a NUL at the end of the path, which Envoy accepts.
         let path = path.strip_suffix(b"\0").unwrap_or(path);
         let of_stream = self.stream().and_then(|stream| stream.given.get(path).or_else(|| stream.set.get(path)));
         of_stream.or_else(|| self.setup.properties.get(path)).cloned()
     }
 
-    /// A list of headers, if it can be read now.
+    /// A header map, if the filter may read it now.
     pub(super) fn map(&self, map: Map) -> Option<&HeaderMap> {
         match map {
             Map::Headers(direction) => readable(&self.stream()?.message(direction).headers),
@@ -175,7 +175,7 @@ impl Host {
         }
     }
 
-    /// A list of headers, if it can be changed now.
+    /// A header map, if the filter may change it now.
     pub(super) fn map_mut(&mut self, map: Map) -> Option<&mut HeaderMap> {
         let part = match map {
             Map::Headers(direction) => &mut self.stream_mut()?.message_mut(direction).headers,

@@ -1,9 +1,9 @@
-//! What contexts are called.
+//! Identifiers of contexts.
 
-/// A root context: the filter under one configuration.
+/// The id of a root context: the filter with one configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RootId(pub(super) u32);
 
-/// A stream's context.
+/// The id of a stream's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId(pub(super) u32);

@@ -1,27 +1,27 @@
-//! What a module may take: instructions for each callback, memory and table entries for its life.
+//! Limits of a module: fuel for each callback, memory and table entries for the VM.
 
 use wasmtime::ResourceLimiter;
 
 /// The limits of one VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Fuel for each callback: about one unit an instruction and a byte copied inside the module, and
-    /// [more](super::Filter) for what crosses its border. It is the same on every run and machine.
+    /// The fuel for each callback: about one unit for an instruction or a byte copied inside the module, and
+    /// [more](super::Filter) for what crosses its border. Fuel is deterministic.
     pub fuel: u64,
-    /// Bytes of linear memory. Growing beyond fails as it does in a browser or in Envoy: the module gets -1.
+    /// The largest linear memory, in bytes. Beyond it, growing fails as in a browser or in Envoy: the module gets -1.
     pub memory: usize,
-    /// Entries of its tables.
+    /// The largest number of table entries.
     pub table_entries: usize,
 }
 
 impl Default for Limits {
-    /// About a second of work (a plan of 10,000 routes takes a fortieth of it), 256 MiB.
+    /// Fuel for about a second (a plan of 10,000 routes takes a fortieth of it), and 256 MiB of memory.
     fn default() -> Self {
         Self { fuel: 1_000_000_000, memory: 256 << 20, table_entries: 100_000 }
     }
 }
 
-/// The part of [`Limits`] that wasmtime asks for, and whether it ever had to refuse.
+/// Enforces the limits of memory and tables for wasmtime, and records refusals.
 #[derive(Debug)]
 pub(super) struct Limiter {
     limits: Limits,
@@ -33,7 +33,7 @@ impl Limiter {
         Self { limits, refused_memory: false }
     }
 
-    /// Whether the module asked for more memory than it may have: then this is why it trapped.
+    /// Whether the module was refused memory, which explains a trap.
     pub(super) fn refused_memory(&self) -> bool {
         self.refused_memory
     }

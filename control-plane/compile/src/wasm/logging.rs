@@ -1,4 +1,4 @@
-//! What the module logs.
+//! Log lines of a module.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use super::abi::LogLevel;
 /// A line that the filter logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// How grave it is.
+    /// The level.
     pub level: LogLevel,
-    /// What it says.
+    /// The message.
     pub text: String,
 }
 

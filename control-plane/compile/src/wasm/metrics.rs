@@ -1,26 +1,26 @@
-//! Metrics that the module defines. In Envoy they are one set for all workers; here each VM has its own.
+//! Metrics that a module defines. In Envoy all workers share them; here each VM has its own.
 
 use std::collections::BTreeMap;
 
 use super::abi::Status;
 
-/// What a metric counts (`proxy_metric_type_t`).
+/// The kind of a metric (`proxy_metric_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricKind {
-    /// Goes up.
+    /// Only increases.
     Counter = 0,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge = 1,
-    /// Takes samples.
+    /// Records samples.
     Histogram = 2,
 }
 
-/// A metric.
+/// A metric and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name, as the module defined it.
+    /// The name that the module defined.
     pub name: String,
-    /// What it counts.
+    /// The kind.
     pub kind: MetricKind,
     /// The value of a counter or gauge.
     pub value: u64,
@@ -28,8 +28,8 @@ pub struct Metric {
     pub samples: Vec<u64>,
 }
 
-/// The metrics of a VM. As in Envoy a number's lowest two bits say the kind, and a name that is defined twice has two
-/// numbers for one metric.
+/// The metrics of a VM. As in Envoy, the two lowest bits of a number are the kind, and defining a name again gives a
+/// second number for the same metric.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     metrics: BTreeMap<(MetricKind, String), Metric>,
@@ -68,7 +68,7 @@ impl Metrics {
     pub(super) fn record(&mut self, number: u32, value: u64) -> Result<(), Status> {
         let metric = self.find(number)?;
         match metric.kind {
-            // Envoy adds here instead of setting, since its counters know nothing else.
+            // Envoy's counters cannot be set, so recording a value adds it.
             MetricKind::Counter => metric.value = metric.value.wrapping_add(value),
             MetricKind::Gauge => metric.value = value,
             MetricKind::Histogram => metric.samples.push(value),

@@ -1,15 +1,16 @@
-//! A host for the filter: enough of proxy-wasm ABI 0.2.1 under wasmtime to run the very bytes that an Envoy runs.
+//! A host for the filter: the part of proxy-wasm ABI 0.2.1 that is needed to run the filter's own bytes, under
+//! wasmtime.
 //!
-//! [`Filter`] is a compiled module, [`Vm`] one instance of it: a worker. A VM is [configured](Vm::configure) with a
-//! plan, streams are [opened](Vm::open) on it, and what the filter does to them is data: the [`Stream`] as edited, the
-//! [log](Vm::log), [metrics](Vm::metrics), [shared data](SharedData) and [callouts](Vm::callouts), which are answered
-//! by whoever drives the VM. Time is an argument too ([`Vm::set_time`]).
+//! [`Filter`] is a compiled module, [`Vm`] an instance of it: a worker. A VM is [configured](Vm::configure) with a
+//! plan, and streams are [opened](Vm::open) on it. The effects of the filter are data: the edited [`Stream`], the
+//! [log](Vm::log), [metrics](Vm::metrics), [shared data](SharedData) and [callouts](Vm::callouts), which the VM's user
+//! answers. Time is an argument ([`Vm::set_time`]).
 //!
-//! It owns the ABI and what Envoy does around a callback: what may be read when, what is carried out only after the
-//! callback returned, which statuses a call has. It does not own routing, retries, buffers' limits or any I/O.
+//! It owns the ABI and Envoy's behaviour around a callback: what can be read when, what happens only after the callback
+//! has returned, and the status of each call. It does not own routing, retries, limits of buffers or I/O.
 //!
-//! Nothing that a module does can panic the host, run for ever or take more memory than [`Limits`] says: a module that
-//! traps, or that a limit stops, ends its VM, and every later call says so.
+//! No module can panic the host, run forever, or take more memory than [`Limits`] allows. A module that traps or
+//! exceeds a limit ends its VM, and every later call returns an error.
 
 mod abi;
 mod callouts;

@@ -1,13 +1,13 @@
-//! How proxy-wasm writes a list of pairs: a count, the sizes of every name and value, then each of them with a NUL
-//! behind it; all numbers are little-endian `u32`.
+//! The encoding of header maps in proxy-wasm: a count, the sizes of all names and values, then each of them followed by
+//! a NUL. All numbers are little-endian `u32`.
 
 use super::{abi::Status, header_map::HeaderMap};
 
-/// What Envoy takes from a module at most (`PROXY_WASM_HOST_PAIRS_MAX_*`).
+/// The limits of Envoy on maps from a module (`PROXY_WASM_HOST_PAIRS_MAX_*`).
 const MOST_PAIRS: usize = 1024;
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// Writes headers for a module. No headers are no bytes, as Envoy writes them.
+/// Encodes headers for a module. As in Envoy, no headers are no bytes.
 pub(super) fn encode(headers: &HeaderMap) -> Result<Vec<u8>, Status> {
     if headers.is_empty() {
         return Ok(Vec::new());
@@ -23,7 +23,7 @@ pub(super) fn encode(headers: &HeaderMap) -> Result<Vec<u8>, Status> {
     Ok(buffer)
 }
 
-/// Reads what a module wrote. As in Envoy, a list that is damaged or too large is read as an empty one.
+/// Decodes headers from a module. As in Envoy, an invalid or too large encoding gives an empty map.
 pub(super) fn decode(buffer: &[u8]) -> HeaderMap {
     if buffer.len() > MOST_BYTES {
         return HeaderMap::new();
@@ -58,7 +58,7 @@ fn take_number(buffer: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::try_from(u32::from_le_bytes(*bytes)).ok()?, rest))
 }
 
-/// Bytes and the NUL that must stand behind them.
+/// Splits off a text and the NUL that must follow it.
 fn take_text(buffer: &[u8], size: usize) -> Option<(&[u8], &[u8])> {
     let (text, rest) = buffer.split_at_checked(size)?;
     Some((text, rest.strip_prefix(b"\0")?))

@@ -1,18 +1,18 @@
-//! Properties: what Envoy knows about a stream and its surroundings, under paths, and what the filter adds.
+//! Properties: values by path that Envoy provides about a stream and itself, and that the filter sets.
 
 use std::collections::BTreeMap;
 
-/// Values by path, as bytes: text as it is, numbers as eight little-endian bytes.
+/// Values by path, as bytes: text unchanged, numbers as eight little-endian bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Properties {
-    /// None.
+    /// No properties.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These and one more: `.with(&["xds", "route_name"], "api")`.
+    /// Adds one property: `.with(&["xds", "route_name"], "api")`.
     #[must_use]
     pub fn with(mut self, path: &[&str], value: impl AsRef<[u8]>) -> Self {
         self.0.insert(path.join("\0").into_bytes(), value.as_ref().to_vec());

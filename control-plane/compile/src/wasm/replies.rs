@@ -1,23 +1,23 @@
-//! Answers to callouts, and the callbacks that bring them to the filter.
+//! Answers to callouts, and the callbacks that deliver them to the filter.
 
 use super::{CallError, CallId, Callout, HeaderMap, RootId, Vm, host::Offered, vm::count};
 
-/// Envoy's number for a connection that broke before an answer came.
+/// The number that Envoy reports for a connection that broke before an answer.
 const BROKEN_CONNECTION: u32 = 11;
 
-/// What came of an HTTP callout. (Envoy shows a time-out as a response 504, a failure to connect as 503.)
+/// The result of an HTTP callout. (Envoy reports a time-out as a response 504, a failed connection as 503.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpReply {
     /// A response.
     Response {
-        /// With `:status`.
+        /// The headers, with `:status`.
         headers: HeaderMap,
-        /// Its body.
+        /// The body.
         body: Vec<u8>,
-        /// Its trailers.
+        /// The trailers.
         trailers: HeaderMap,
     },
-    /// None: the stream was reset. The filter sees no headers.
+    /// The stream was reset. The filter sees no headers.
     Reset,
 }
 
@@ -29,7 +29,7 @@ impl HttpReply {
 }
 
 impl Vm {
-    /// Answers an HTTP callout, which is over then.
+    /// Answers an HTTP callout, and ends it.
     pub fn reply_http(&mut self, call: CallId, reply: HttpReply) -> Result<(), CallError> {
         let CallId::Http(number) = call else { return Err(unknown(call)) };
         let root = self.owner(call)?;
@@ -52,7 +52,7 @@ impl Vm {
         })
     }
 
-    /// A message answers a gRPC callout. A call is over then; a stream goes on until [`end_grpc`](Self::end_grpc).
+    /// Delivers a message to a gRPC callout. Ends a call; a stream continues until [`end_grpc`](Self::end_grpc).
     pub fn reply_grpc(&mut self, call: CallId, message: &[u8]) -> Result<(), CallError> {
         let (root, number) = self.grpc_owner(call)?;
         if matches!(self.host().callouts.under_way.get(&call), Some(Callout::Grpc(_))) {
@@ -65,7 +65,7 @@ impl Vm {
         })
     }
 
-    /// A gRPC callout ends with a status: a call that failed, or a stream in any case.
+    /// Ends a gRPC callout with a status: a failed call, or any stream.
     pub fn end_grpc(&mut self, call: CallId, status: u32, text: &str) -> Result<(), CallError> {
         let (root, number) = self.grpc_owner(call)?;
         self.host_mut().callouts.under_way.remove(&call);
@@ -76,7 +76,7 @@ impl Vm {
         })
     }
 
-    /// The metadata comes with which a gRPC stream begins.
+    /// Delivers the initial metadata of a gRPC stream.
     pub fn grpc_initial_metadata(&mut self, call: CallId, metadata: HeaderMap) -> Result<(), CallError> {
         let (root, number) = self.grpc_owner(call)?;
         let size = count(metadata.len());
@@ -87,7 +87,7 @@ impl Vm {
         })
     }
 
-    /// The metadata comes with which a gRPC stream ends.
+    /// Delivers the trailing metadata of a gRPC stream.
     pub fn grpc_trailing_metadata(&mut self, call: CallId, metadata: HeaderMap) -> Result<(), CallError> {
         let (root, number) = self.grpc_owner(call)?;
         let size = count(metadata.len());
@@ -98,7 +98,7 @@ impl Vm {
         })
     }
 
-    /// Makes an answer readable for the time of a callback.
+    /// Makes an answer readable during a callback.
     fn offer(
         &mut self,
         offered: Offered,

@@ -1,9 +1,9 @@
-//! Compiled modules as they are kept on a disk: sealed with a key, and run only if the seal is whole.
+//! Compiled modules on disk: sealed with a key, and run only if the seal is valid.
 //!
-//! This is the one unsafe place of the crate. `Module::deserialize` runs whatever machine code it is given, so that
-//! bytes from a disk must be known to be ours. A [`Genuine`] is that knowledge as a type: only [`SealKey::open`] makes
-//! one, and only of bytes whose HMAC-SHA256, under a key that others cannot read, covers them, the digest of the
-//! filter that they were compiled from, and all of wasmtime that has an influence on them.
+//! This is the only unsafe code of the crate. `Module::deserialize` runs any machine code, so bytes from a disk must be
+//! proved to be ours. A [`Genuine`] is that proof as a type: only [`SealKey::open`] makes one, and only of bytes whose
+//! HMAC-SHA256, under a key that others cannot read, covers them, the digest of the filter that they were compiled
+//! from, and everything of wasmtime that they depend on.
 
 #![expect(
     unsafe_code,
@@ -15,12 +15,12 @@ use postern_base::digest::Digest;
 use sha2::Sha256;
 use wasmtime::{Engine, Module};
 
-/// The size of a seal, which stands in front of what it seals.
+/// The size of the seal at the start of a file, in bytes.
 const SEAL: usize = 32;
-/// What a seal of ours is about: the same key for another purpose would give other seals.
+/// The purpose in the MAC, so that seals for other purposes with the same key differ.
 const PURPOSE: &[u8] = b"postern compiled module 1";
 
-/// The key that modules are sealed with. Whoever knows it can have us run any code.
+/// The key for seals. Whoever knows it can make us run any code.
 pub(crate) struct SealKey([u8; 32]);
 
 impl SealKey {
@@ -30,21 +30,21 @@ impl SealKey {
         Self(key)
     }
 
-    /// The module with its seal in front.
+    /// The module, preceded by its seal.
     pub(crate) fn seal(&self, filter: &Digest, environment: &Digest, module: &[u8]) -> Vec<u8> {
         let seal = self.mac(filter, environment, module).map(|mac| mac.finalize().into_bytes());
         [seal.unwrap_or_default().as_slice(), module].concat()
     }
 
-    /// The module behind a seal, if we sealed it for this very filter and environment.
+    /// The module behind a seal. `None` unless the seal is ours, for this filter and environment.
     pub(crate) fn open<'a>(&self, filter: &Digest, environment: &Digest, sealed: &'a [u8]) -> Option<Genuine<'a>> {
         let (seal, module) = sealed.split_at_checked(SEAL)?;
-        // In constant time.
+        // The comparison takes constant time.
         self.mac(filter, environment, module)?.verify_slice(seal).ok()?;
         Some(Genuine(module))
     }
 
-    /// Each part counts with its size, so that bytes cannot move from one to another.
+    /// The MAC over all parts. The size of each is included, so that bytes cannot move between parts.
     fn mac(&self, filter: &Digest, environment: &Digest, module: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
         for part in [PURPOSE, filter.as_str().as_bytes(), environment.as_str().as_bytes(), module] {
@@ -61,7 +61,7 @@ impl std::fmt::Debug for SealKey {
     }
 }
 
-/// A compiled module whose seal was whole.
+/// A compiled module whose seal was valid.
 #[derive(Debug)]
 pub(crate) struct Genuine<'a>(&'a [u8]);
 

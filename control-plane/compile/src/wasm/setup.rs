@@ -1,4 +1,4 @@
-//! What a VM finds around it when it starts.
+//! The environment of a VM when it starts.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,22 +6,22 @@ use postern_engine::Placement;
 
 use super::{Limits, LogLevel, Properties, SharedData};
 
-/// The surroundings of a VM. The default is an Envoy that has every cluster, at the start of 1970.
+/// The environment of a VM. By default, an Envoy at the start of 1970 that has every cluster.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What the module may take.
+    /// The limits of the module.
     pub limits: Limits,
-    /// Shared data: give several VMs clones of one handle to make them workers of one Envoy.
+    /// The shared data. VMs with clones of one handle are workers of one Envoy.
     pub shared_data: SharedData,
-    /// What the clock shows first, since 1970; see [`Vm::set_time`](super::Vm::set_time).
+    /// The initial time of the clock, since 1970; see [`Vm::set_time`](super::Vm::set_time).
     pub time: Duration,
-    /// The level that the module is told. Lines below it are kept all the same.
+    /// The log level that the module is told. Lines below it are kept too.
     pub log_level: LogLevel,
-    /// Properties that every context has: `node`, `plugin_name` and the like.
+    /// Properties of every context, such as `node` and `plugin_name`.
     pub properties: Properties,
-    /// Where HTTP callouts can go.
+    /// The clusters for HTTP callouts.
     pub clusters: Clusters,
-    /// What a pause in the headers' callback does to the rest of the message.
+    /// How a pause in the headers' callback affects the rest of the message.
     pub headers_pause: HeadersPause,
 }
 
@@ -40,12 +40,12 @@ impl Default for Setup {
     }
 }
 
-/// Which clusters there are: a callout to another is refused as a bad argument.
+/// The clusters that exist. A callout to another one fails as a bad argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Clusters {
-    /// Every name is one.
+    /// Every name.
     Any,
-    /// These.
+    /// Only these.
     Only(BTreeSet<String>),
 }
 
@@ -61,8 +61,8 @@ impl Clusters {
 /// The plugin's `allow_on_headers_stop_iteration`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadersPause {
-    /// Not set: body and trailers reach the filter only once the stream goes on.
+    /// Not set: body and trailers are delivered to the filter only once the stream is resumed.
     HoldsBody,
-    /// Set: they are shown to the filter meanwhile, so that it can wait for them.
+    /// Set: body and trailers are delivered meanwhile, so that the filter can wait for them.
     ShowsBody,
 }

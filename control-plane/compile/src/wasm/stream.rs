@@ -1,24 +1,24 @@
-//! One HTTP stream: what went in, and what the filter made of it.
+//! One HTTP stream: its messages, and the filter's effects on them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{HeaderMap, Properties, RootId, abi::Direction};
 
-/// What became of a message when the filter had seen a part of it.
+/// The state of a message after the filter has seen a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Flow {
-    /// It goes on.
+    /// It continues.
     Continue,
-    /// It waits for the filter.
+    /// It is paused by the filter.
     Pause,
-    /// The filter answered in its place: see [`Stream::local_response`].
+    /// The filter answered in its place; see [`Stream::local_response`].
     Answered,
     /// The filter reset the stream.
     Reset,
 }
 
-/// A stream.
+/// An HTTP stream as the filter has left it.
 #[derive(Debug)]
 pub struct Stream {
     pub(super) root: RootId,
@@ -29,30 +29,31 @@ pub struct Stream {
     pub(super) ending: Option<Ending>,
 }
 
-/// How the filter cut a stream short.
+/// How the filter ended a stream early.
 #[derive(Debug)]
 pub(super) enum Ending {
     Answered(LocalResponse),
     Reset,
 }
 
-/// A response that the filter asked for (`send_local_response`).
+/// A local response of the filter (`send_local_response`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalResponse {
-    /// Its status.
+    /// The status.
     pub status: u32,
-    /// Why, for access logs.
+    /// The details for access logs.
     pub details: Vec<u8>,
-    /// Headers beside those that Envoy adds.
+    /// Headers in addition to those that Envoy adds.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
-    /// Its status on a gRPC stream, if the filter gave one.
+    /// The gRPC status, if the filter gave one.
     pub grpc_status: Option<u32>,
 }
 
 impl LocalResponse {
-    /// The headers that Envoy makes of it. (For a gRPC request Envoy answers with trailers, which we do not.)
+    /// The headers of the response in Envoy. (For a gRPC request Envoy answers with trailers, which is not
+    /// implemented.)
     pub(super) fn to_headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::from([(":status", self.status.to_string())]);
         self.headers.iter().for_each(|(name, value)| headers.add(name, value));
@@ -72,18 +73,18 @@ impl Stream {
         Self { root, given, set: BTreeMap::new(), request, response, ending: None }
     }
 
-    /// The request as it goes on to the upstream.
+    /// The request as it is sent upstream.
     pub fn request(&self) -> &Message {
         &self.request
     }
 
-    /// The response as it goes on to the client: the upstream's or, once the filter answered itself, its own after it
-    /// passed the filter's response callbacks, as it does in Envoy.
+    /// The response as it is sent downstream: the upstream's or the filter's own, after the filter's response
+    /// callbacks, as in Envoy.
     pub fn response(&self) -> &Message {
         &self.response
     }
 
-    /// The answer that the filter gave in place of the upstream, as it gave it.
+    /// The local response as the filter gave it. `None` if there is none.
     pub fn local_response(&self) -> Option<&LocalResponse> {
         match &self.ending {
             Some(Ending::Answered(response)) => Some(response),
@@ -96,7 +97,7 @@ impl Stream {
         matches!(self.ending, Some(Ending::Reset))
     }
 
-    /// A property that the filter set, under its name (access logs see it as `wasm.<name>` of the filter state).
+    /// A property that the filter set. Access logs see it in the filter state as `wasm.<name>`.
     pub fn property(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         self.set.get(name.as_ref()).map(Vec::as_slice)
     }
@@ -130,28 +131,28 @@ impl Stream {
     }
 }
 
-/// A request or a response.
+/// A request or response.
 #[derive(Debug, Default)]
 pub struct Message {
     pub(super) headers: Part,
     pub(super) trailers: Part,
     pub(super) body: Vec<u8>,
-    /// What the filter sees as the body now: not gone on yet.
+    /// The body that the filter sees now and that has not been sent on.
     pub(super) held: Vec<u8>,
     pub(super) body_access: Access,
     pub(super) stage: Stage,
-    /// What came while a pause kept it from the filter.
+    /// Parts that came during a pause, and that the filter has not seen.
     pub(super) waiting: VecDeque<Waiting>,
 }
 
-/// A list of headers, and what the filter may do with it now.
+/// Headers or trailers, and how the filter may access them now.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) map: HeaderMap,
     pub(super) access: Access,
 }
 
-/// What the filter may do with a part of a message.
+/// How the filter may access a part of a message.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     #[default]
@@ -160,7 +161,7 @@ pub(super) enum Access {
     Editable,
 }
 
-/// How far a message has come.
+/// The progress of a message.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     #[default]
@@ -170,7 +171,7 @@ pub(super) enum Stage {
     PausedLater,
 }
 
-/// A part of a message that waits.
+/// A part of a message that waits for the end of a pause.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Body { chunk: Vec<u8>, end_of_stream: bool },
@@ -178,27 +179,27 @@ pub(super) enum Waiting {
 }
 
 impl Message {
-    /// Its headers, as the filter left them.
+    /// The headers as the filter left them.
     pub fn headers(&self) -> &HeaderMap {
         &self.headers.map
     }
 
-    /// As much of its body as has gone on, as the filter left it.
+    /// The part of the body that has been sent on, as the filter left it.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Its trailers, as the filter left them.
+    /// The trailers as the filter left them.
     pub fn trailers(&self) -> &HeaderMap {
         &self.trailers.map
     }
 
-    /// Whether it waits for the filter.
+    /// Whether it is paused by the filter.
     pub fn is_paused(&self) -> bool {
         matches!(self.stage, Stage::PausedInHeaders | Stage::PausedLater)
     }
 
-    /// It goes on: what was held is gone, and the filter can no longer change it.
+    /// Resumes the message: sends on what was held, and ends the filter's access.
     pub(super) fn go_on(&mut self) {
         self.stage = Stage::Flowing;
         self.body.append(&mut self.held);
@@ -211,7 +212,7 @@ impl Message {
         self.trailers.access = access;
     }
 
-    /// Puts a whole other message in its place.
+    /// Replaces the whole message.
     pub(super) fn replace(&mut self, headers: HeaderMap, body: Vec<u8>) {
         *self = Self { body, stage: Stage::Flowing, ..Self::default() };
         self.headers.map = headers;

@@ -1,4 +1,4 @@
-//! One instance of a filter: a worker's VM. Starting, configuring, calling and ending it; streams are in
+//! An instance of a filter: a worker's VM. Starts, configures, calls and ends it. Streams are in
 //! [`events`](super::events), answers to callouts in [`replies`](super::replies).
 
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{
     host::{After, Host, Root},
 };
 
-/// A VM.
+/// A worker's VM.
 ///
-/// A call that makes the filter trap or run into a limit ends the VM: every later one is [`CallError::Ended`], and what
-/// the filter did before stays visible.
+/// A call in which the filter traps or exceeds a limit ends the VM: every later call returns [`CallError::Ended`].
+/// Earlier effects stay visible.
 pub struct Vm {
     store: Store<Host>,
     pub(super) exports: Exports,
@@ -48,8 +48,8 @@ impl Vm {
         Ok(vm)
     }
 
-    /// Makes a root context with this configuration, as an Envoy does for an update: streams that are open stay on the
-    /// root that they were opened on. What the filter refuses leaves no root behind.
+    /// Creates a root context with this configuration, as Envoy does for an update. Open streams stay on their root. If
+    /// the filter refuses the configuration, no root is left.
     pub fn configure(&mut self, configuration: &[u8]) -> Result<RootId, Refused> {
         self.check_alive()?;
         let mark = self.host().log.len();
@@ -68,8 +68,8 @@ impl Vm {
         Err(Refused::Declined { log })
     }
 
-    /// Ends a root, as an Envoy does once its last stream is gone. Says whether it is gone: a filter can ask for time
-    /// (`proxy_on_done` returns false), and is then gone once it called `proxy_done`.
+    /// Ends a root, as Envoy does after its last stream. Returns whether it is gone: a filter can delay the end
+    /// (`proxy_on_done` returns false) until it calls `proxy_done`.
     pub fn retire(&mut self, root: RootId) -> Result<bool, CallError> {
         self.check_root(root)?;
         let finished = self.call(root.0, "proxy_on_done", self.exports.done.clone(), root.0)?;
@@ -84,34 +84,34 @@ impl Vm {
         Ok(!self.host().roots.contains_key(&root))
     }
 
-    /// Lets the timer of a root fire, whatever the time is.
+    /// Calls the timer callback of a root, whatever the time is.
     pub fn tick(&mut self, root: RootId) -> Result<(), CallError> {
         self.check_root(root)?;
         self.call(root.0, "proxy_on_tick", self.exports.tick.clone(), root.0)?;
         self.settle()
     }
 
-    /// How often a root wants its timer to fire, if it does.
+    /// The timer interval of a root. `None` if it has no timer.
     pub fn tick_period(&self, root: RootId) -> Option<Duration> {
         self.host().roots.get(&root).and_then(|root| root.tick_period)
     }
 
-    /// Sets the clock, since 1970. It stands still until it is set again.
+    /// Sets the clock, since 1970. It does not advance by itself.
     pub fn set_time(&mut self, since_1970: Duration) {
         self.host_mut().now = since_1970;
     }
 
-    /// A stream that is open.
+    /// The state of an open stream. `None` if it is not open.
     pub fn stream(&self, stream: StreamId) -> Option<&Stream> {
         self.host().streams.get(&stream)
     }
 
-    /// What the filter logged since the start or the last [`take_log`](Self::take_log).
+    /// The lines logged since the start or the last [`take_log`](Self::take_log).
     pub fn log(&self) -> &[LogLine] {
         &self.host().log
     }
 
-    /// The same, and forgets it.
+    /// Like [`Self::log`], and clears the log.
     pub fn take_log(&mut self) -> Vec<LogLine> {
         std::mem::take(&mut self.host_mut().log)
     }
@@ -121,23 +121,23 @@ impl Vm {
         self.host().metrics.iter()
     }
 
-    /// The callouts that wait for an answer, oldest first within HTTP and gRPC.
+    /// The callouts in progress, by kind, the oldest first.
     pub fn callouts(&self) -> impl Iterator<Item = (CallId, &Callout)> {
         self.host().callouts.under_way.iter().map(|(id, callout)| (*id, callout))
     }
 
-    /// The data that this VM shares with others.
+    /// The shared data of this VM.
     pub fn shared_data(&self) -> &SharedData {
         &self.host().setup.shared_data
     }
 
-    /// What the last callback cost; it is the same on every run.
+    /// The fuel that the last callback used, which is the same on every run.
     pub fn fuel_used(&self) -> u64 {
         let left = self.store.get_fuel().unwrap_or_default();
         self.host().setup.limits.fuel.saturating_sub(left)
     }
 
-    /// How much memory the module has now, in bytes.
+    /// The size of the module's memory, in bytes.
     pub fn memory_size(&self) -> usize {
         self.host().guest.memory.map_or(0, |memory| memory.data_size(&self.store))
     }
@@ -160,7 +160,7 @@ impl Vm {
         if known { Ok(()) } else { Err(CallError::Unknown { what: "root context", number: root.0 }) }
     }
 
-    /// Calls a callback in a context. `None` says that the module does not export it.
+    /// Calls a callback in a context. `None` if the module does not export it.
     pub(super) fn call<P: WasmParams, R: WasmResults>(
         &mut self,
         context: u32,
@@ -174,8 +174,8 @@ impl Vm {
         Ok(self.run(name, callback, parameters)?)
     }
 
-    /// Carries out what the callbacks so far left for later. Callbacks that this brings about add to the same list, so
-    /// that however many streams resume each other, nothing grows deep.
+    /// Carries out the actions that callbacks requested. Callbacks that run meanwhile add to the same list, so that the
+    /// recursion is bounded even if streams resume each other.
     pub(super) fn settle(&mut self) -> Result<(), CallError> {
         if self.settling {
             return Ok(());
@@ -240,7 +240,7 @@ impl std::fmt::Debug for Vm {
     }
 }
 
-/// A size as the ABI says it.
+/// A size as a number of the ABI.
 pub(super) fn count(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }

@@ -1,15 +1,15 @@
-//! Bytes to expressions: each byte decides one choice, so that what proptest shrinks stays an expression.
+//! Generates expressions from bytes: each byte decides one choice, so that proptest can shrink them.
 
 #![allow(clippy::expect_used, reason = "test code")]
 
-/// What the expressions can read.
+/// The attributes that expressions can read.
 pub(crate) const INPUT: &str = r#"{
     "request": {"method": "GET", "path": "/a/b?x=1", "headers": {"x-a": "1"}},
     "jwt": {"claims": {"n": 7, "f": 2.5, "s": "é🐱", "l": [1, "a", 2.5, null], "m": {"a": 1}, "t": true}},
     "metadata": {}
 }"#;
 
-/// The types that terms are made of.
+/// The types of generated terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bool,
@@ -39,7 +39,7 @@ const KINDS: &[Kind] = &[
     Kind::Null,
 ];
 
-/// The expression that these bytes choose. Without bytes, the first choice is taken: the simplest one.
+/// The expression for these bytes. Without bytes, the first choice is taken, which is the simplest one.
 pub(crate) fn expression(bytes: &[u8]) -> String {
     let mut source = Source { bytes: bytes.iter(), variables: 0 };
     let kind = source.pick(KINDS);
@@ -61,7 +61,7 @@ impl Source<'_> {
         *from.get(chosen).expect("there is something to choose from")
     }
 
-    /// A term of a kind; now and then of another one, without a type that could be known beforehand.
+    /// A term of a kind. Sometimes of another kind, but without a static type.
     fn term(&mut self, kind: Kind, depth: usize) -> String {
         if self.byte() >= 248 {
             let other = self.pick(KINDS);
@@ -82,7 +82,7 @@ impl Source<'_> {
         self.pick(leaves(kind)).to_owned()
     }
 
-    /// Replaces each letter after a `$` by a term of the kind that it stands for.
+    /// Replaces each letter after a `$` by a term of its kind.
     fn fill(&mut self, form: &str, depth: usize) -> String {
         let mut parts = form.split('$');
         let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -207,7 +207,7 @@ fn leaves(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// How a kind is made from others; `$x` is a term of any kind, `$n` a plain number, `@` a variable.
+/// The ways to make a term of a kind from others: `$x` is a term of any kind, `$n` a literal number, `@` a variable.
 fn forms(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Bool => &[

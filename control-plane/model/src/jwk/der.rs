@@ -1,4 +1,5 @@
-//! As much of DER as a SubjectPublicKeyInfo of an RSA key needs (RFC 8017, appendix A.1, in RFC 5280, section 4.1).
+//! Encodes the SubjectPublicKeyInfo of an RSA key in DER (RFC 8017, appendix A.1, in RFC 5280, section 4.1). Nothing
+//! else of DER is here.
 
 /// `rsaEncryption` with its NULL parameters.
 const RSA_ENCRYPTION: &[u8] =
@@ -8,15 +9,15 @@ const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const SEQUENCE: u8 = 0x30;
 
-/// The public key of this modulus and exponent, both big-endian and positive.
+/// The encoded public key. Modulus and exponent are big-endian and positive.
 pub(super) fn rsa_public_key(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
     let numbers = [integer(modulus), integer(exponent)].concat();
-    // No bit of the last byte is unused.
+    // The 0 is the number of unused bits in the last byte.
     let key = [&[0], value(SEQUENCE, &numbers).as_slice()].concat();
     value(SEQUENCE, &[RSA_ENCRYPTION, &value(BIT_STRING, &key)].concat())
 }
 
-/// Without leading zeros, but for the one that keeps it positive.
+/// An INTEGER, without leading zeros except the one that keeps it positive.
 fn integer(bytes: &[u8]) -> Vec<u8> {
     let significant = bytes.iter().position(|byte| *byte != 0).and_then(|first| bytes.get(first..)).unwrap_or_default();
     match significant.first() {
@@ -32,7 +33,7 @@ fn value(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut encoded = vec![tag];
     match size {
         [short] if *short < 0x80 => encoded.push(*short),
-        // The first bit says that the size comes in that many bytes.
+        // The high bit marks a size in that many bytes.
         _ => {
             encoded.push(u8::try_from(size.len()).map_or(0xff, |count| 0x80 | count));
             encoded.extend(size);

@@ -1,4 +1,4 @@
-//! One JSON Web Key.
+//! Reads one JSON Web Key.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use postern_base::diagnostic::quote;
@@ -6,28 +6,28 @@ use serde_json::{Map, Value as Json};
 
 use super::{Algorithm, Key, Material, Secret, der};
 
-/// RSA keys of fewer bits can be broken (RFC 7518, section 3.3) …
+/// The smallest accepted RSA key (RFC 7518, section 3.3).
 const FEWEST_RSA_BITS: usize = 2048;
-/// … and of more cost every request too much.
+/// The largest accepted RSA key, since larger ones cost too much for each request.
 const MOST_RSA_BITS: usize = 4096;
-/// HMAC with SHA-256 wants a key of the digest's size (RFC 7518, section 3.2).
+/// The shortest key for HMAC with SHA-256: the size of the digest (RFC 7518, section 3.2).
 const SHORTEST_SECRET: usize = 32;
 const LONGEST_SECRET: usize = 1024;
 const LONGEST_ID: usize = 256;
-/// What only the holder of a private key has (RFC 7518, sections 6.2.2 and 6.3.2; RFC 8037, section 2).
+/// The members of private keys (RFC 7518, sections 6.2.2 and 6.3.2; RFC 8037, section 2).
 const PRIVATE: &[&str] = &["d", "p", "q", "dp", "dq", "qi", "oth"];
 const KEY_TYPES: &[&str] = &["RSA", "EC", "OKP", "oct"];
 
-/// What is wrong with a key.
+/// A fault of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The member that is wrong; nothing for the key as a whole.
+    /// The member in question. `None` for the key as a whole.
     pub member: Option<&'static str>,
-    /// What is wrong with it: it never repeats a member but `kty`, `crv`, `alg` and `use`.
+    /// What is wrong. It repeats no member except `kty`, `crv`, `alg` and `use`.
     pub message: String,
 }
 
-/// The key that a JSON object describes, or everything that is wrong with it.
+/// Reads a key from a JSON object, or returns all faults.
 pub fn read_key(json: &Json) -> Result<Key, Vec<Fault>> {
     let Json::Object(members) = json else {
         return Err(vec![Fault { member: None, message: "expected a mapping".to_owned() }]);
@@ -54,7 +54,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// RFC 7517, sections 4.2 and 4.3.
+    /// Checks that the key is for signatures (RFC 7517, sections 4.2 and 4.3).
     fn purpose(&mut self) {
         if let Some(purpose) = self.text("use").filter(|purpose| *purpose != "sig") {
             self.fault("use", format!("expected `sig`, found {}: this key checks no signatures", quote(purpose)));
@@ -97,7 +97,7 @@ impl<'a> Reading<'a> {
     }
 
     fn rsa(&mut self) -> Option<Material> {
-        // A leading zero is against RFC 7518, section 6.3.1.1, but known to occur.
+        // A leading zero violates RFC 7518, section 6.3.1.1, but occurs in practice.
         let (modulus, exponent) = (self.bytes("n"), self.bytes("e"));
         let (modulus, exponent) = (significant(modulus.as_deref()?), significant(exponent.as_deref()?));
         let bits = bit_size(modulus);
@@ -121,7 +121,7 @@ impl<'a> Reading<'a> {
             other => return self.unknown("crv", other, &["P-256", "P-384"]),
         };
         let (x, y) = (self.sized("x", x?, size), self.sized("y", y?, size));
-        // SEC1, section 2.3.3: 4 says that the point is not compressed.
+        // The prefix 4 means an uncompressed point (SEC 1, section 2.3.3).
         Some(make([vec![4], x?, y?].concat()))
     }
 
@@ -142,7 +142,7 @@ impl<'a> Reading<'a> {
         Some(Material::Secret(Secret(secret)))
     }
 
-    /// Those of the material's family, or the one that `alg` says.
+    /// The algorithms of the material's family, or only the one in `alg`.
     fn algorithms(&mut self, material: &Material) -> Option<Vec<Algorithm>> {
         let family: &[(&str, Algorithm)] = match material {
             Material::Rsa(_) => &[
@@ -153,7 +153,7 @@ impl<'a> Reading<'a> {
             ],
             Material::P256(_) => &[("ES256", Algorithm::Es256)],
             Material::P384(_) => &[("ES384", Algorithm::Es384)],
-            // RFC 9864 gives it a second name.
+            // RFC 9864 adds a second name.
             Material::Ed25519(_) => &[("EdDSA", Algorithm::EdDsa), ("Ed25519", Algorithm::EdDsa)],
             Material::Secret(_) => &[("HS256", Algorithm::Hs256)],
         };
@@ -178,7 +178,7 @@ impl<'a> Reading<'a> {
         Some(bytes)
     }
 
-    /// RFC 7515, section 2: no padding, no other characters.
+    /// Decodes a member in base64url without padding (RFC 7515, section 2).
     fn bytes(&mut self, member: &'static str) -> Option<Vec<u8>> {
         let text = self.required_text(member)?;
         let decoded = URL_SAFE_NO_PAD.decode(text).ok();

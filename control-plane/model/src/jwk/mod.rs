@@ -1,5 +1,5 @@
-//! JSON Web Keys (RFC 7517, 7518 and 8037): a user's or an issuer's JSON becomes keys that signatures can be checked
-//! with, or an account of what is wrong with it. No member of a key is ever repeated in an error, but for its `kid`.
+//! JSON Web Keys (RFC 7517, 7518 and 8037): reads keys and key sets from JSON, written by users or published by
+//! issuers, and encodes them for plans. Fetching is not here. Errors repeat no member of a key except its `kid`.
 
 mod der;
 mod key;
@@ -16,7 +16,7 @@ pub use self::{
     set::{KeySet, MOST_KEYS, SetError, Skipped, mixes_secrets, repeated},
 };
 
-/// A signature algorithm that tokens may use, by its name in RFC 7518, section 3.1, or RFC 8037, section 3.1.
+/// A signature algorithm of tokens, by its name in RFC 7518, section 3.1, or RFC 8037, section 3.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "their names say it")]
@@ -33,59 +33,60 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The names of all of them.
+    /// All names, in the order of the variants.
     pub const NAMES: &'static [&'static str] =
         &["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA", "HS256"];
 
-    /// Whether whoever can check a signature can make one too.
+    /// Whether the key that verifies a signature can also make one.
     pub fn is_symmetric(self) -> bool {
         self == Self::Hs256
     }
 }
 
-/// A key that signatures of tokens are checked with.
+/// A key that verifies signatures of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Key {
-    /// What tokens call it: `kid`.
+    /// `kid`, the key's name in tokens.
     pub id: Option<String>,
-    /// What it may check: at least one, all of the material's own family, each once and in order.
+    /// The algorithms that it may verify: at least one, all of the material's family, in order, each once.
     pub algorithms: Vec<Algorithm>,
-    /// The key itself.
+    /// The key material.
     pub material: Material,
 }
 
 impl Key {
-    /// The same key for some algorithms only, if one of its own is among them. None given are all.
+    /// This key with only those of its algorithms that are in the list. An empty list restricts nothing. `None` if none
+    /// remains.
     pub fn restricted_to(&self, algorithms: &[Algorithm]) -> Option<Self> {
         let kept = |algorithm: &Algorithm| algorithms.is_empty() || algorithms.contains(algorithm);
         let kept: Vec<_> = self.algorithms.iter().copied().filter(kept).collect();
         (!kept.is_empty()).then(|| Self { algorithms: kept, ..self.clone() })
     }
 
-    /// Whether it is a shared secret.
+    /// Whether this is a shared secret.
     pub fn is_secret(&self) -> bool {
         matches!(self.material, Material::Secret(_))
     }
 }
 
-/// What a key consists of.
+/// The material of a key.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Material {
-    /// A DER SubjectPublicKeyInfo: 2048 to 4096 bits.
+    /// An RSA key of 2048 to 4096 bits, as DER SubjectPublicKeyInfo.
     Rsa(Vec<u8>),
-    /// A SEC1 point without compression.
+    /// A point on P-256, uncompressed as in SEC 1.
     P256(Vec<u8>),
-    /// The same on the larger curve.
+    /// A point on P-384, uncompressed as in SEC 1.
     P384(Vec<u8>),
-    /// 32 bytes.
+    /// An Ed25519 public key: 32 bytes.
     Ed25519(Vec<u8>),
-    /// At least 32 bytes.
+    /// A shared secret of at least 32 bytes.
     Secret(Secret),
 }
 
 impl fmt::Debug for Material {
-    /// Without its bytes: they are long, and can be a secret.
+    /// Omits the bytes: they are long, and can be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rsa(_) => "Rsa",
@@ -97,7 +98,7 @@ impl fmt::Debug for Material {
     }
 }
 
-/// A shared secret. It shows and serializes as no more than its digest.
+/// A shared secret. `Debug` and serialization show only its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 

@@ -1,5 +1,5 @@
-//! A set of JSON Web Keys, as an issuer publishes it: what cannot be used is left out and reported, because issuers
-//! publish keys for others too (RFC 7517, section 5).
+//! Key sets as issuers publish them. Keys that cannot be used are skipped and reported, since a set may hold keys for
+//! other purposes (RFC 7517, section 5).
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use serde_json::Value as Json;
 
 use super::{Algorithm, Key, read_key};
 
-/// How many keys a set may have.
+/// The largest number of keys that are used of a set.
 pub const MOST_KEYS: usize = 64;
 
-/// The usable keys of a published set: at least one, none of them a secret.
+/// The usable keys of a published set: at least one, and no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeySet {
     keys: Vec<Key>,
 }
 
-/// Why a published key is left out.
+/// A skipped key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its place in the set.
+    /// Its index in the set.
     pub index: usize,
-    /// What is wrong with it.
+    /// Why it is skipped.
     pub message: String,
 }
 
-/// Why a published set is of no use as a whole.
+/// Why a published set cannot be used at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("the key set is not JSON: line {line}, column {column}")]
     Json {
-        /// Where it stops being JSON.
+        /// The line of the error, from 1.
         line: usize,
-        /// Where in that line.
+        /// The column of the error, from 1.
         column: usize,
     },
-    /// It is some other JSON.
+    /// It is JSON without a list `keys`.
     #[error("the key set has no list `keys`")]
     NoKeys,
-    /// Nothing in it can check a signature.
+    /// None of its keys can be used.
     #[error("the key set has no usable key{}", .0.iter().map(|skipped| format!("; {skipped}")).collect::<String>())]
     Unusable(Vec<Skipped>),
 }
@@ -53,7 +53,7 @@ impl std::fmt::Display for Skipped {
 }
 
 impl KeySet {
-    /// Reads what an issuer published.
+    /// Reads a published set. Returns the usable keys and the skipped ones, or an error if no key is usable.
     pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Skipped>), SetError> {
         let json: Json = serde_json::from_slice(bytes)
             .map_err(|error| SetError::Json { line: error.line(), column: error.column() })?;
@@ -68,13 +68,13 @@ impl KeySet {
         if keys.is_empty() { Err(SetError::Unusable(skipped)) } else { Ok((Self { keys }, skipped)) }
     }
 
-    /// The keys, in the order of the set.
+    /// The usable keys, in the order of the set.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 }
 
-/// The key, if it can stand beside these.
+/// Reads one key of a set. An error if it cannot be used, or not together with `others`.
 fn published(item: &Json, others: &[Key]) -> Result<Key, String> {
     if others.len() >= MOST_KEYS {
         return Err(format!("only the first {MOST_KEYS} usable keys are used"));
@@ -99,7 +99,7 @@ fn claim_same(one: &Key, other: &Key) -> bool {
     one.id.is_some() && one.id == other.id && one.algorithms.iter().any(|claim| other.algorithms.contains(claim))
 }
 
-/// The places of keys that have a `kid` and an algorithm in common with an earlier one, whose place is the second.
+/// Keys that share a `kid` and an algorithm with an earlier key: pairs of the key's index and that of the earliest.
 pub fn repeated(keys: &[Option<Key>]) -> Vec<(usize, usize)> {
     let mut firsts: BTreeMap<(&str, Algorithm), usize> = BTreeMap::new();
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ pub fn repeated(keys: &[Option<Key>]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Whether there are secrets and public keys. A set with both invites taking one for the other.
+/// Whether there are both secrets and public keys. Such a set could let one be taken for the other.
 pub fn mixes_secrets<'k>(keys: impl IntoIterator<Item = &'k Key>) -> bool {
     let (mut secret, mut public) = (false, false);
     for key in keys {

@@ -1,4 +1,4 @@
-//! Keys in the plan's words.
+//! Encodes keys for plans.
 
 use postern_proto::plan::v1::{
     FORMAT, Issuer, Plan, SignatureAlgorithm, VerificationKey, verification_key::Material as WireMaterial,
@@ -9,7 +9,7 @@ use prost::Message as _;
 use super::{Algorithm, Key, Material};
 
 impl Key {
-    /// The key as a plan has it, with the string that its `kid` is.
+    /// The key in a plan. `id` is the index of the string for its `kid`.
     pub fn to_wire(&self, id: u32) -> VerificationKey {
         let material = match &self.material {
             Material::Rsa(key) => WireMaterial::Rsa(key.clone()),
@@ -22,8 +22,8 @@ impl Key {
         VerificationKey { id, algorithms, material: Some(material) }
     }
 
-    /// Whether a filter would load it: a point must be on its curve, for instance. One key that is not must not keep
-    /// a whole plan from being loaded.
+    /// Whether a filter would load the key: for example, a point must be on its curve. One bad key must not make a
+    /// filter refuse the whole plan.
     pub(super) fn is_loadable(&self) -> bool {
         let strings = ["issuer", self.id.as_deref().unwrap_or_default()].map(str::to_owned).to_vec();
         let issuer = Issuer { keys: vec![self.to_wire(1)], ..Issuer::default() };

@@ -1,26 +1,26 @@
-//! What Envoy's messages look like: the descriptors that the build has prepared and loaded once already.
+//! The descriptors of Envoy's messages, which the build script has prepared.
 
 use std::sync::LazyLock;
 
 use postern_base::diagnostic::{quote, suggestion};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
-/// What type URLs start with.
+/// The prefix of type URLs.
 const PREFIX: &str = "type.googleapis.com/";
 
-/// Loaded at first use, which takes some 30 ms: a control plane without raw resources, polls and files needs none.
+/// Decoded on first use, which takes about 30 ms. Without raw resources, polls and files it is never needed.
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin"));
-    // The build script has loaded the very bytes. Without them, every type would be unknown, which is an error again.
+    // The build script has decoded the same bytes. An empty pool makes every type unknown, which is reported.
     DescriptorPool::decode(bytes).unwrap_or_default()
 });
 
-/// The message of this full name.
+/// The descriptor of the message with this full name.
 pub(super) fn message(name: &str) -> Option<MessageDescriptor> {
     POOL.get_message_by_name(name)
 }
 
-/// The message that a type URL names, or what is wrong with the URL.
+/// The descriptor for a type URL, or an error that says what is wrong with the URL.
 pub(super) fn by_type_url(url: &str) -> Result<MessageDescriptor, String> {
     let name = match url.rsplit_once('/') {
         Some((_, name)) => name,
@@ -32,13 +32,13 @@ pub(super) fn by_type_url(url: &str) -> Result<MessageDescriptor, String> {
     message(name).ok_or_else(|| format!("unknown type {}{}", quote(url), near_type(name)))
 }
 
-/// Every message that there is.
+/// All messages.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = MessageDescriptor> {
     POOL.all_messages()
 }
 
-/// A suggestion for a full name that does not exist: one in another package, or one that is spelt nearly so.
+/// A suggestion for an unknown full name: the same name in another package, or a similar one.
 fn near_type(name: &str) -> String {
     let short = last_part(name);
     let names = || POOL.all_messages().map(|message| message.full_name().to_owned());
@@ -46,7 +46,7 @@ fn near_type(name: &str) -> String {
     let near = in_other_package.or_else(|| {
         let package = name.strip_suffix(short)?;
         let siblings: Vec<_> = names().filter_map(|known| Some(known.strip_prefix(package)?.to_owned())).collect();
-        // Told apart by the last part alone: full names are too long to be compared as words.
+        // Compares the last part alone, since full names are too long for suggestions.
         let suggested = suggestion(short, siblings.iter().map(String::as_str));
         siblings.iter().find(|sibling| suggested.contains(&quote(sibling))).map(|sibling| format!("{package}{sibling}"))
     });
@@ -57,7 +57,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// How many characters two names have in common at their start.
+/// The number of leading characters that two names share.
 fn common(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }

@@ -1,4 +1,4 @@
-//! JSON objects to messages: fields, lists, maps and `Any`.
+//! Reads JSON objects as messages: fields, lists, maps and `Any`.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const TYPE: &str = "@type";
 const ANY: &str = "google.protobuf.Any";
 
 impl Reader {
-    /// The encoding of a message, without its length.
+    /// The encoding of a message, without a length prefix.
     pub(super) fn message(&mut self, message: &MessageDescriptor, json: &Json, path: &Path<'_>) -> Vec<u8> {
         if let Some(read) = own_form(message.full_name()) {
             return read(self, message, json, path);
@@ -34,7 +34,7 @@ impl Reader {
         }
     }
 
-    /// A message whose type stands in its `@type`. What has a form of its own in JSON stands in `value`.
+    /// Reads a message whose type is in `@type`. If the type has a special JSON form, its JSON is in `value`.
     pub(super) fn any(&mut self, json: &Json, path: &Path<'_>) -> Any {
         let Json::Object(entries) = json else {
             self.expected("a mapping with `@type`", json, path);
@@ -70,7 +70,7 @@ impl Reader {
             self.fault(&path.field(key), format!("unknown field {}{}", quote(key), suggestion(key, ["value"])));
         }
         match entries.get("value") {
-            // Some writers treat it as any other message.
+            // Some writers omit `value` here, as if it had no special form.
             None if message.full_name() == "google.protobuf.Empty" => Vec::new(),
             Some(value) => read(self, message, value, &path.field("value")),
             None => {
@@ -143,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// A map is a list of entries, each a message with a key and a value.
+    /// Encodes a map: a list of entries, each a message with a key and a value.
     fn map(&mut self, field: &FieldDescriptor, json: &Json, path: &Path<'_>, out: &mut Vec<u8>) {
         let Json::Object(entries) = json else { return self.expected("a mapping", json, path) };
         let Kind::Message(entry) = field.kind() else { return };
@@ -167,7 +167,7 @@ impl Reader {
         }
     }
 
-    /// The payload of one value; `None` if it is wrong, or to be left out.
+    /// The payload of one value. `None` if it is invalid, or is to be omitted.
     pub(super) fn value(&mut self, kind: &Kind, json: &Json, path: &Path<'_>) -> Option<Vec<u8>> {
         match kind {
             Kind::Message(message) => Some(wire::delimited(&self.message(message, json, path))),
@@ -176,7 +176,7 @@ impl Reader {
     }
 }
 
-/// How the message of this name is read, if it has a form of its own in JSON.
+/// How to read the message with this name, if it has a special JSON form.
 pub(super) fn own_form(name: &str) -> Option<ReadWellKnown> {
     match name {
         ANY => Some(|reader, _, json, path| reader.any(json, path).encode_to_vec()),

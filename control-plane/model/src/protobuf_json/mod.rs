@@ -1,8 +1,8 @@
 //! Canonical protobuf JSON for Envoy's messages, both ways, with `google.protobuf.Any` at any depth.
 //!
-//! Reading goes straight from JSON to the wire format: everything that is wrong is reported at once, each at its path,
-//! and equal input has equal bytes, because fields are written in the order of their numbers and maps in that of their
-//! keys. It knows the messages by their descriptors (`descriptors`) and nothing of what they mean to Envoy.
+//! Reading goes straight from JSON to the wire format. All faults are reported at once, each with its path. Equal input
+//! gives equal bytes, because fields are written in the order of their numbers and maps in that of their keys. It knows
+//! messages by their descriptors (`descriptors`), and not what they mean to Envoy.
 
 mod descriptors;
 mod message;
@@ -27,21 +27,21 @@ pub use write::{dynamic, write_dynamic};
 
 use self::reader::Reader;
 
-/// What becomes of fields, and of names of enumerations, that we do not know.
+/// How unknown fields and unknown enum names are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// They are errors: a user's typing error must not go unseen.
+    /// Refused, so that a user's misspelling is found.
     Refused,
-    /// They are left out: a peer may be newer than we are.
+    /// Ignored, since a peer may be newer.
     Ignored,
 }
 
-/// One thing that is wrong with some JSON.
+/// One fault in some JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Where, such as `filter_chains[0].filters`; empty for the whole.
+    /// The path, such as `filter_chains[0].filters`. Empty for the root.
     pub path: String,
-    /// What: lower case, no full stop, user input in backticks.
+    /// What is wrong: lower case, no full stop, user input in backticks.
     pub message: String,
 }
 
@@ -54,24 +54,24 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All that is wrong with some JSON: at least one fault.
+/// All faults in some JSON: at least one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
 pub struct Faults(pub Vec<Fault>);
 
-/// Reads a message of a type that its `@type` names.
+/// Reads a message of the type in its `@type`, or returns all faults.
 pub fn read_any(json: &Json, unknown: Unknown) -> Result<Any, Faults> {
     read_any_at(json, &Path::Root, unknown)
 }
 
-/// The same for a message that is part of something greater: paths of faults start with `path`.
+/// Like [`read_any`], for a message inside a larger document: `path` is its path there.
 pub(crate) fn read_any_at(json: &Json, path: &Path<'_>, unknown: Unknown) -> Result<Any, Faults> {
     let mut reader = Reader::new(unknown);
     let any = reader.any(json, path);
     reader.finish(any)
 }
 
-/// Reads a message of a type that the caller knows.
+/// Reads a message of type `M`, or returns all faults.
 pub fn read<M: Message + Name + Default>(json: &Json, unknown: Unknown) -> Result<M, Faults> {
     let mut reader = Reader::new(unknown);
     let bytes = match descriptors::message(&M::full_name()) {

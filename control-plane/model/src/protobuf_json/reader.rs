@@ -1,39 +1,39 @@
-//! What reading goes by, and what it finds wrong.
+//! The state of reading: how strict it is, and the faults so far.
 
 use postern_base::diagnostic::Path;
 use serde_json::Value as Json;
 
 use super::{Fault, Faults, Unknown};
 
-/// Reads one JSON value, and collects what is wrong with it. What it returns counts only if nothing is.
+/// Reads one JSON value and collects faults. What its methods return is valid only if there are none.
 pub(super) struct Reader {
     pub(super) unknown: Unknown,
     faults: Vec<Fault>,
 }
 
 impl Reader {
-    /// One that has found nothing wrong yet.
+    /// A reader without faults.
     pub(super) fn new(unknown: Unknown) -> Self {
         Self { unknown, faults: Vec::new() }
     }
 
-    /// What was read; all faults if anything is wrong.
+    /// The value, or all faults if there are any.
     pub(super) fn finish<T>(self, value: T) -> Result<T, Faults> {
         if self.faults.is_empty() { Ok(value) } else { Err(Faults(self.faults)) }
     }
 
-    /// Notes what is wrong at a path.
+    /// Records a fault at a path.
     pub(super) fn fault(&mut self, path: &Path<'_>, message: impl Into<String>) {
         self.faults.push(Fault { path: path.to_string(), message: message.into() });
     }
 
-    /// Notes that something of another type stands at a path.
+    /// Records a fault: a value of another type was expected at a path.
     pub(super) fn expected(&mut self, what: &str, json: &Json, path: &Path<'_>) {
         self.fault(path, format!("expected {what}, found {}", describe(json)));
     }
 }
 
-/// How an error names a value.
+/// The type of a value in the words of an error message.
 pub(super) fn describe(json: &Json) -> &'static str {
     match json {
         Json::Null => "nothing",

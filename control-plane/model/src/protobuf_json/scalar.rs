@@ -1,4 +1,4 @@
-//! Numbers, strings, bytes and enumerations: the payload of one value.
+//! Reads numbers, strings, bytes and enums: the payload of one value.
 
 use base64::{
     Engine, alphabet,
@@ -14,13 +14,13 @@ use super::{
     wire,
 };
 
-/// Padding may be left out. The alphabet for URLs is translated before.
+/// Padding is optional. Base64url is translated to this alphabet first.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The payload of anything but a message; `None` if it is wrong, or to be left out.
+/// The payload of a value that is not a message. `None` if it is invalid, or is to be omitted.
 pub(super) fn read(reader: &mut Reader, kind: &Kind, json: &Json, path: &Path<'_>) -> Option<Vec<u8>> {
     match kind {
         Kind::Double => Some(float(reader, json, path)?.to_le_bytes().to_vec()),
@@ -42,7 +42,7 @@ pub(super) fn read(reader: &mut Reader, kind: &Kind, json: &Json, path: &Path<'_
     }
 }
 
-/// The payload of the key of a map, which JSON always writes as a string.
+/// The payload of a map key, which is always a string in JSON.
 pub(super) fn map_key(reader: &mut Reader, kind: &Kind, key: &str, path: &Path<'_>) -> Option<Vec<u8>> {
     match (kind, key) {
         (Kind::String, _) => Some(wire::delimited(key.as_bytes())),
@@ -55,7 +55,7 @@ pub(super) fn map_key(reader: &mut Reader, kind: &Kind, key: &str, path: &Path<'
     }
 }
 
-/// The least and the greatest number of an integer type.
+/// The smallest and the largest value of an integer type.
 fn range(kind: &Kind) -> (i128, i128) {
     match kind {
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => (i32::MIN.into(), i32::MAX.into()),
@@ -65,9 +65,9 @@ fn range(kind: &Kind) -> (i128, i128) {
     }
 }
 
-/// The payload of a number that is in the range of its type.
+/// The payload of an integer. It must be in the range of its type.
 fn encode(kind: &Kind, number: i128) -> Vec<u8> {
-    // In two's complement, the low bytes of the greater number are the smaller one.
+    // In two's complement, the low bytes of the 128-bit integer are the 64-bit integer.
     let low = u64::from_le_bytes(first_bytes(number));
     match kind {
         Kind::Sint32 | Kind::Sint64 => wire::varint((low << 1) ^ if number < 0 { u64::MAX } else { 0 }),
@@ -83,7 +83,7 @@ fn first_bytes<const N: usize>(number: i128) -> [u8; N] {
     bytes
 }
 
-/// A whole number: `5`, `5.0`, or `"5"`, which is how JSON writes those of 64 bits.
+/// Reads an integer: `5`, `5.0`, or `"5"`, which is the form for 64 bits.
 fn whole(reader: &mut Reader, json: &Json, least: i128, greatest: i128, path: &Path<'_>) -> Option<i128> {
     let (number, written) = match json {
         Json::Number(number) => {
@@ -105,12 +105,12 @@ fn whole(reader: &mut Reader, json: &Json, least: i128, greatest: i128, path: &P
     fits
 }
 
-/// A number without a fraction; every such number below 2⁵³ is exact.
+/// The integer with this value. Below 2⁵³, every integer is exact.
 fn integral(number: f64) -> Option<i128> {
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i128)
 }
 
-/// Rust also reads words such as `inf` and a leading `+`.
+/// Whether a text is a JSON number. Rust's parser also accepts `inf`, `nan` and a leading `+`.
 fn is_numeric(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_digit() || first == '-')
         && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'))
@@ -158,15 +158,15 @@ fn bytes(reader: &mut Reader, json: &Json, path: &Path<'_>) -> Option<Vec<u8>> {
     let text = string(reader, json, path)?.replace('-', "+").replace('_', "/");
     let decoded = BASE64.decode(text).ok();
     if decoded.is_none() {
-        // What it is stays unsaid: it may be a key.
+        // The message does not repeat the value, since it may be a key.
         reader.fault(path, "expected bytes in base64");
     }
     decoded
 }
 
-/// A value by its name, or by its number.
+/// Reads an enum value by its name or number.
 fn enumeration(reader: &mut Reader, values: &EnumDescriptor, json: &Json, path: &Path<'_>) -> Option<Vec<u8>> {
-    // The one enumeration with a form of its own.
+    // The only enum with a special JSON form.
     if values.full_name() == "google.protobuf.NullValue" && json.is_null() {
         return Some(wire::varint(0));
     }

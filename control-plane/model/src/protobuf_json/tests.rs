@@ -1,4 +1,4 @@
-//! Both ways, on samples and on every message that there is; `prost-reflect`'s own reader is the second opinion.
+//! Tests of both directions, on samples and on every message. `prost-reflect`'s own reader is the reference.
 
 use envoy_types::pb::{
     envoy::{
@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Reads a message of a type, strictly, and shows all faults.
+/// Reads a message strictly, and compares the faults.
 fn check(name: &str, json: Json, expect: &[&str]) {
     let mut json = json;
     json["@type"] = format!("type.googleapis.com/{name}").into();
@@ -164,7 +164,7 @@ fn has_the_same_bytes_whatever_the_order_of_maps() {
     assert_eq!(bytes(keys.iter().collect()), bytes(keys.iter().rev().collect()));
 }
 
-/// A message with a value in every field, down to a depth; of each choice, the field with the number `turn`.
+/// A message with a value in every field, down to `depth`. Of each oneof, the field with the number `turn`.
 fn full(message: &MessageDescriptor, turn: usize, depth: usize) -> DynamicMessage {
     let mut full = DynamicMessage::new(message.clone());
     match message.full_name() {
@@ -175,7 +175,7 @@ fn full(message: &MessageDescriptor, turn: usize, depth: usize) -> DynamicMessag
             return full;
         }
         "google.protobuf.Value" => full.set_field_by_name("string_value", Value::String("x".to_owned())),
-        // Half a second past an hour past 1970.
+        // One hour and half a second after 1970.
         "google.protobuf.Timestamp" | "google.protobuf.Duration" => {
             full.set_field_by_name("seconds", Value::I64(3_600));
             full.set_field_by_name("nanos", Value::I32(500_000_000));
@@ -224,7 +224,7 @@ fn scalar(kind: &Kind, turn: usize, depth: usize) -> Option<Value> {
         Kind::Bool => Value::Bool(true),
         Kind::String => Value::String("é".to_owned()),
         Kind::Bytes => Value::Bytes(vec![0, 255].into()),
-        // Zero is what is not there.
+        // Zero would be omitted as the default.
         Kind::Enum(values) => {
             Value::EnumNumber(values.values().map(|value| value.number()).find(|number| *number != 0)?)
         }
@@ -243,7 +243,7 @@ fn reads_what_is_written_of_every_message() {
             let json = write_dynamic(&type_url, &message).unwrap();
             let read = read_any(&json, Unknown::Refused).unwrap_or_else(|error| panic!("{type_url}: {error}: {json}"));
             assert_eq!(read.type_url, type_url);
-            // Not `assert_eq`: a message shows its descriptor, and that shows itself again, without an end.
+            // Not `assert_eq`, since `Debug` of a message shows its descriptor, which is recursive.
             assert!(dynamic(&read).unwrap() == message, "{json}");
         }
         messages += 1;
@@ -251,7 +251,7 @@ fn reads_what_is_written_of_every_message() {
     assert!(messages > 1_000, "only {messages} messages");
 }
 
-/// Every value in some JSON, the whole first.
+/// Visits the values in some JSON, starting with the root.
 fn parts<'j>(json: &'j mut Json, place: usize, seen: &mut usize) -> Option<&'j mut Json> {
     if *seen == place {
         return Some(json);
@@ -273,7 +273,7 @@ fn size(json: &Json) -> usize {
 }
 
 proptest! {
-    /// Whatever stands anywhere in a message: it is refused, or what is read is what the second opinion reads.
+    /// Any value anywhere in a message is either refused, or read as the reference reads it.
     #[test]
     fn survives_anything_anywhere(message: Index, turn in 0..4_usize, place: Index, strange in 0..15_usize) {
         let all: Vec<_> = descriptors::all().filter(|message| !message.is_map_entry()).collect();

@@ -1,4 +1,4 @@
-//! The messages that have a form of their own in JSON: wrappers, times, and `Struct` and its parts.
+//! The messages with a special JSON form: wrappers, times, and `Struct` and its parts.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,14 @@ use super::{
     wire::{self, WireType},
 };
 
-/// Reads a message of its own form; returns its encoding, without its length.
+/// Reads a message with a special form. Returns its encoding, without a length prefix.
 pub(super) type ReadWellKnown = fn(&mut Reader, &MessageDescriptor, &Json, &Path<'_>) -> Vec<u8>;
 
-/// 10,000 years, the most that a `Duration` can say.
+/// The largest `Duration`: 10,000 years, in seconds.
 const MOST_SECONDS: u64 = 315_576_000_000;
 
-/// How the message of this name is read, if it has a form of its own. `Any`, which holds other messages, is not one of them.
+/// How to read the message with this name, if it has a special form. `Any` is handled by `message`, since it holds
+/// other messages.
 pub(super) fn reader(name: &str) -> Option<ReadWellKnown> {
     match name.strip_prefix("google.protobuf.")? {
         "Empty" => Some(|reader, _, json, path| empty(reader, json, path)),
@@ -37,7 +38,7 @@ pub(super) fn reader(name: &str) -> Option<ReadWellKnown> {
     }
 }
 
-/// Whether `null` is a value of this type, and not a field that is left out.
+/// Whether `null` is a value of this type, and not an absent field.
 pub(super) fn takes_null(kind: &Kind) -> bool {
     match kind {
         Kind::Message(message) => message.full_name() == "google.protobuf.Value",
@@ -114,7 +115,7 @@ fn list(reader: &mut Reader, json: &Json, path: &Path<'_>) -> Vec<u8> {
     }
 }
 
-/// `Value`: any JSON at all.
+/// Encodes a `Value`: any JSON.
 fn value(json: &Json) -> Vec<u8> {
     let mut out = Vec::new();
     let mut field = |number, wire_type, payload: &[u8]| wire::field(number, wire_type, payload, &mut out);

@@ -1,22 +1,22 @@
-//! The wire format, as far as writing it needs.
+//! Writes the wire format of protobuf. Nothing is decoded here.
 
 use prost::encoding::{encode_key, encode_varint};
 use prost_reflect::FieldDescriptor;
 
 pub(super) use prost::encoding::WireType;
 
-/// A field with a payload that has its length in front of it already, where it needs one.
+/// Writes a field. The payload must already have its length prefix, if its type needs one.
 pub(super) fn field(number: u32, wire_type: WireType, payload: &[u8], out: &mut Vec<u8>) {
     encode_key(number, wire_type, out);
     out.extend_from_slice(payload);
 }
 
-/// A field of the type that its descriptor says.
+/// Writes a field with the wire type of its descriptor.
 pub(super) fn described(field: &FieldDescriptor, payload: &[u8], out: &mut Vec<u8>) {
     self::field(field.number(), field.kind().wire_type(), payload, out);
 }
 
-/// A payload of any length, with its length in front.
+/// A payload with its length prefix.
 pub(super) fn delimited(content: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(content.len() + 2);
     encode_varint(content.len() as u64, &mut payload);
@@ -24,14 +24,14 @@ pub(super) fn delimited(content: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// A payload that is a number of variable length.
+/// A payload that is a varint.
 pub(super) fn varint(number: u64) -> Vec<u8> {
     let mut payload = Vec::new();
     encode_varint(number, &mut payload);
     payload
 }
 
-/// Whether a payload stands for zero, nothing or `false`: such a field is left out unless its presence means something.
+/// Whether a payload is a default (zero, empty or `false`), which is omitted unless the field tracks presence.
 pub(super) fn is_default(payload: &[u8]) -> bool {
     payload.iter().all(|byte| *byte == 0)
 }

@@ -1,4 +1,4 @@
-//! Host calls on buffers: bodies, configurations, answers to callouts.
+//! Host calls on buffers: bodies, configurations, and answers to callouts.
 
 use wasmtime::Caller;
 
@@ -50,7 +50,7 @@ fn get_status(mut guest: Guest<'_>, buffer: u32, size: u32, flags: u32) -> Resul
     guest.write_number(flags, 0)
 }
 
-/// Envoy can put bytes before, behind or in place of a whole body, and nowhere else.
+/// Changes a buffer as Envoy does: bytes are added at the start or end, or replace the whole body, and nothing else.
 fn set_bytes(mut guest: Guest<'_>, buffer: u32, range: Span, data: Span) -> Result<(), Fault> {
     let buffer = Buffer::from_number(buffer)?;
     guest.host().buffer(buffer).ok_or(Status::NotFound)?;
@@ -70,7 +70,7 @@ fn length(number: u32) -> usize {
 }
 
 impl Host {
-    /// The bytes of a buffer. A body that the filter does not see now is empty; other buffers are there or not.
+    /// The content of a buffer. `None` if there is no such buffer now; a body that the filter cannot see now is empty.
     fn buffer(&self, buffer: Buffer) -> Option<&[u8]> {
         match buffer {
             Buffer::Body(direction) => {
@@ -85,7 +85,7 @@ impl Host {
         }
     }
 
-    /// A body that the filter can change now.
+    /// A body that the filter may change now.
     fn body_mut(&mut self, buffer: Buffer) -> Option<&mut Vec<u8>> {
         let Buffer::Body(direction) = buffer else { return None };
         let message = self.stream_mut()?.message_mut(direction);

@@ -1,4 +1,4 @@
-//! Time, which stands still until someone sets it, and ticks, which come when someone asks for them.
+//! Host calls on time: the clock stands still until it is set, and ticks happen only when requested.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Host calls about contexts.
+//! Host calls on contexts.
 
 use wasmtime::Caller;
 
@@ -27,7 +27,7 @@ fn set_effective_context(host: &mut Host, context: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A root that asked for time has finished.
+/// Ends a root that delayed its end.
 fn done(host: &mut Host) -> Result<(), Fault> {
     let id = host.root_id();
     let root = host.roots.get_mut(&id).filter(|root| root.finishing).ok_or(Status::NotFound)?;
@@ -36,7 +36,7 @@ fn done(host: &mut Host) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How the callout ended whose callback is under way.
+/// The gRPC status of the callout whose callback is running.
 fn get_status(mut guest: Guest<'_>, code: u32, place: Place) -> Result<(), Fault> {
     let offered = &guest.host().offered;
     let (status, text) = (offered.status, offered.status_text.clone());

@@ -1,4 +1,4 @@
-//! Foreign functions: Envoy's native helpers. None is offered here yet, so each name is an unknown one.
+//! Host calls of foreign functions, Envoy's native helpers. None is offered, so every name is unknown.
 
 use wasmtime::Caller;
 

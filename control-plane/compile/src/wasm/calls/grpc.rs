@@ -89,7 +89,7 @@ fn link_stream(imports: &mut Imports) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Whom a callout goes to, in the module's memory.
+/// The upstream, service and method of a callout, as spans of the module's memory.
 #[derive(Clone, Copy)]
 struct TargetSpans {
     upstream: Span,
@@ -146,7 +146,7 @@ fn send(mut guest: Guest<'_>, number: u32, message: Span, last: u32) -> Result<(
     Ok(())
 }
 
-/// Ends a call, or the filter's side of a stream.
+/// Ends a call, or closes the filter's side of a stream.
 fn close(host: &mut Host, number: u32) -> Result<(), Fault> {
     let id = CallId::Grpc(number);
     match host.callouts.under_way.get_mut(&id) {

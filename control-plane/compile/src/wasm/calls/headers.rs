@@ -1,4 +1,4 @@
-//! Host calls on lists of headers.
+//! Host calls on header maps.
 
 use wasmtime::Caller;
 
@@ -75,7 +75,7 @@ fn link_edits(imports: &mut Imports) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// A list that is not there now is an empty one, as in Envoy.
+/// Returns all headers of a map. As in Envoy, a map that is not available now is empty.
 fn get_pairs(mut guest: Guest<'_>, map: u32, place: Place) -> Result<(), Fault> {
     let map = Map::from_number(map)?;
     let bytes = guest.host().map(map).map(pairs::encode).transpose()?.unwrap_or_default();
@@ -95,7 +95,7 @@ fn get_size(mut guest: Guest<'_>, map: u32, place: u32) -> Result<(), Fault> {
     guest.write_number(place, u32::try_from(size).unwrap_or(u32::MAX))
 }
 
-/// The first of repeated values.
+/// Returns a header's value; the first one if it is repeated.
 fn get_value(mut guest: Guest<'_>, map: u32, name: Span, place: Place) -> Result<(), Fault> {
     let map = Map::from_number(map)?;
     let name = guest.read(name)?;

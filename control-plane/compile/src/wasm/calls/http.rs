@@ -56,7 +56,7 @@ fn http_call(mut guest: Guest<'_>, spans: HttpSpans, timeout: u32, place: u32) -
         trailers: pairs::decode(&guest.read(spans.trailers)?),
         timeout: Some(Duration::from_millis(timeout.into())).filter(|timeout| !timeout.is_zero()),
     };
-    // Before the call is made, so that one that cannot be told its number is not made.
+    // Writes before the callout is made, so that none is made whose number cannot be returned.
     guest.write_number(place, 0)?;
     let complete = [":method", ":path", ":authority"].iter().all(|name| call.headers.get(name).is_some());
     if !complete || i32::try_from(timeout).is_err() || !guest.host().setup.clusters.has(&call.cluster) {

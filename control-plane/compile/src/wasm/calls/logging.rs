@@ -1,4 +1,4 @@
-//! Host calls about the log.
+//! Host calls on the log.
 
 use wasmtime::Caller;
 

@@ -1,4 +1,4 @@
-//! The module's memory, as host calls see it: every place that a module names is checked, and copying costs fuel.
+//! Access of host calls to the module's memory: every address is checked, and copying costs fuel.
 
 use std::ops::Range;
 
@@ -9,29 +9,29 @@ use crate::wasm::{
     host::Host,
 };
 
-/// The module that the imports of the ABI belong to.
+/// The module name of the ABI's imports.
 pub(super) const ENV: &str = "env";
 
-/// The linker that the host calls are entered into.
+/// The linker that host calls are added to.
 pub(super) type Imports = Linker<Host>;
 
-/// What a host call costs, and a byte that it copies. This bounds how long the host can be kept busy, and how much it
-/// can be made to keep, by one callback; in Envoy too a call costs as much as some thousand instructions.
+/// The fuel for a host call, and for each byte that it copies. It limits how long one callback can keep the host busy,
+/// and how much it can make the host store. In Envoy a call costs about as much.
 const FUEL_PER_CALL: u64 = 1000;
 const FUEL_PER_BYTE: u64 = 8;
 
-/// Bytes that a module names.
+/// The address and size of bytes in the module's memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span(pub(super) u32, pub(super) u32);
 
-/// Where a module wants the address and the size of bytes that it gets.
+/// Where a module wants the address and the size of returned bytes to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place(pub(super) u32, pub(super) u32);
 
-/// Why a host call was not carried out.
+/// Why a host call failed.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The module is told so.
+    /// The module gets this status.
     Status(Status),
     /// The module is ended.
     Trap(wasmtime::Error),
@@ -43,7 +43,7 @@ impl From<Status> for Fault {
     }
 }
 
-/// What a host call gives back to the module.
+/// The result of a host call for the module: a status, or a trap.
 pub(super) fn answer(outcome: Result<(), Fault>) -> wasmtime::Result<u32> {
     match outcome {
         Ok(()) => Ok(OK),
@@ -52,7 +52,7 @@ pub(super) fn answer(outcome: Result<(), Fault>) -> wasmtime::Result<u32> {
     }
 }
 
-/// The module that is calling, and the state of its host.
+/// The calling module, with the state of its host.
 pub(super) struct Guest<'caller> {
     caller: Caller<'caller, Host>,
 }
@@ -66,7 +66,7 @@ impl<'caller> Guest<'caller> {
         self.caller.data_mut()
     }
 
-    /// A copy of bytes of the module.
+    /// Copies bytes from the module's memory.
     pub(super) fn read(&mut self, span: Span) -> Result<Vec<u8>, Fault> {
         let range = self.check(span)?;
         self.charge(span.1)?;
@@ -75,7 +75,7 @@ impl<'caller> Guest<'caller> {
         Ok(bytes.to_vec())
     }
 
-    /// Writes bytes where the module said.
+    /// Writes bytes to an address in the module's memory.
     pub(super) fn write(&mut self, pointer: u32, bytes: &[u8]) -> Result<(), Fault> {
         self.charge(u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
         self.store(pointer, bytes)
@@ -91,7 +91,8 @@ impl<'caller> Guest<'caller> {
         self.write(pointer, &number.to_le_bytes())
     }
 
-    /// Hands bytes over in memory that the module allocates for them. No bytes need no memory: their address is 0.
+    /// Returns bytes to the module in memory that it allocates for them. For no bytes, nothing is allocated, and the
+    /// address is 0.
     pub(super) fn give(&mut self, bytes: &[u8], place: Place) -> Result<(), Fault> {
         let size = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
         self.charge(size)?;
@@ -101,7 +102,7 @@ impl<'caller> Guest<'caller> {
         self.write_number(place.1, size)
     }
 
-    /// Takes fuel for work that the host does for the module.
+    /// Charges the fuel for a host call that copies `bytes` bytes. A trap if none is left.
     pub(super) fn charge(&mut self, bytes: u32) -> Result<(), Fault> {
         let cost = u64::from(bytes).saturating_mul(FUEL_PER_BYTE).saturating_add(FUEL_PER_CALL);
         let fuel = self.caller.get_fuel().map_err(Fault::Trap)?;
@@ -109,7 +110,7 @@ impl<'caller> Guest<'caller> {
         self.caller.set_fuel(left).map_err(Fault::Trap)
     }
 
-    /// Where a span lies; one that does not lie in the module's memory must cost it nothing but a status.
+    /// The range of a span, or a status if it is outside of the module's memory. Checked before fuel is charged.
     fn check(&self, span: Span) -> Result<Range<usize>, Status> {
         let memory = self.caller.data().guest.memory.ok_or(Status::InvalidMemoryAccess)?;
         let start = usize::try_from(span.0).map_err(|_| Status::InvalidMemoryAccess)?;

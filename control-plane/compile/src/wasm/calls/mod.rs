@@ -1,5 +1,5 @@
-//! The host calls of ABI 0.2.1: what a module can import, each file a subject. They read and change [`Host`](super::host::Host); what it keeps is
-//! declared outside of this folder.
+//! The host calls of ABI 0.2.1, one file a subject: what a module can import. They read and change
+//! [`Host`](super::host::Host); its state is declared outside of this folder.
 
 mod buffers;
 mod clock;
@@ -21,7 +21,7 @@ use wasmtime::Engine;
 
 use self::memory::Imports;
 
-/// Every import that a module of ABI 0.2.1 may have.
+/// All imports of ABI 0.2.1.
 pub(super) fn imports(engine: &Engine) -> wasmtime::Result<Imports> {
     let mut imports = Imports::new(engine);
     logging::link(&mut imports)?;

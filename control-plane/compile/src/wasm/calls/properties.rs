@@ -29,7 +29,7 @@ fn get_property(mut guest: Guest<'_>, path: Span, place: Place) -> Result<(), Fa
     guest.give(&value, place)
 }
 
-/// Only a stream can keep one.
+/// Sets a property of the current stream. An error outside of a stream.
 fn set_property(mut guest: Guest<'_>, path: Span, value: Span) -> Result<(), Fault> {
     let (path, value) = (guest.read(path)?, guest.read(value)?);
     let stream = guest.host().stream_mut().ok_or(Status::NotFound)?;

@@ -1,4 +1,4 @@
-//! Shared queues: linked, because a module may import them, and not offered.
+//! Host calls on shared queues: linked, since modules may import them, but not implemented.
 
 use wasmtime::Caller;
 

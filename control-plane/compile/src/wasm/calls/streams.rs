@@ -1,4 +1,4 @@
-//! Host calls that steer a stream. All of them are carried out once the callback under way has returned.
+//! Host calls that control a stream. They take effect once the running callback has returned.
 
 use wasmtime::Caller;
 
@@ -10,7 +10,7 @@ use crate::wasm::{
     pairs,
 };
 
-/// The module's word for "this is not about gRPC".
+/// The ABI's value for "no gRPC status".
 const NO_GRPC_STATUS: u32 = u32::MAX;
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
@@ -49,7 +49,7 @@ fn continue_stream(mut guest: Guest<'_>, kind: u32) -> Result<(), Fault> {
     schedule(&mut guest, |stream| After::GoOn(stream, direction))
 }
 
-/// Either way of a stream closes all of it; the kinds of TCP are known, and nothing to us.
+/// Resets the stream, for either direction. The kinds of TCP are accepted and ignored.
 fn close_stream(mut guest: Guest<'_>, kind: u32) -> Result<(), Fault> {
     match kind {
         0 | 1 => schedule(&mut guest, After::Reset),
@@ -76,7 +76,7 @@ fn send_local_response(
     schedule(&mut guest, |stream| After::Answer(stream, response))
 }
 
-/// Outside a stream these calls do nothing, and say that all is well.
+/// Schedules an action for the current stream. Outside of a stream, does nothing and succeeds.
 fn schedule(guest: &mut Guest<'_>, action: impl FnOnce(StreamId) -> After) -> Result<(), Fault> {
     guest.charge(0)?;
     let host = guest.host();

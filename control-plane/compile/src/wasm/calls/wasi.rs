@@ -1,4 +1,4 @@
-//! The few functions of WASI that the ABI has: modules of other languages import them without using them.
+//! The WASI functions of the ABI, which modules of other languages import mostly without using them.
 
 use wasmtime::Caller;
 
@@ -38,7 +38,7 @@ fn link_output(imports: &mut Imports, module: &str) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// No arguments, no environment, no exit.
+/// Links functions without effect: no arguments, no environment, no exit.
 fn link_nothing(imports: &mut Imports, module: &str) -> wasmtime::Result<()> {
     for name in ["environ_sizes_get", "args_sizes_get"] {
         imports.func_wrap(module, name, |caller: Caller<'_, Host>, count: u32, size: u32| {
@@ -54,7 +54,7 @@ fn link_nothing(imports: &mut Imports, module: &str) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// What WASI answers: a number, 21 where the module named a wrong place.
+/// The result of a WASI call: an errno, 21 (`EFAULT`) for an invalid address.
 fn errno(outcome: Result<u32, Fault>) -> wasmtime::Result<u32> {
     match outcome {
         Ok(number) => Ok(number),
@@ -63,7 +63,7 @@ fn errno(outcome: Result<u32, Fault>) -> wasmtime::Result<u32> {
     }
 }
 
-/// Standard output and error are log lines.
+/// Writes to standard output and error as log lines.
 fn write_lines(mut guest: Guest<'_>, file: u32, vectors: u32, count: u32, place: u32) -> Result<u32, Fault> {
     let level = match file {
         1 => LogLevel::Info,
@@ -93,7 +93,7 @@ fn clock_time(mut guest: Guest<'_>, clock: u32, place: u32) -> Result<u32, Fault
     Ok(SUCCESS)
 }
 
-/// The same bytes on every run, so that runs can be compared (xorshift64).
+/// Pseudo-random bytes (xorshift64), the same on every run, so that runs can be compared.
 fn random(mut guest: Guest<'_>, buffer: u32, size: u32) -> Result<u32, Fault> {
     if size > MOST_RANDOM_BYTES {
         return Ok(INVALID);
