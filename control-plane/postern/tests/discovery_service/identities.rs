@@ -1,4 +1,4 @@
-//! Clients that say who they are: what they get, and that they count as nodes.
+//! Clients with an identity: what they get, and that they count as nodes.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn version(text: &str, discovery: &postern_deliver::discovery::Discovery) 
     groups.iter().find_map(|group| group.version().filter(|version| version.as_str() == text)).unwrap().clone()
 }
 
-/// Whether a future has nothing to say when it is asked once.
+/// Whether a future is pending when it is polled once.
 async fn futures_pending<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
     let mut future = Some(future);
     std::future::poll_fn(move |context| {
@@ -184,7 +184,7 @@ async fn a_rollout_waits_for_identified_clients_and_goes_back_if_one_refuses() {
     tokio::spawn(async move { followed.follow_rollouts().await });
     let state = |plane: &ControlPlane| plane.in_force().rollout_report().unwrap().state;
     apply(&plane, &guarded("first")).await;
-    // Who does not say who it is counts for nothing here.
+    // A client without an identity does not count as a node.
     let mut anyone = Client::connect(address, "anyone").await;
     anyone.next_policies().await;
     let mut client = Client::connect_as(address, "point-1", identity("web", "", &[]), false).await;

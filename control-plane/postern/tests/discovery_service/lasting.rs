@@ -1,4 +1,4 @@
-//! Streams and connections that last, although hardly anything is said on them.
+//! Streams and connections that last with little traffic.
 
 use std::{
     net::SocketAddr,
@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::client::{Client, LIMIT, apply, control_plane, guarded, silence, start};
 
-/// Passes connections on, and counts them.
+/// A proxy that counts connections.
 struct Way {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Streams that break, and control planes that go.
+//! Broken streams, and restarts of the control plane.
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
@@ -34,7 +34,7 @@ use tonic::{
 
 use crate::client::{Client, LIMIT, apply, control_plane, first, guarded, names, start, until};
 
-/// Messages in bytes, whatever is in them.
+/// A codec of raw bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Raw;
 
@@ -73,7 +73,7 @@ impl Decoder for Raw {
     }
 }
 
-/// A client accepts what it gets and then sends what is no message. How its stream ends.
+/// A client accepts what it gets and then sends an invalid message. Returns how its stream ends.
 async fn breaks_off_with_garbage(server: SocketAddr, address: &str) -> Status {
     let channel = Endpoint::from_shared(format!("http://{server}")).unwrap().connect().await.unwrap();
     let mut client = tonic::client::Grpc::new(channel);
@@ -148,7 +148,7 @@ async fn stream_errors_remove_the_client_and_its_next_stream_starts_anew() {
     assert!(other.health_check().await.0, "nobody else was touched");
 }
 
-/// A control plane with a runtime of its own, so that it can go as a process goes.
+/// A control plane with a runtime of its own, so that it can end as a process does.
 struct Process {
     plane: Arc<ControlPlane>,
     address: SocketAddr,
@@ -168,7 +168,7 @@ impl Process {
         Self { plane, address, runtime }
     }
 
-    /// All of its connections break, with whatever was under way on them.
+    /// Breaks all of its connections. Returns the address.
     fn stop(self) -> SocketAddr {
         self.runtime.shutdown_timeout(LIMIT);
         self.plane.commands().end().wait().unwrap();

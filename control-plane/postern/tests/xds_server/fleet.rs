@@ -1,4 +1,4 @@
-//! What the fleet knows of its nodes: what they run, what they refused, and that they are gone.
+//! What the fleet records of its nodes: what they run and refused, and that they disconnected.
 
 use std::{collections::BTreeSet, time::Duration};
 
