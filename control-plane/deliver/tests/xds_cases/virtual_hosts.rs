@@ -89,7 +89,7 @@ fn case_36_virtual_hosts_are_sent_again_after_their_route_configuration() {
     assert_eq!(names, [vec!["team/edge"], vec!["team/edge/shop"]]);
 }
 
-/// What an Envoy that names no host gets first.
+/// What an Envoy that subscribes to no host gets first.
 fn base(snapshot: &Arc<Offers>) -> (Client, Vec<String>) {
     let mut client = Client::new(Incremental);
     client.publish(snapshot);
@@ -113,7 +113,7 @@ fn come_back(snapshot: &Arc<Offers>, names: &[&str], had: &[(String, String)]) -
     (client, responses)
 }
 
-/// What responses say of virtual hosts: their names, and with `-` what is gone.
+/// The names of virtual hosts in responses, with a `-` for removed ones.
 fn hosts_of(responses: &[Response]) -> Vec<String> {
     let content = responses.iter().map(|response| &response.content);
     content

@@ -1,4 +1,4 @@
-//! What a request without names means, and `*` beside names: cases 12, 41 and 42.
+//! The meaning of a request without names, and of `*` beside names: cases 12, 41 and 42.
 
 use postern_compile::snapshot::ResourceType::{self, Cluster, Listener};
 use postern_deliver::xds::content::Variant::{Incremental, StateOfTheWorld};
