@@ -419,8 +419,8 @@ impl Stream {
                 let crosses = |it: &Resource| sub.unanswered.iter().any(|(sent, _)| carries(sent, it));
                 let may_be_new = |it: &&Resource| !is_sent(it) || sub.again.contains(&it.name) || crosses(it);
                 for it in response.resources.iter().filter(may_be_new) {
-                    // What was in a refused response may be what the client has, and so may what is only kept; what comes
-                    // again is new if the response that brought it is refused.
+                    // What was in a refused response may be what the client has, and so may what is only kept; what
+                    // comes again is new if the response that brought it is refused.
                     let is_new = !is_sent(it) && sub.held.get(&it.name) != Some(&it.content);
                     let surely = is_new && truth.content(Kind::Cluster, &it.name) == Some(&it.content);
                     changed.insert(it.name.clone(), surely);
@@ -509,8 +509,8 @@ impl Stream {
                 return Err(format!("`{name}` did not change"));
             }
         }
-        // "It will cause Envoy and the management server to spin" (case 13). Who is to blame is not said: nothing that was in a
-        // refused response comes alone and unasked, as long as the same is in force.
+        // "It will cause Envoy and the management server to spin" (case 13). Who is to blame is not said: nothing that
+        // was in a refused response comes alone and unasked, as long as the same is in force.
         let all_in = |(of, items): &(Contents, BTreeSet<(String, String)>)| {
             let is_in = |it: &Resource| items.contains(&(it.name.clone(), it.content.clone()));
             // If it had what was only kept for others, it comes without that.
@@ -535,8 +535,8 @@ impl Stream {
             }
         }
         let warms = kind == Kind::Endpoints && !changed.is_empty();
-        // "The server must resend any newly requested resource, even if […] the resource has not changed since that time": a
-        // client that dropped a name does so by `*` as well.
+        // "The server must resend any newly requested resource, even if […] the resource has not changed since that
+        // time": a client that dropped a name does so by `*` as well.
         let has_all = response.resources.iter().all(|it| sub.sent.get(&it.name) == Some(&it.content));
         let same = has_all && sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
         if variant == Variant::World && same && !is_retold && expected.asked.is_empty() && !expected.is_first && !warms

@@ -163,8 +163,8 @@ impl Waiting {
         number.map_or(Ok(()), |number| self.wait_for(remote, number))
     }
 
-    /// Shows the progress of a revision until its rollout has ended. Fails if it was rolled back, or after the time
-    /// limit.
+    /// Shows the progress of a revision until its rollout has ended. Fails if it was rolled back, aborted or
+    /// superseded, or after the time limit.
     fn wait_for(&self, remote: &Remote, number: u64) -> anyhow::Result<()> {
         let (begin, timeout) = (Instant::now(), Duration::from_secs(self.timeout));
         let mut progress = Progress { silent: remote.output != Output::Table, shown: String::new() };

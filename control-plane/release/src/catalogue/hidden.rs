@@ -66,7 +66,8 @@ fn walk(value: &mut Value, within: &str, keys: bool) {
     }
 }
 
-/// Whether a field of this name holds names instead of values, such as the list of headers that a policy removes.
+/// Whether a value under such a name is no credential: a list, such as the names of headers that a policy removes, a
+/// boolean or null.
 fn names_a_place(value: &Value) -> bool {
     matches!(value, Value::Array(_) | Value::Bool(_) | Value::Null)
 }

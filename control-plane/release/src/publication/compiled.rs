@@ -89,8 +89,8 @@ impl Compiled {
 }
 
 impl Group {
-    /// Whether a stream is served from it, or a thread is compiling it. The map of known snapshots holds one reference
-    /// of its own.
+    /// Whether a stream is served from it, or a thread is compiling it. This cache and the map of known snapshots hold
+    /// one reference each.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.place) > 1 || self.place.get().is_some_and(|snapshot| Arc::strong_count(snapshot) > 2)
     }

@@ -4,7 +4,7 @@
 //! [`Memory`] is for runs without a state directory. Every implementation guarantees:
 //!
 //! - What [`Store::append`] returned is kept whole and, on a disk, is durable. After an error, the revision is there
-//! whole or not at all.
+//!   whole or not at all.
 //! - Revisions have consecutive numbers and never change.
 //! - Documents, which can hold credentials, are encrypted at rest.
 //! - Two writers cannot both follow the same revision: the second gets [`StoreError::Conflict`].

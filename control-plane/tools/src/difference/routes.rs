@@ -91,7 +91,7 @@ pub(super) fn changes(was: &View<'_>, is: &View<'_>) -> Vec<(String, RouteDiffer
         if change == Change::Changed && differ.is_empty() && steps.is_empty() && whole.is_empty() {
             continue;
         }
-        // The steps of an added or removed chain say everything.
+        // If only one side has a chain, its steps say everything but the permissions.
         if pair.0.is_some() && pair.1.is_some() {
             differ.extend(whole.iter().cloned());
         } else {
