@@ -145,7 +145,7 @@ fn streams_are_not_told_of_a_rollout_that_ends_where_they_are() {
     assert!(!told(), "there is nothing new for anybody");
     world.apply("two");
     assert!(told());
-    // Whoever comes now gets it, too.
+    // A node that connects now gets it, too.
     world.join("edge-2", "web");
     for id in ["edge-1", "edge-2"] {
         world.accept(id);

@@ -339,7 +339,7 @@ fn answers_with_a_problem_document_whatever_is_wrong() {
     );
     check("get", "/api/v1/nodes/edge-3", None, 404, "no node `edge-3` is known: did you mean `edge-1`?");
     check("post", "/api/v1/explain", Some(json!({ "colour": 1 })), 422, "unknown field `colour`");
-    // One byte more than is taken, so that everything has been read when it is refused.
+    // One byte more than the limit, so that everything has been read when it is refused.
     let empty = json!({ "request": { "body": "" } }).to_string().len();
     let large = json!({ "request": { "body": "x".repeat((1 << 20) + 1 - empty) } });
     check("post", "/api/v1/simulate", Some(large), 413, "length limit exceeded");

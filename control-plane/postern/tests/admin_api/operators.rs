@@ -18,7 +18,7 @@ fn says_what_each_node_is_and_runs() {
     let nodes = server.get("/api/v1/nodes").json();
     let seen = |node: &Value| (node["state"].clone(), node["revision"].clone(), node["target"].clone());
     assert_eq!(seen(&nodes[1]), ("pending".into(), 1.into(), 2.into()));
-    // For the other, both revisions are the same: its stream has nothing to send, and settles at once.
+    // For the other node both revisions are the same: its stream has nothing to send, and settles at once.
     server.settle(&NodeIdentity { id: "edge-1".to_owned(), service: "edge".to_owned(), ..NodeIdentity::default() }, 1);
     let nodes = server.get("/api/v1/nodes").json();
     assert_eq!(seen(&nodes[0]), ("ready".into(), 2.into(), 2.into()));

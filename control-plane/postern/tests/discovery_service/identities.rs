@@ -89,7 +89,7 @@ async fn a_change_reaches_the_group_that_it_concerns_and_each_group_is_waited_fo
     assert_eq!(names(&other.next_policies().await), ["most"], "and nothing came before");
 }
 
-/// The digest of a version that a client was told.
+/// The digest of the version that a client was sent.
 async fn version(text: &str, discovery: &postern_deliver::discovery::Discovery) -> postern_base::digest::Digest {
     let groups = discovery.report().await;
     groups.iter().find_map(|group| group.version().filter(|version| version.as_str() == text)).unwrap().clone()
@@ -166,7 +166,7 @@ async fn an_identity_that_is_too_long_or_changes_or_a_plan_without_one_is_refuse
         client.next_policies().await;
         client.requests.send(second).await.unwrap();
         match field {
-            // Said again, with an empty state: it is sent everything again.
+            // Repeated with an empty state: it is sent everything again.
             None => assert_eq!(names(&client.next_policies().await), ["users-api"]),
             Some(field) => {
                 let status = client.end().await;

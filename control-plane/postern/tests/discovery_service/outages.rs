@@ -134,7 +134,7 @@ async fn stream_errors_remove_the_client_and_its_next_stream_starts_anew() {
         until("the client is removed", async || states(&discovery).await == [ready.clone()]).await;
         timeout(LIMIT, discovery.all_acked()).await.expect("who is gone is waited for");
 
-        // What it said before is forgotten: it has answered nothing yet, and is sent everything.
+        // Its earlier answers are forgotten: it has answered nothing yet, and is sent everything.
         let mut again = Client::connect(address, "one").await;
         let response = again.next_policies().await;
         assert_eq!(names(&response), ["users-api"]);
@@ -193,13 +193,13 @@ fn control_plane_restarts_during_update_and_clients_get_the_latest_version() {
     assert_ne!(second.version_info, first.version_info);
     let address = before.stop();
     for client in [&mut one, &mut two] {
-        // It sees the end of its stream by an error: which one depends on what was under way.
+        // The stream ends with an error; which one depends on what was under way.
         clients.block_on(client.end());
     }
 
     let restarted = Process::start(state.path(), address);
     let discovery = Discovery::new(Arc::clone(restarted.plane.clients()), Options::default());
-    // One comes with an empty state, the other with what it had.
+    // One client reconnects with an empty state, the other with what it had.
     let mut one = clients.block_on(Client::connect(address, "one"));
     let request = PolicyDiscoveryRequest {
         version_info: first.version_info.clone(),
