@@ -238,7 +238,7 @@ fn case_44_a_refusal_of_some_resources_is_one_of_every_revision_that_has_them() 
         let nacked = Standing::Nacked("RDS: no".to_owned());
         assert_eq!(standing(&node, "unused=1 used=2"), nacked, "{variant:?}");
         assert_eq!(standing(&node, "unused=2 used=2"), nacked, "{variant:?}");
-        // Not of one that has another version of it, nor of one that it was never asked about.
+        // It does not refuse a set with another version of the resource, or one without a resource that it asked for.
         assert_eq!(standing(&node, "unused=1 used=3"), Standing::Pending, "{variant:?}");
         assert_eq!(standing(&node, "unused=1"), Standing::Pending, "{variant:?}");
     }

@@ -174,7 +174,7 @@ fn case_45_the_base_is_the_same_on_reconnect_and_is_not_sent_again_to_who_has_it
     let shop = had(&["team/edge/shop"]);
     assert_eq!(hosts_of(&come_back(&snapshot, &["team/edge/shop.example"], &shop).1), [NOBODY]);
     assert_eq!(hosts_of(&come_back(&snapshot, &[], &[]).1), [NOBODY]);
-    // What was deleted meanwhile is told, and what changed is sent.
+    // What was deleted meanwhile is answered as removed, and what changed is sent.
     let (_, deleted) = come_back(
         &hosts(b"1", &[BLOG]),
         &["team/edge/shop.example", "team/edge/blog.example"],

@@ -281,7 +281,7 @@ impl Stream {
                 }
                 sub.drop_unwanted(kind);
                 for (name, version) in initial {
-                    // By its own name, one that is gone is told as removed.
+                    // A virtual host that is gone is answered as removed under its own name.
                     expected.asked.retain(|asked| asked != name && truth.stands_for(kind, asked) != Some(name));
                     let known = truth
                         .versions
@@ -483,7 +483,7 @@ impl Stream {
                     current == content || had || truth.accepted.contains(&item(content))
                 }
                 Some(current) => current == content,
-                // Kept until nobody uses it any more.
+                // It is kept until no resource uses it any more.
                 None => {
                     variant == Variant::World
                         && kind.is_full_state()
