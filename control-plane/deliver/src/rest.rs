@@ -1,5 +1,5 @@
-//! REST-JSON polling: the discovery services for Envoys that ask again and again instead of keeping a stream. A poll
-//! says what its sender has, so nothing is remembered of it; whether it refused something cannot be seen.
+//! REST-JSON polling: the discovery services for Envoys that poll instead of keeping a stream. A poll says what its
+//! sender has, so the server keeps no state for it; whether it refused something is not known.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ use crate::{
     xds::limits::MOST_NAMES,
 };
 
-/// The paths that Envoy polls, as its services declare them. Virtual hosts can only be had on a stream.
+/// The paths that Envoy polls, by the declarations of its services. Virtual hosts are available on streams only.
 const PATHS: [(&str, ResourceType); 6] = [
     ("/v3/discovery:clusters", ResourceType::Cluster),
     ("/v3/discovery:endpoints", ResourceType::Endpoints),
@@ -39,10 +39,10 @@ const PATHS: [(&str, ResourceType); 6] = [
     ("/v3/discovery:secrets", ResourceType::Secret),
 ];
 
-/// How many names of ourselves are kept encodings for. Envoys of one fleet call us by one or two.
+/// The maximum number of cluster names that encodings are cached for. The Envoys of one fleet use one or two.
 const MOST_CLUSTERS: usize = 8;
 
-/// The services, to be merged into a router.
+/// The router of the services.
 pub fn router(publications: Publications) -> Router {
     let polls = Arc::new(Polls { publications, encoded: Mutex::default() });
     PATHS.into_iter().fold(Router::new(), |router, (path, kind)| {
@@ -99,7 +99,7 @@ impl PollError {
 }
 
 impl IntoResponse for PollError {
-    /// A problem document (RFC 9457).
+    /// Answers with a problem document (RFC 9457).
     fn into_response(self) -> Response {
         let status = self.status();
         if status.is_server_error() {
@@ -119,10 +119,10 @@ async fn poll(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, PollError> {
     let body = body.map_err(PollError::Body)?;
-    // Envoy puts the name of the cluster that it polls there; whoever has none of ours to refer to may put anything.
+    // Envoy puts the name of the polled cluster in `Host`. Senders that need no reference to us may put anything there.
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let source = Source::Poll { cluster: host.to_owned() };
-    // Some Envoys send a hundred kilobytes of what they can do along; no stream shall wait for the reading of it.
+    // Some Envoys send a hundred kilobytes of features with each poll; reading them must not delay streams.
     let question = on_a_thread(move || Question::read(kind, source, &body)).await?;
     let publication = polls.publications.latest().ok_or(PollError::NothingYet)?;
     let release = publication.shared_release_for(&question.node);
@@ -139,7 +139,7 @@ async fn poll(
     })
 }
 
-/// Runs what takes longer than a stream shall wait.
+/// Runs slow work on a thread that may block.
 async fn on_a_thread<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, PollError> + Send + 'static,
 ) -> Result<T, PollError> {
@@ -147,7 +147,7 @@ async fn on_a_thread<T: Send + 'static>(
     done.inspect_err(|error| tracing::error!("a poll was not answered: {error}")).unwrap_or(Err(PollError::Ended))
 }
 
-/// What a poll that is right asks.
+/// A valid poll.
 #[derive(Debug)]
 struct Question {
     kind: ResourceType,
@@ -176,18 +176,18 @@ impl Question {
 /// The response to a valid poll.
 #[derive(Debug)]
 enum Polled {
-    /// The sender has what there is.
+    /// The sender's version is current.
     Unchanged,
     /// A `DiscoveryResponse`.
     Resources(String),
 }
 
-/// Resources as JSON, each by its type, its name and the source that it names.
+/// Resources as JSON, by type, name and the source that they refer to.
 type Encoded = BTreeMap<(Source, ResourceType, String), Arc<str>>;
 
 struct Polls {
     publications: Publications,
-    /// For every snapshot that is still in use, what was encoded of it.
+    /// The cached encodings of each snapshot that is still in use.
     encoded: Mutex<Vec<(Weak<Snapshot>, Encoded)>>,
 }
 
@@ -204,7 +204,7 @@ impl Polls {
         Ok(Polled::Resources(response(kind, &set.version, &resources)))
     }
 
-    /// A resource as JSON, made at most a few times for each snapshot, however many ask.
+    /// A resource as JSON. Usually encoded once for each snapshot, however many clients poll.
     fn encode(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -227,7 +227,7 @@ impl Polls {
         Ok(text)
     }
 
-    /// Looks at what is encoded of a snapshot, and forgets what was encoded of those that are gone.
+    /// Looks at the encodings of a snapshot, and drops those of snapshots that are no longer in use.
     fn with_encoded<T>(&self, snapshot: &Arc<Snapshot>, look: impl FnOnce(&mut Encoded) -> T) -> T {
         let mut all = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(of, _)| of.strong_count() > 0);
@@ -254,7 +254,7 @@ fn check_names(version: &str, names: &[String]) -> Result<(), PollError> {
     }
 }
 
-/// As on a stream: no names are all of them where a response is the whole state.
+/// As on a stream: no names mean all resources, for types whose responses are the complete state.
 fn select(kind: ResourceType, names: Vec<String>) -> Selection {
     let everything = names.iter().any(|name| name == "*") || (names.is_empty() && kind.is_full_state());
     if everything { Selection::Everything } else { Selection::Named(names.into_iter().collect()) }
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// How many encodings are kept, for each snapshot.
+    /// The number of cached encodings for each snapshot.
     fn kept(polls: &Polls) -> Vec<usize> {
         polls.encoded.lock().unwrap().iter().map(|(_, encoded)| encoded.len()).collect()
     }

@@ -19,10 +19,10 @@ use postern_deliver::discovery::{
 use postern_proto::discovery::v1::Policy;
 use postern_release::publication::{Audience, PolicySet};
 
-/// A control plane: what all streams of it have in common.
+/// The state that all streams of a control plane share.
 struct ControlPlane {
     registry: Registry<&'static str>,
-    /// What is in force, for all clients alike.
+    /// What is in force, the same for all clients.
     in_force: Option<Assignment>,
     now: Instant,
 }
@@ -61,7 +61,7 @@ impl ControlPlane {
         Client { ticket, session: Session::default() }
     }
 
-    /// A client that has applied everything so far.
+    /// Connects a client that has applied everything so far.
     fn connect_in_sync(&mut self, address: &str) -> Client {
         let mut client = self.connect(address);
         let update = self.ask(&mut client, &empty()).unwrap();
@@ -74,7 +74,7 @@ impl ControlPlane {
         Arc::clone(self.registry.due(&client.ticket).unwrap())
     }
 
-    /// What a client is sent for a request.
+    /// What a client is sent in answer to a request.
     fn ask(&mut self, client: &mut Client, request: &Request) -> Option<Arc<Update>> {
         let due = self.registry.due(&client.ticket).cloned();
         let reaction = client.session.on_request(request.clone(), due.as_ref());
@@ -107,7 +107,7 @@ impl ControlPlane {
     }
 }
 
-/// A clock that every control plane reads, and that goes on each time.
+/// A clock that all control planes share, and that advances with each call.
 fn clock() -> SystemTime {
     static SECONDS: AtomicU64 = AtomicU64::new(0);
     SystemTime::UNIX_EPOCH + Duration::from_secs(SECONDS.fetch_add(1, Ordering::Relaxed))
@@ -292,7 +292,7 @@ fn case_3_a_client_that_asks_with_the_same_stale_nonce_again_is_sent_the_snapsho
     let old = control_plane.due(&client);
     control_plane.publish(&["b"]);
     assert!(control_plane.push(&mut client).is_some());
-    // It has acknowledged that one before, so that this is no late answer.
+    // It has acknowledged that one before, so this is not a late answer.
     assert!(control_plane.ask(&mut client, &ack(&old)).is_some());
     assert!(control_plane.ask(&mut client, &ack(&old)).is_some());
 }
@@ -373,8 +373,8 @@ fn versions_depend_on_content_alone() {
     assert_eq!(set(&["a", "b"]).version(), set(&["b", "a"]).version());
     assert_ne!(set(&["a", "b"]).version(), set(&["a"]).version());
     assert_ne!(set(&["ab"]).version(), set(&["a", "b"]).version());
-    // The values were computed by a few lines of Python from the protocol's own words: SHA-256 over the name and then the
-    // encoded message of each policy, by kind and name; and the same with the 32 bytes of SHA-256("plan") behind.
+    // The values were computed by a Python script from the protocol's text: SHA-256 over the name and then the encoded
+    // message of each policy, by kind and name; and the same followed by the 32 bytes of SHA-256("plan").
     let policies = [
         policy("TrafficPermission", "login", "{}"),
         policy("RoutePolicy", "users", "{}"),
@@ -402,7 +402,7 @@ fn nonces_are_times_in_nanoseconds_and_never_repeat_even_in_one_instant() {
         nonces.push(control_plane.due(&client).nonce.clone());
     }
     assert_eq!(nonces, ["1800000000123456789", "1800000000123456790", "1800000000123456791"]);
-    // Two groups that begin at once have two as well.
+    // Two groups that begin at once have different nonces as well.
     let other = control_plane.connect("two");
     control_plane.registry.assign(&other.ticket, &assignment(&["d"], "d"), now);
     assert_eq!(control_plane.due(&other).nonce, "1800000000123456792");
@@ -443,7 +443,7 @@ fn network_partition_a_request_with_an_old_nonce_gets_the_snapshot_again() {
     let mut control_plane = ControlPlane::with(&["a"]);
     let client = control_plane.connect_in_sync("one");
     let old = control_plane.due(&client);
-    // The stream breaks on one side first, and the update never arrives.
+    // The stream breaks on one side first, so that the update never arrives.
     drop(client);
     control_plane.publish(&["b"]);
     let mut back = control_plane.connect("one");
@@ -508,7 +508,7 @@ fn client_nacks_update_and_is_done_without_a_retry_while_the_next_update_reaches
     assert_eq!(names(&control_plane.push(&mut client).unwrap()), ["mended"]);
 }
 
-/// The protocol allows an empty snapshot here. We do not send it: it would say that nothing is guarded.
+/// The protocol allows an empty snapshot here. We do not send one: it would mean that nothing is guarded.
 #[test]
 fn early_connection_before_policies_are_loaded_is_answered_when_they_are() {
     let mut control_plane = ControlPlane::started();
@@ -585,7 +585,7 @@ fn silence_ends_the_waiting_for_a_client_and_not_its_stream() {
     assert_eq!(control_plane.report_of(&silent).state(), ClientState::Silent);
     assert_eq!(control_plane.report_of(&checked).last_health_check, Some(later));
 
-    // Its stream is there still: it gets what is new, and counts again as soon as it is heard of.
+    // Its stream is still open: it gets what is new, and counts again as soon as it is heard of.
     control_plane.publish(&["b"]);
     let update = control_plane.push(&mut silent);
     assert!(update.is_none(), "a stream that has asked for nothing is sent nothing");
@@ -718,7 +718,7 @@ fn an_identified_client_is_seen_by_rollouts_with_the_revision_that_it_runs_or_re
     control_plane.ask(&mut client, &ack(&update));
     assert_eq!(seen(&control_plane), (true, Some(revision("a")), None));
 
-    // A revision that changes nothing for it is run by it at once.
+    // A revision that changes nothing for the client is run by it at once.
     control_plane.registry.assign(&client.ticket, &assignment(&["a"], "another"), clock());
     assert_eq!(seen(&control_plane), (true, Some(revision("another")), None));
 
@@ -728,7 +728,7 @@ fn an_identified_client_is_seen_by_rollouts_with_the_revision_that_it_runs_or_re
     control_plane.ask(&mut client, &nack(&update, ""));
     assert_eq!(seen(&control_plane), (true, None, Some((revision("b"), "it does not compile".to_owned()))));
 
-    // One that is silent and owes an answer is away.
+    // A silent client that has not answered counts as disconnected.
     control_plane.publish(&["c"]);
     control_plane.registry.flush(control_plane.now + Duration::from_secs(61), Duration::from_secs(60));
     assert_eq!(seen(&control_plane), (false, None, None));

@@ -1,4 +1,4 @@
-//! Delivery to files: what is in them, and how they change.
+//! Delivery to files: their content, and how they are replaced.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -51,7 +51,7 @@ spec:
     generic_secret: { secret: { inline_string: hidden } }
 "#;
 
-/// Every file that is delivered of them.
+/// Every file that is delivered for these resources.
 const FILES: [&str; 8] = [
     "cds.json",
     "ecds/postern-gateway.json",
@@ -74,17 +74,17 @@ fn delivery(directory: &TempDir) -> Delivery {
     Delivery::new(&directory.path().join("new"), None, NodeIdentity::default(), NO_PATIENCE).unwrap()
 }
 
-/// Delivers some resources, and says how many files had to change.
+/// Delivers resources. Returns the number of files that had to change.
 fn write(delivery: &Delivery, resources: &str) -> usize {
     delivery.write(&snapshot(resources), &Departing::default()).unwrap()
 }
 
-/// The resources with another service in the place of `a`.
+/// The resources with another service instead of `a`.
 fn renamed() -> String {
     RESOURCES.replace("name: a }", "name: b }").replace("service: a", "service: b")
 }
 
-/// Every file below a directory, with what tells one file from another of the same name.
+/// Every file below a directory, with its inode and content.
 fn files(directory: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -123,7 +123,7 @@ fn case_38_every_file_is_a_valid_discovery_response() {
         }
         assert_eq!(response.version_info, snapshot.select(kind, &selection).version.as_str(), "{name}");
     }
-    // What clusters and listeners refer to is there.
+    // What clusters and listeners refer to exists.
     let root = directory.path().join("new").canonicalize().unwrap();
     let json = |name: &str| serde_json::from_slice::<Value>(&delivered[name].1).unwrap()["resources"][0].clone();
     let manager = json("lds.json")["filterChains"][0]["filters"][0]["typedConfig"].clone();
@@ -142,11 +142,11 @@ fn case_38_a_file_is_replaced_by_a_rename_and_only_when_it_changes() {
     let delivery = delivery(&directory);
     write(&delivery, RESOURCES);
     let before = delivered(&directory);
-    // The same again touches nothing, not even for another process.
+    // The same resources change no file, even from another process.
     assert_eq!(write(&delivery, RESOURCES), 0);
     assert_eq!(write(&self::delivery(&directory), RESOURCES), 0);
     assert_eq!(delivered(&directory), before);
-    // A changed endpoint is one new file. Whoever reads the old one has it whole.
+    // A changed endpoint replaces one file. A reader of the old file still has it complete.
     let mut open = OpenFile::open(directory.path().join("new/eds/a.json")).unwrap();
     assert_eq!(write(&delivery, &RESOURCES.replace("port: 9000", "port: 9009")), 1);
     let mut old = Vec::new();
@@ -226,7 +226,7 @@ fn refers_to_files_where_the_node_sees_them() {
     assert!(clusters.contains(r#""path":"/etc/envoy/xds/eds/a.json""#), "{clusters}");
 }
 
-/// Polls until a file fits.
+/// Polls until a file has the expected content.
 async fn until(path: &Path, fits: impl Fn(Option<&str>) -> bool) {
     let start = Instant::now();
     while !fits(fs::read_to_string(path).ok().as_deref()) {
@@ -248,7 +248,7 @@ async fn follows_what_is_in_force() {
         publish.send_replace(publication(&RESOURCES.replace("port: 9000", &format!("port: {port}"))));
         until(&directory.path().join("new/eds/a.json"), |text| text.is_some_and(|text| text.contains(port))).await;
     }
-    // What is gone is taken away in the end.
+    // What is gone is removed in the end.
     publish.send_replace(publication(&renamed()));
     until(&directory.path().join("new/eds/a.json"), |text| text.is_none()).await;
     let clusters = String::from_utf8(delivered(&directory)["cds.json"].1.clone()).unwrap();

@@ -1,5 +1,5 @@
-//! A control plane: its parts, each by the handle that others have of it. It has no state and no lock of its own. What is
-//! below it gets the handles that it needs, and only the faces of the program see all of them.
+//! A control plane: its parts, each by its handle. It has no state and no lock of its own. The layers below get only
+//! the handles that they need; only the program's faces see all of them.
 
 use std::{
     sync::Arc,
@@ -23,10 +23,10 @@ use tokio::{sync::watch, time};
 
 use crate::metrics::Requests;
 
-/// How long a reader waits for a look at the fleet.
+/// The longest time that a reader waits for a look at the fleet.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
-/// The parts of a running control plane. Dropping it ends the owner of what is in force, once its last command is answered.
+/// The parts of a running control plane. Dropping it ends the owner of what is in force, after its last command.
 #[derive(Debug)]
 pub struct ControlPlane {
     owner: Handles,
@@ -34,7 +34,7 @@ pub struct ControlPlane {
     population: Population,
     clients: Arc<Clients>,
     keys: Arc<LiveSources>,
-    /// The same as that of the owner, which alone writes to it.
+    /// The owner's store, which only the owner writes to.
     store: Arc<dyn Store>,
     catalogues: Catalogues,
     journal: Arc<Journal>,
@@ -45,12 +45,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// A control plane that has nothing to serve yet, and keeps its revisions in memory.
+    /// A control plane with nothing in force, which keeps its revisions in memory.
     pub fn new(code: FilterCode) -> Self {
         Self::with_releases(code, Releases::new(Arc::new(Memory::default()), Strategy::AllAtOnce, KEPT))
     }
 
-    /// The same for revisions that are kept elsewhere, and spread in another way.
+    /// Like [`Self::new`], with explicit releases: another store or other terms.
     pub fn with_releases(code: FilterCode, releases: Releases) -> Self {
         let (sender, receiver) = watch::channel(None);
         let publications = Publications::from(receiver);
@@ -85,44 +85,45 @@ impl ControlPlane {
         }
     }
 
-    /// For those who change what is in force.
+    /// The handle to change what is in force.
     pub fn commands(&self) -> &Commands {
         &self.owner.commands
     }
 
-    /// What is in force, for those who show it.
+    /// What is in force, for readers.
     pub fn in_force(&self) -> Arc<InForce> {
         self.owner.readings.latest()
     }
 
-    /// The same, after a look at the fleet: conditions are up to date. An owner that is busy storing is not waited for.
+    /// Like [`Self::in_force`], after a look at the fleet, so that conditions are up to date. It does not wait for an
+    /// owner that is busy.
     pub async fn looked(&self) -> Arc<InForce> {
-        // Whether it came in time or not, what was published last is shown.
+        // After a time-out, what was published last is shown.
         let _ = time::timeout(LONGEST_LOOK, self.commands().look()).await;
         self.in_force()
     }
 
-    /// Looks after rollouts, until the owner ends.
+    /// Follows rollouts until the owner ends.
     pub async fn follow_rollouts(&self) {
         follow_rollouts(self.commands().clone(), self.owner.readings.clone(), self.fleet().changes()).await;
     }
 
-    /// Proves resources without putting them in force.
+    /// The handle to examine resources without putting them in force.
     pub fn examiner(&self) -> &Examiner {
         &self.owner.examiner
     }
 
-    /// What is counted of changes.
+    /// The counters of changes.
     pub fn counts(&self) -> &Counts {
         &self.owner.counts
     }
 
-    /// What nodes are served, now and later.
+    /// The handle to what nodes are served.
     pub fn publications(&self) -> &Publications {
         &self.publications
     }
 
-    /// The nodes.
+    /// The fleet of nodes.
     pub fn fleet(&self) -> &Arc<LiveFleet> {
         &self.population.fleet
     }
@@ -132,12 +133,12 @@ impl ControlPlane {
         &self.clients
     }
 
-    /// All that enforce: nodes, and clients of policy discovery.
+    /// All enforcement points: nodes, and clients of policy discovery.
     pub fn population(&self) -> &Population {
         &self.population
     }
 
-    /// Who all that enforce say they are: nodes, and clients of policy discovery.
+    /// The identities of all enforcement points.
     pub fn identities(&self) -> Vec<NodeIdentity> {
         self.population.identities()
     }
@@ -147,27 +148,27 @@ impl ControlPlane {
         &self.keys
     }
 
-    /// Where revisions are kept.
+    /// The store of revisions.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The resources of a revision as they were written; `None` if it is not kept.
+    /// The resources of a revision as they were written; `None` if the revision is not kept.
     pub fn catalogue(&self, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
         self.catalogues.get(&*self.store, number)
     }
 
-    /// What has happened.
+    /// The journal of events.
     pub fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }
 
-    /// What is counted of xDS streams.
+    /// The counters of xDS streams.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
 
-    /// What is counted of the admin API.
+    /// The counters of the admin API.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
@@ -177,7 +178,7 @@ impl ControlPlane {
         &self.code
     }
 
-    /// How long it runs.
+    /// The time since it started.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }

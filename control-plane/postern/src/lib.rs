@@ -1,6 +1,7 @@
-//! The program `postern`: [`serve`] ties the layers together; [`http`], [`admin`] and [`cli`] are its faces.
+//! The program `postern`: [`serve`] ties the layers together; [`http`], [`admin`] and [`cli`] are its faces. Compiling,
+//! storing and delivering resources belongs to the layers below.
 
-// But for `heap.rs`, which says why.
+// `heap.rs` is the exception, and says why.
 #![deny(unsafe_code)]
 
 pub mod admin;

@@ -1,4 +1,4 @@
-//! `postern serve`: ties the modules together and keeps them running.
+//! `postern serve`: runs the servers and follows a directory.
 
 use std::{future, io, net::SocketAddr, path::Path, sync::Arc};
 
@@ -21,44 +21,44 @@ use tokio::{net::TcpListener, task};
 
 use crate::{control_plane::ControlPlane, http, source::Watch};
 
-/// A directory that is followed.
+/// A directory to follow.
 #[derive(Debug, Clone, Copy)]
 pub struct Followed<'a> {
-    /// Where it is.
+    /// Its path.
     pub path: &'a Path,
-    /// Whether a change in it may leave routes without authentication that have it now, or remove everything.
+    /// Whether a change in it may remove authentication from routes that have it now, or remove all resources.
     pub allow_unguarded: bool,
 }
 
 /// Why the control plane ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An address could not be used.
+    /// A socket could not be opened.
     #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// Without TLS and a token, only this machine may talk to us.
+    /// The address is not a loopback address, which needs TLS and a token.
     #[error("{0} is not a loopback address: TLS and tokens are not there yet, so only loopback is served")]
     NotLoopback(SocketAddr),
     /// The xDS server failed.
     #[error("the xDS server failed: {0}")]
     Xds(tonic::transport::Error),
-    /// The servers ended without a reason.
+    /// A server's task panicked.
     #[error("the servers failed: {0}")]
     Ended(tokio::task::JoinError),
-    /// The first revision could not be made.
+    /// The first revision could not be put in force.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The directory cannot be watched any more.
+    /// The directory can no longer be watched.
     #[error("the configuration directory is no longer watched")]
     WatchEnded,
 }
 
-/// The sockets of a control plane.
+/// The open sockets of a control plane.
 #[derive(Debug)]
 pub struct Sockets {
     xds: TcpListener,
@@ -66,17 +66,17 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Listens on both addresses; port 0 picks a free one.
+    /// Opens both sockets; port 0 picks a free one.
     pub async fn bind(xds: SocketAddr, http: SocketAddr) -> Result<Self, ServeError> {
         Ok(Self { xds: bind(xds)?, http: bind(http)? })
     }
 
-    /// Where xDS is served.
+    /// The address of the xDS server.
     pub fn xds_address(&self) -> io::Result<SocketAddr> {
         self.xds.local_addr()
     }
 
-    /// Where HTTP is served.
+    /// The address of the HTTP server.
     pub fn http_address(&self) -> io::Result<SocketAddr> {
         self.http.local_addr()
     }
@@ -89,7 +89,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     accept::listen(address).map_err(|error| ServeError::Listen { address, error })
 }
 
-/// Serves what is in force, until one of the servers fails.
+/// Runs the servers until one of them fails.
 pub async fn serve(plane: Arc<ControlPlane>, sockets: Sockets) -> Result<(), ServeError> {
     serve_within(plane, sockets, Limits::default()).await
 }
@@ -119,8 +119,8 @@ pub async fn serve_with(
     }
 }
 
-/// Puts in force what is stored, what a directory holds and issuers publish, now and after every change, and looks
-/// after its rollouts. A change that is wrong is refused whole. Without a directory, all changes come by the admin API.
+/// Restores what is stored, then applies a directory and the published keys, now and after every change, and follows
+/// rollouts. An invalid change is refused whole. Without a directory, all changes come by the admin API.
 pub async fn follow(plane: Arc<ControlPlane>, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
     let commands = plane.commands();
     tokio::select! {
@@ -138,7 +138,7 @@ async fn follow_directory(commands: &Commands, directory: Option<Followed<'_>>) 
     let mut watch = watch(directory.path).await.map_err(|error| ApplyError::from(CompileError::from(error)))?;
     let restored = commands.restore().await?;
     match publish(commands, &mut watch, directory).await {
-        // What is stored is served whatever the directory has come to.
+        // What is stored is served, even if the directory is invalid now.
         Err(error) if restored => refuse(commands, &error).await?,
         published => published?,
     }
@@ -150,7 +150,7 @@ async fn follow_directory(commands: &Commands, directory: Option<Followed<'_>>) 
     Err(ServeError::WatchEnded)
 }
 
-/// A directory can have thousands of folders, each of which is watched.
+/// Watches a directory, on a blocking thread: each of thousands of folders is watched.
 async fn watch(directory: &Path) -> Result<Watch, SourceError> {
     let path = directory.to_owned();
     let failed = |error| SourceError::Read { path: directory.to_owned(), error: io::Error::other(error) };
@@ -168,7 +168,7 @@ async fn publish(commands: &Commands, watch: &mut Watch, followed: Followed<'_>)
     let Followed { path, allow_unguarded } = followed;
     let files = watch.read(path).await.map_err(CompileError::from)?;
     let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
-    // A restart is no reason to try again what nodes have refused.
+    // A restart does not retry what nodes have refused.
     let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded };
     commands.follow(proposal).await
 }

@@ -1,4 +1,4 @@
-//! A directory of YAML files as it changes: it is watched, and read when what is written to it is whole.
+//! Watches a directory of YAML files, and reads it when files are written completely.
 
 use std::{
     collections::HashMap,
@@ -14,33 +14,33 @@ use postern_model::{
 };
 use tokio::{sync::watch, task, time};
 
-/// How long nothing must happen to a file that somebody has begun to write and not closed, before it is read as it is …
+/// A file that was opened for writing and not closed counts as complete after this time without an event.
 const QUIET: Duration = Duration::from_millis(50);
-/// … and how long changes may go on before what is there is read.
+/// The longest wait for files to be complete.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// Tells when a directory has changed. What happens between two questions is one change.
+/// Reports changes of a directory. All changes between two calls are one.
 #[derive(Debug)]
 pub struct Watch {
     seen: watch::Receiver<Seen>,
     _watcher: RecommendedWatcher,
 }
 
-/// What has happened in a directory so far.
+/// The events of a directory so far.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The files that somebody has begun to write and not closed, and when something last happened to them.
+    /// The files that are open for writing, with the time of their last event.
     open: HashMap<PathBuf, Instant>,
 }
 
 impl Seen {
-    /// Takes note of an event. Says whether it can have changed what is read.
+    /// Records an event. Returns whether it can have changed what is read.
     fn note(&mut self, Event { kind, paths, .. }: &Event, now: Instant) -> bool {
         match kind {
             EventKind::Access(event::AccessKind::Close(event::AccessMode::Write)) => {}
             EventKind::Access(_) => return false,
             EventKind::Create(event::CreateKind::File) | EventKind::Modify(event::ModifyKind::Data(_)) => {
-                // One that is kept open without being written is not waited for, so that it need not be remembered.
+                // A file that is open without being written is not waited for, and so need not be remembered.
                 self.open.retain(|_, last| now.saturating_duration_since(*last) < QUIET);
                 self.open.extend(paths.iter().filter(|path| is_read(path)).map(|path| (path.clone(), now)));
                 return true;
@@ -51,14 +51,14 @@ impl Seen {
         true
     }
 
-    /// When all files are as good as closed: each was closed, or nothing has happened to it for a while.
+    /// The time at which all files count as complete; `None` if no file is open for writing.
     fn settled(&self) -> Option<Instant> {
         self.open.values().max().map(|last| *last + QUIET)
     }
 }
 
 impl Watch {
-    /// Watches a directory and its folders from now on.
+    /// Starts to watch a directory and its folders.
     pub fn start(directory: &Path) -> Result<Self, SourceError> {
         let failed = |error| {
             let error = io::Error::other(format!("cannot be watched: {error}"));
@@ -66,18 +66,18 @@ impl Watch {
         };
         let (sender, seen) = watch::channel(Seen::default());
         let told = move |event: notify::Result<Event>| {
-            // After an error nobody knows what has happened: it is best to look.
+            // After an error of the watch, events may be lost, so that the directory must be read.
             sender.send_if_modified(|seen| event.as_ref().map_or(true, |event| seen.note(event, Instant::now())));
         };
-        // Links stay inside the directory, which is watched whole; one that does not must not have all else watched.
+        // Links inside the directory need not be followed, since it is watched whole; others must not be.
         let config = Config::default().with_follow_symlinks(false);
         let mut watcher = RecommendedWatcher::new(told, config).map_err(failed)?;
         watcher.watch(directory, RecursiveMode::Recursive).map_err(failed)?;
         Ok(Self { seen, _watcher: watcher })
     }
 
-    /// Waits for the next change, and until every file that is being written is closed, or nothing happens to it any more.
-    /// `false` when nothing can be watched any more.
+    /// Waits for the next change, and until all files count as complete. Returns false when the directory can no longer
+    /// be watched.
     pub async fn changed(&mut self) -> bool {
         if self.seen.changed().await.is_err() {
             return false;
@@ -86,17 +86,17 @@ impl Watch {
             loop {
                 let until = self.seen.borrow_and_update().settled().filter(|until| *until > Instant::now());
                 let Some(until) = until else { break };
-                // Either way, look again.
+                // After either, look again.
                 let _ = time::timeout_at(until.into(), self.seen.changed()).await;
             }
         };
-        // Past the longest wait, what is there now is read, and what comes next is another change.
+        // After the longest wait the directory is read as it is; later events are another change.
         let _ = time::timeout(LONGEST, settled).await;
         true
     }
 
-    /// Reads the directory, and reads it again if it changes meanwhile: several files that are written one after the other
-    /// are one change, as far as reading takes that long.
+    /// Reads the directory, again and again while it changes meanwhile, so that several files that are written one
+    /// after the other are usually one change.
     pub async fn read(&mut self, directory: &Path) -> Result<Vec<File>, SourceError> {
         let begin = Instant::now();
         loop {
@@ -140,14 +140,14 @@ mod tests {
         assert_eq!(seen.settled(), Some(later + QUIET));
         assert!(seen.note(&event(closed, "d/a.yaml"), later));
         assert_eq!(seen.settled(), None);
-        // What takes the place of a file is whole, and what is not read is not waited for.
+        // A renamed file is complete, and a file that is not read is not waited for.
         for (kind, name) in
             [(renamed, "d/b.yaml"), (written, "d/.a.yaml.swp"), (EventKind::Remove(RemoveKind::File), "d/b.yaml")]
         {
             assert!(seen.note(&event(kind, name), later));
             assert_eq!(seen.settled(), None, "for {name}");
         }
-        // One that is kept open does not hold up the others for ever.
+        // A file that stays open delays the others for a limited time only.
         assert!(seen.note(&event(written, "d/c.yaml"), later));
         let much_later = later + QUIET;
         assert!(

@@ -1,5 +1,5 @@
-//! What answers while a change is taken in: everything. The store of these tests stands still at a change until it is told
-//! to go on, so that no time decides, and the server has one worker: whatever holds it up holds up all.
+//! Everything answers while a change is accepted. The store of these tests blocks at a given point until it is
+//! released, so that nothing depends on timing. The server has one worker, so that anything that blocks it blocks all.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -31,21 +31,21 @@ use postern_release::{
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-/// Far beyond what anything here takes: reaching it is a failure, not a measurement.
+/// Far longer than anything here takes: reaching it is a failure, not a measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where a store stands still.
+/// The point at which a store blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Point {
-    /// Beside the compiler.
+    /// While the compiler runs in parallel.
     Prepare,
-    /// When everything is compiled and has passed the gate.
+    /// After compilation and the gate.
     Append,
 }
 
 #[derive(Debug, Default)]
 struct Stop {
-    /// Where it is to stand still, and where it does.
+    /// Where it is to block, and where it blocks now.
     points: Mutex<(Option<Point>, Option<Point>)>,
     moved: Condvar,
 }
@@ -75,7 +75,7 @@ impl Stop {
     }
 }
 
-/// A store in memory that stands still where it is told to.
+/// A store in memory that blocks on demand.
 #[derive(Debug, Default)]
 struct Still {
     memory: Memory,
@@ -142,7 +142,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody stands still for ever, whatever becomes of a test.
+        // Releases everything, however a test ends.
         self.stop.set(None);
     }
 }
@@ -188,7 +188,7 @@ impl Server {
         if status == 200 { body["candidate"].as_u64().unwrap() } else { 0 }
     }
 
-    /// The version of the clusters that a new stream of a node is sent first.
+    /// The version of the clusters that a new stream of a node gets first.
     fn new_stream(&self, node: &str) -> String {
         let answer = async {
             let mut service = AggregatedDiscoveryServiceClient::connect(format!("http://{}", self.xds)).await.unwrap();
@@ -204,7 +204,7 @@ impl Server {
             .unwrap_or_else(|_| panic!("a stream gets no answer"))
     }
 
-    /// Everybody is answered, again and again, and by what was in force before the change that is under way.
+    /// Checks that every face answers, repeatedly, with what was in force before the change under way.
     fn answers(&self, round: &str) {
         for attempt in 0..3 {
             assert_eq!(self.get("/healthz"), (200, "ok\n".to_owned()));
@@ -230,7 +230,7 @@ impl Server {
     }
 }
 
-/// So many routes with a policy each, and as many consumers.
+/// This many routes with a policy each, and as many consumers.
 fn resources(count: usize) -> String {
     let mut text = String::from(
         "apiVersion: postern/v1\nkind: Service\nmetadata: { name: backend }\n\
@@ -250,7 +250,7 @@ fn resources(count: usize) -> String {
     text
 }
 
-/// As a whole, so that no half of it is read.
+/// Replaces the directory's file atomically, so that no half of it is read.
 fn write(directory: &Path, text: &str) {
     fs::write(directory.join(".draft"), text).unwrap();
     fs::rename(directory.join(".draft"), directory.join("resources.yaml")).unwrap();

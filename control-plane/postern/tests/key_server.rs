@@ -1,4 +1,4 @@
-//! Key sets over real HTTP: from a key server that does what it is told to, into the plan of a running control plane.
+//! Key sets over real HTTP: from a scripted key server into the plan of a running control plane.
 
 #![allow(
     clippy::unwrap_used,
@@ -145,7 +145,7 @@ async fn refuses_answers_that_are_too_large_too_slow_or_no_success() {
     assert!(matches!(fetch(nobody, "/keys", None).await, Fetched::Failed(_)));
 }
 
-/// A control plane whose one issuer publishes at this address.
+/// A control plane with one issuer, which publishes at this address.
 struct World {
     plane: Arc<ControlPlane>,
     directory: tempfile::TempDir,

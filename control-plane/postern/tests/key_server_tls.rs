@@ -56,7 +56,7 @@ fn key_server() -> SocketAddr {
     address
 }
 
-/// A running control plane. Dropping it ends it.
+/// A running control plane. Dropping it ends the process.
 struct Postern(Child, SocketAddr);
 
 impl Postern {
@@ -85,7 +85,7 @@ impl Postern {
         status["keySets"].clone()
     }
 
-    /// Waits until every key set was fetched, or was not.
+    /// Waits until every key set was fetched or has failed.
     fn outcomes(&self) -> Value {
         for _ in 0..1_000 {
             let sets = self.key_sets();

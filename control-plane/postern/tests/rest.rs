@@ -77,7 +77,7 @@ impl Server {
         server
     }
 
-    /// Status, content type and body.
+    /// Posts a request. Returns status, content type and body.
     fn post(&self, service: &str, body: &str) -> (u16, String, String) {
         let url = format!("http://{}/v3/discovery:{service}", self.http);
         let request = ureq::post(url).config().http_status_as_error(false).build();

@@ -1,4 +1,4 @@
-//! Who is said to run what, while revisions spread over nodes that get different parts of them.
+//! Which revision each node is reported to run, while revisions spread over nodes that get different parts of them.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -20,7 +20,7 @@ use postern_release::{
     store::{Memory, Parent},
 };
 
-/// A control plane without sockets, whose nodes answer as they are told.
+/// A control plane without sockets, with simulated nodes.
 struct World {
     plane: ControlPlane,
     nodes: Vec<(NodeIdentity, u64)>,
@@ -65,7 +65,7 @@ impl World {
         self.plane.publications().latest().unwrap()
     }
 
-    /// A node accepts all that it is served now.
+    /// Lets a node accept all that it is served now.
     fn accept(&self, id: &str) {
         let (node, stream) = self.nodes.iter().find(|(node, _)| node.id == id).unwrap();
         let revision = self.publication().release_for(node).revision().clone();
@@ -78,7 +78,7 @@ impl World {
         self.plane.in_force().rollout_report().unwrap().state
     }
 
-    /// The revision that a node runs, as everybody is told.
+    /// The revision that a node runs, by its report.
     fn runs(&self, id: &str) -> Option<Digest> {
         self.plane.fleet().report().into_iter().find(|node| node.id == id).unwrap().revision
     }
@@ -145,7 +145,7 @@ fn streams_are_not_told_of_a_rollout_that_ends_where_they_are() {
     assert!(!told(), "there is nothing new for anybody");
     world.apply("two");
     assert!(told());
-    // Whoever comes now gets it, too.
+    // A node that connects now gets it, too.
     world.join("edge-2", "web");
     for id in ["edge-1", "edge-2"] {
         world.accept(id);

@@ -1,7 +1,8 @@
-//! Conditions: where a revision, or a resource in it, is on its way to the nodes, as people and scripts read it.
+//! Conditions: how far a revision, or a resource in it, has come on its way to the nodes, for people and scripts.
 //!
-//! The form is that of Kubernetes' status conditions, with the node where one speaks for itself. Three types, in the
-//! order of a life: `Scheduled`, `Initialized`, `Ready`. Values only; [`lifecycle`](crate::lifecycle) decides them.
+//! The form is that of Kubernetes' status conditions, with the node where one reports for itself. The types are, in
+//! order, `Scheduled`, `Initialized` and `Ready` (docs/rules.md, Lifecycle). This module has values only;
+//! [`lifecycle`](crate::lifecycle) decides them.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -58,7 +59,8 @@ impl Condition {
         Self { kind, status, reason, message, node, last_transition_time: at }
     }
 
-    /// Its time changes only when its status does. Most of thousands say what they said before, and cost nothing then.
+    /// Updates the condition. Its time changes only when its status does. An unchanged condition allocates nothing,
+    /// since there are thousands of them.
     fn update(&mut self, status: Truth, (reason, message): (&str, &str), at: u64) {
         if self.status != status {
             (self.status, self.last_transition_time) = (status, at);
@@ -78,7 +80,7 @@ impl Condition {
 pub struct Conditions(Vec<Condition>);
 
 impl Conditions {
-    /// Sets a condition. Its time changes only when its status does.
+    /// Sets the condition of a type and node. Its time changes only when its status does.
     pub fn set(
         &mut self,
         (kind, node): (ConditionType, Option<&str>),
@@ -97,8 +99,8 @@ impl Conditions {
         }
     }
 
-    /// Sets the conditions of a type for exactly these nodes, which come in the order of their names: what was said about
-    /// other nodes is forgotten.
+    /// Sets the conditions of a type for exactly these nodes, which must be sorted by name. Conditions of that type
+    /// about other nodes are removed.
     pub fn set_nodes<'a>(
         &mut self,
         kind: ConditionType,
@@ -124,27 +126,27 @@ impl Conditions {
         self.0.extend(others);
     }
 
-    /// Forgets what is about these nodes.
+    /// Removes the conditions that are about these nodes.
     pub fn forget(&mut self, nodes: &BTreeSet<String>) {
         self.0.retain(|condition| !condition.node.as_ref().is_some_and(|node| nodes.contains(node)));
     }
 
-    /// Leaves out what does not fit.
+    /// Keeps only the conditions for which `fits` returns true.
     pub fn retain(&mut self, fits: impl Fn(&Condition) -> bool) {
         self.0.retain(fits);
     }
 
-    /// A condition; without a node, the one about all of them.
+    /// The condition of a type for a node or, without a node, for all nodes together.
     pub fn get(&self, kind: ConditionType, node: Option<&str>) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.kind == kind && condition.node.as_deref() == node)
     }
 
-    /// Whether a condition is there and holds.
+    /// Whether the condition exists and is true.
     pub fn holds(&self, kind: ConditionType, node: Option<&str>) -> bool {
         self.get(kind, node).is_some_and(|condition| condition.status == Truth::True)
     }
 
-    /// All of them.
+    /// All conditions, sorted by type and node.
     pub fn iter(&self) -> std::slice::Iter<'_, Condition> {
         self.0.iter()
     }

@@ -1,8 +1,8 @@
-//! What has happened, in order: the latest happenings in a ring of bounded size, for whoever follows them. Free of I/O;
+//! The journal: the latest events of this process in a ring of bounded size, for clients that follow them. Free of I/O;
 //! time is an argument.
 //!
-//! They are kept as they are told, in JSON and one after the other: thousands of small things that outlive the streams
-//! they came from would each hold on to the memory around it.
+//! Events are kept as JSON in one buffer: thousands of small allocations that outlive their streams would fragment the
+//! memory.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::{rollout::RolloutReport, store::milliseconds};
 
-/// How many happenings are remembered, and in how many bytes.
+/// The most events that are remembered, and below the most bytes of their JSON.
 const REMEMBERED: usize = 4096;
 const LARGEST: usize = 1 << 20;
 
@@ -89,7 +89,7 @@ pub enum Happening {
 }
 
 impl Happening {
-    /// What it is called, in one word.
+    /// The name of the event, in one word.
     pub fn name(&self) -> &'static str {
         match self {
             Self::RevisionAccepted { .. } => "revisionAccepted",
@@ -115,28 +115,28 @@ pub struct Event {
 }
 
 impl Event {
-    /// Plain data can always be written down.
+    /// The event as JSON. Serialization of plain data cannot fail.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// An event that is remembered.
+/// A remembered event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted {
-    /// Its place among all, from 1.
+    /// Its position among all events, from 1.
     pub place: u64,
-    /// What it is called, in one word.
+    /// The name of the event, in one word.
     pub name: &'static str,
-    /// All of it, in JSON.
+    /// The event as JSON.
     pub json: String,
 }
 
-/// Events, the oldest first.
+/// The ring, oldest event first.
 #[derive(Debug, Default)]
 struct Ring {
     events: VecDeque<Kept>,
-    /// What they say, one after the other.
+    /// The JSON of all events, concatenated.
     text: VecDeque<u8>,
 }
 
@@ -157,7 +157,7 @@ impl Ring {
         self.events.push_back(Kept { place: *place, name, size: json.len() });
     }
 
-    /// What stands after a place.
+    /// The events after a position.
     fn after(&self, place: u64) -> Vec<Noted> {
         let start = self.events.partition_point(|event| event.place <= place);
         let before: usize = self.events.iter().take(start).map(|event| event.size).sum();
@@ -170,13 +170,13 @@ impl Ring {
     }
 }
 
-/// The latest happenings of this process.
+/// The journal of this process.
 #[derive(Debug)]
 pub struct Journal {
-    /// When the process began: places of another process mean nothing here.
+    /// The start time of the process: positions of another process are not valid in this one.
     epoch: u64,
     ring: Mutex<Ring>,
-    /// The place of the latest.
+    /// The position of the latest event.
     latest: watch::Sender<u64>,
 }
 
@@ -187,48 +187,48 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Notes that something happened.
+    /// Records an event.
     pub fn note(&self, what: Happening, now: SystemTime) {
         let event = Event { at: milliseconds(now), what };
         let (name, json) = (event.what.name(), event.to_json());
         let mut ring = self.ring();
-        // Places grow under the lock, so that they stand in the ring in their order.
+        // Positions are assigned under the lock, so that the ring is sorted by them.
         self.latest.send_modify(|latest| {
             *latest += 1;
             ring.push(&Noted { place: *latest, name, json });
         });
     }
 
-    /// How many happenings there were.
+    /// The number of events so far.
     pub fn count(&self) -> u64 {
         *self.latest.borrow()
     }
 
-    /// The place of the latest happening, now and later.
+    /// A receiver of the position of the latest event.
     pub fn latest(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
-    /// What happened after a place, as far as it is remembered, and how much of it is not.
+    /// The remembered events after a position, and before them the number of events that are no longer remembered.
     pub fn after(&self, place: u64) -> (u64, Vec<Noted>) {
         let ring = self.ring();
         let first = ring.events.front().map_or(place, |event| event.place.saturating_sub(1));
         (first.saturating_sub(place), ring.after(place))
     }
 
-    /// How an event is called for whoever wants to go on after it.
+    /// The id of an event, from which a client can resume.
     pub fn id(&self, place: u64) -> String {
         format!("{:x}-{place}", self.epoch)
     }
 
-    /// The place that an id names; `None` if it is of another process, or no id at all.
+    /// The position that an id names, or `None` if the id is malformed or from another process.
     pub fn place(&self, id: &str) -> Option<u64> {
         let (epoch, place) = id.split_once('-')?;
         let place = place.parse().ok().filter(|place| *place <= self.count())?;
         (u64::from_str_radix(epoch, 16).ok()? == self.epoch).then_some(place)
     }
 
-    /// Each statement leaves it whole, so that a panic elsewhere does not spoil it.
+    /// Locks the ring. A poisoned lock is ignored: every statement leaves the ring consistent.
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,8 @@
-//! Revisions: what was accepted, where it is kept, which node gets which of them, and what nodes said about it.
+//! Revisions: what was accepted, where it is stored, which node gets which revision, and what nodes reported about it.
 //!
-//! [`owner`] is the one thread that changes what is in force; [`releases`] (admission → store → rollout) is what it works on,
-//! [`publication`] what it publishes. [`fleet`] knows who runs what.
+//! [`owner`] is the one thread that changes what is in force; it works on [`releases`] (admission → store → rollout)
+//! and publishes [`publication`]. [`fleet`] records who runs what. How resources are compiled is `postern-compile`'s,
+//! how they reach nodes is `postern-deliver`'s.
 
 pub mod catalogue;
 pub mod condition;

@@ -1,5 +1,5 @@
-//! The life of a revision in conditions: what is said about it at each step of its way. Pure; [`crate::rollout`]
-//! decides which nodes a revision concerns.
+//! The conditions of a revision at each step of its life (docs/rules.md, Lifecycle). Pure; [`crate::rollout`] decides
+//! which nodes a revision concerns.
 
 use std::time::SystemTime;
 
@@ -17,12 +17,12 @@ const LOADED: &str = "the filter has loaded it at the gate";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
     conditions: Conditions,
-    /// What is wrong with single resources, by their label.
+    /// Errors of single resources: the resource's label, then the message.
     wrong: Vec<(String, String)>,
 }
 
 impl Lifecycle {
-    /// A revision that was taken in.
+    /// The lifecycle of a revision that was accepted: `Scheduled` is true.
     pub fn scheduled(now: SystemTime) -> Self {
         let mut conditions = Conditions::default();
         let words = ("Accepted", "it was taken in and is waiting to be loaded");
@@ -30,14 +30,14 @@ impl Lifecycle {
         Self { conditions, wrong: Vec::new() }
     }
 
-    /// It compiles, and the filter loads it.
+    /// Records that the revision compiles, and that the filter loaded it at the gate: `Initialized` is true.
     pub fn initialized(&mut self, now: SystemTime) {
         self.wrong.clear();
         let words = ("Loaded", LOADED);
         self.conditions.set((ConditionType::Initialized, None), Truth::True, words, now);
     }
 
-    /// Some of it is no longer valid: these are its faults, which are served as refusals.
+    /// Records that parts of the revision are no longer valid, and are served as refusals: `Initialized` is false.
     pub fn invalid(&mut self, diagnostics: &Diagnostics, now: SystemTime) {
         let named = |diagnostic: &Diagnostic| Some((diagnostic.resource.clone()?, diagnostic.to_string()));
         self.wrong = diagnostics.iter().filter_map(named).collect();
@@ -45,8 +45,8 @@ impl Lifecycle {
         self.conditions.set((ConditionType::Initialized, None), Truth::False, words, now);
     }
 
-    /// The nodes that are to run it, as they are now and in the order of their names: each is ready, or not, or not known to be; together they are ready
-    /// when every live one is. Nodes that are gone are forgotten.
+    /// Sets `Ready` from the nodes that are to run the revision, which must be sorted by name: for each node true,
+    /// false or unknown, and true for all together when every live node is ready. Nodes that are gone are forgotten.
     pub fn observe<'a>(&mut self, concerned: &'a [Observed], now: SystemTime) {
         let live: Vec<_> = concerned.iter().filter(|observed| observed.connected).collect();
         let ready = |observed: &&'a Observed| {
@@ -82,8 +82,8 @@ impl Lifecycle {
         &self.conditions
     }
 
-    /// The conditions of one of its resources, such as "RoutePolicy `users-api`": those of the revision, but for what
-    /// is wrong with other resources only.
+    /// The conditions of one resource, by its label such as "RoutePolicy `users-api`": those of the revision, without
+    /// errors that are about other resources only.
     pub fn conditions_of(&self, resource: &str) -> Conditions {
         let mut conditions = self.conditions.clone();
         let Some(Condition { status: Truth::False, reason, last_transition_time, .. }) =

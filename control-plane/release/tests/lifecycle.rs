@@ -1,5 +1,5 @@
-//! The lifecycle lists of the policy lifecycle document, step by step: what its controller, leader and replicas do is
-//! done here by admission, the gate and nodes.
+//! The policy lifecycle document (docs/rules.md, Lifecycle), step by step: its controller and leader are admission and
+//! the gate here, its replicas are nodes.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -28,7 +28,7 @@ use postern_release::{
     store::{Memory, Parent, Store},
 };
 
-/// The control plane's own line, on the engine's gate or another.
+/// The control plane's own admission, on the engine's gate or another.
 struct Line(FilterCode);
 
 impl Line {
@@ -36,7 +36,7 @@ impl Line {
         Self(FilterCode::new(b"code".to_vec(), None))
     }
 
-    /// A filter that takes no plan.
+    /// A filter that refuses every plan.
     fn that_refuses(reason: &str) -> Self {
         let size = reason.len();
         let text = format!(
@@ -64,7 +64,7 @@ impl Admission for Line {
     }
 }
 
-/// Releases with nodes that answer as they are told.
+/// Releases with simulated nodes.
 struct World {
     releases: Releases,
     line: Line,
@@ -138,13 +138,13 @@ impl World {
         self.nodes.get_mut(id).unwrap().connected = false;
     }
 
-    /// What a node is sent now.
+    /// The snapshot that a node is served now.
     fn snapshot(&self, id: &str) -> Arc<Snapshot> {
         let node = NodeIdentity { id: id.to_owned(), ..NodeIdentity::default() };
         self.releases.publication().unwrap().snapshot_for(&node)
     }
 
-    /// The version of its plan.
+    /// The version of the node's plan.
     fn offered(&self, id: &str) -> Digest {
         self.snapshot(id).select(ResourceType::ExtensionConfig, &Selection::Everything).version
     }
@@ -163,7 +163,7 @@ impl World {
         (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
     }
 
-    /// A second passes, and the control plane looks at the fleet.
+    /// Advances the time by a second and looks at the fleet.
     fn look(&mut self) {
         self.clock += 1;
         let fleet: Vec<_> = self.nodes.values().cloned().collect();
@@ -174,7 +174,7 @@ impl World {
         self.releases.report().unwrap().state
     }
 
-    /// What is said about the resource in a revision: the type, the node if any, the status and the reason.
+    /// Checks the resource's conditions in a revision: type, node if any, status and reason.
     #[track_caller]
     fn check(&self, revision: u64, expect: &[(ConditionType, &str, Truth, &str)]) {
         let conditions = self.releases.lifecycles()[&revision].conditions_of(RESOURCE);
@@ -296,7 +296,7 @@ fn policy_update_lifecycle_overtaken_by_another_update() {
     world.ack("edge-1");
     world.look();
     world.apply("three").unwrap();
-    // Nobody is to run the second one any more, and nobody is said to.
+    // No node is to run the second one any more, and the conditions say so.
     let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
     world.check(2, &[&start[..], &[(Ready, "", Unknown, "NoNodes")]].concat());
     assert_eq!(world.releases.report().unwrap().last_good, Some(1));
@@ -329,7 +329,7 @@ fn policy_update_lifecycle_with_an_error_keeps_the_previous_policy() {
     assert_eq!(world.state(), expect);
     assert_eq!(world.offered("edge-1"), before, "every node is sent the last good one again");
     assert_eq!(world.offered("new"), before, "and new ones never get the other");
-    // Only who asks for it gets another try.
+    // It is tried again only on request.
     let again = world.releases.apply(proposal("two"), &world.line, world.now()).unwrap();
     assert!(matches!(again, Applied::Unchanged(_)));
     let again = world.releases.apply(Proposal { again: true, ..proposal("two") }, &world.line, world.now()).unwrap();
@@ -380,7 +380,7 @@ fn scaling_down() {
     world.nack("edge-3", "it is odd");
     world.look();
     assert_eq!(world.releases.lifecycles()[&1].conditions().get(Ready, None).unwrap().status, False);
-    // The one that reported errors is gone: nothing stands against the policy any more.
+    // The node that reported errors is gone, and its errors no longer count.
     world.leave("edge-3");
     world.look();
     let conditions = world.releases.lifecycles()[&1].conditions();
@@ -415,7 +415,7 @@ fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
     let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
     world.apply("one").unwrap();
-    // A policy that an older version took, and this one does not know.
+    // A policy that an older version admitted and this one does not know.
     let text = String::from_utf8(policy("one").remove(0).bytes).unwrap().replace("policy: headers", "policy: hedaers");
     let other = text.replace("hedaers", "headers").replace("users", "orders");
     let text = format!("{text}---\n{other}");
@@ -458,7 +458,7 @@ fn settings_say_how_their_revision_spreads() {
     world.look();
     let picked = |world: &World| ["a", "b", "c", "d"].into_iter().filter(|id| world.offered(id) != first).count();
     assert_eq!(picked(&world), 1, "a quarter of four");
-    // Settings that say nothing leave it to how the server was started.
+    // Settings without a strategy leave the server's in force.
     world.apply_with("v3", "{}").unwrap();
     world.look();
     assert_eq!(picked(&world), 4);
@@ -501,7 +501,7 @@ fn remembers_which_revisions_brought_a_plan_to_which_nodes() {
     world.ack("b");
     world.look();
     assert_eq!(shown(&world, &one), ["1: 0 to now 2 [a@1 b@2]"]);
-    // What is not in the plan leaves its label as it is.
+    // A change that does not affect the plan keeps its label.
     world.apply_with("one", "{ retention: { revisions: 2 } }").unwrap();
     assert_eq!(label(&world), one);
     world.ack("a");
@@ -510,7 +510,7 @@ fn remembers_which_revisions_brought_a_plan_to_which_nodes() {
     world.ack("b");
     world.look();
     assert_eq!(shown(&world, &one), ["2: 2 to now 2 [a@3 b@4]", "1: 0 to 4 2 [a@1 b@2]"]);
-    // It outlives the process, and the revision.
+    // It outlives the process and the revision.
     let mut world = World::on(store, 1);
     world.clock = 10;
     world.releases.restore(&world.line, world.now()).unwrap();

@@ -1,4 +1,4 @@
-//! From files to a snapshot: what is interned, what is stable, and what Envoy will see.
+//! From files to a snapshot: what is interned, what is stable, and what Envoy gets.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -116,7 +116,7 @@ fn puts_every_route_into_each_virtual_host_that_can_reach_it() {
         .virtual_hosts
         .iter()
         .map(|host| {
-            // Behind the name there is a mark.
+            // The name is followed by a mark.
             let name = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
             let routes: Vec<_> = host.routes.iter().map(|route| name(&route.name)).collect();
             format!("{}: {}", host.domains.join(","), routes.join(" "))
@@ -180,7 +180,7 @@ fn gives_the_same_names_of_two_meshes_different_revisions() {
     assert_ne!(compiled(&[file("a.yaml", GATEWAY)]).revision(), compiled(&[file("a.yaml", &other)]).revision());
 }
 
-/// The route configuration of a publication that follows another.
+/// The route configuration of a publication that succeeds another.
 fn routes_of(publication: &Publication) -> Arc<Resource> {
     let set = publication
         .snapshot_for(&NodeIdentity::default())

@@ -25,7 +25,7 @@ fn tagged(id: &str, tag: &str, value: &str) -> NodeIdentity {
     NodeIdentity { tags: BTreeMap::from([(tag.to_owned(), value.to_owned())]), ..node(id) }
 }
 
-/// A fleet that answers as it is told.
+/// A simulated fleet.
 struct Fleet(Vec<Observed>);
 
 impl Fleet {
@@ -59,7 +59,7 @@ impl Fleet {
         self.get(id).connected = true;
     }
 
-    /// Every node that is to run the candidate says that it does.
+    /// Every node that is to run the candidate acknowledges it.
     fn ack(&mut self, rollout: &Rollout) {
         for observed in self.0.iter_mut().filter(|observed| observed.connected) {
             if rollout.revision_for(&observed.node) == rollout.candidate() {
@@ -293,7 +293,7 @@ fn does_not_wait_for_ever_for_a_node_of_the_canary_that_vanished_with_the_contro
     let first = fleet.on_candidate(&rollout)[0].to_owned();
     let kept = serde_json::to_vec(&rollout).unwrap();
     let mut rollout: Rollout = serde_json::from_slice(&kept).unwrap();
-    // Nobody has come yet; then all have but one.
+    // No node has connected yet; later all but one have.
     assert_eq!(rollout.observe(&[], at(100)), Change::None);
     fleet.0.retain(|observed| observed.node.id != first);
     assert_eq!(rollout.observe(&fleet.0, at(101)), Change::None);
@@ -386,7 +386,7 @@ fn tolerates_as_many_refusals_as_it_is_told() {
     check(Tolerance::Share(25), 1, true);
     check(Tolerance::Share(25), 2, false);
     check(Tolerance::Share(24), 1, false);
-    // Somebody must run it.
+    // At least one node must run it.
     let mut rollout = all_at_once().tolerating(Tolerance::Nodes(4));
     let mut fleet = Fleet::of(&FOUR);
     FOUR.iter().for_each(|name| fleet.nack(name));

@@ -1,4 +1,4 @@
-//! The store: bundles whole and in order, writers that do not overwrite each other, retention, and damage that is said.
+//! The store: complete and ordered revisions, concurrent writers, retention, and detection of damage.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -35,7 +35,7 @@ fn numbers(store: &dyn Store) -> Vec<u64> {
     store.revisions().unwrap().iter().map(|revision| revision.number).collect()
 }
 
-/// Each test runs on both: a file, and memory.
+/// Runs a check on both stores, in a file and in memory.
 fn on_both(check: impl Fn(&dyn Store)) {
     let state = tempfile::tempdir().unwrap();
     check(&Database::open(state.path()).unwrap());
@@ -57,7 +57,7 @@ fn keeps_revisions_with_their_documents() {
             documents: 2,
         };
         assert_eq!(first, expect);
-        // Whether documents were made ready before makes no difference.
+        // Preparing documents before makes no difference.
         let prepared = Draft { documents: store.prepare(documents("two")).unwrap(), ..draft("two") };
         let second = store.append(prepared, Parent::Latest).unwrap();
         assert_eq!((second.number, second.parent), (2, Some(1)));
@@ -190,7 +190,7 @@ fn says_that_a_file_is_damaged_and_the_way_back() {
         assert!(said.contains("store.redb: the store is damaged: "), "{said}");
         assert!(said.contains("move it away and start again"), "{said}");
         assert_eq!(fs::read(&path).unwrap().len(), bytes.len(), "what is damaged is left as evidence");
-        // The way back that it names.
+        // The recovery that the message names.
         fs::rename(&path, state.path().join("damaged")).unwrap();
         filled(state.path());
     };
@@ -211,7 +211,7 @@ fn gives_nothing_away_without_its_key() {
     let readable = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
     assert!(readable(b"digest of 5"), "what is no document");
     assert!(!readable(b"the same") && !readable(b"a.yaml"), "a document can be read");
-    // A key has a file that nobody else can read, and is never replaced.
+    // The key's file is readable by its owner only, and is never replaced.
     let key = state.path().join("store.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let kept = fs::read(&key).unwrap();
@@ -228,7 +228,7 @@ fn gives_nothing_away_without_its_key() {
     check("another key", "store.redb: the store was sealed with another key: name that one with `--state-key`");
     fs::write(&key, &kept[..31]).unwrap();
     check("no whole key", "it must have 32 bytes");
-    // Elsewhere it is as good.
+    // A key in another place works too.
     let elsewhere = tempfile::tempdir().unwrap();
     fs::rename(&key, elsewhere.path().join("key")).unwrap();
     fs::write(elsewhere.path().join("key"), kept).unwrap();

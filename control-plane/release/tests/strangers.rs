@@ -1,4 +1,4 @@
-//! What is kept for nodes that anybody can make up, and which secrets a plan has in it.
+//! Bounds on what is kept for nodes that any client can invent, and the secrets that a plan contains.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs, reason = "test code")]
 
@@ -9,7 +9,7 @@ use postern_proto::plan::v1::Plan;
 use postern_release::publication::Publication;
 use prost::Message as _;
 
-/// As many groups as are kept, and some that are compiled or served besides.
+/// The maximum number of cached groups, besides those that streams are served from.
 const MOST: usize = 1024;
 
 fn publication(text: &str) -> Publication {
@@ -87,7 +87,7 @@ spec: { issuer: "https://two.example", jwks: { keys: [{ kty: oct, alg: HS256, ki
 ---
 "#;
 
-/// What a plan with this step knows: consumers with their API keys, passwords and HMAC keys, and issuers by name.
+/// What a plan with this step contains: consumers with API keys, passwords and HMAC keys, and issuers, by name.
 fn known(step: &str) -> (Vec<String>, Vec<String>) {
     let text = CREDENTIALS.to_owned() + policy("p", "kind: Mesh", step).trim_end_matches("---\n");
     let snapshot = publication(&text).snapshot_for(&NodeIdentity::default());
@@ -97,7 +97,7 @@ fn known(step: &str) -> (Vec<String>, Vec<String>) {
         let parts = [consumer.api_key_sha256.len(), usize::from(consumer.basic_auth.is_some()), consumer.hmac.len()];
         format!("{} {parts:?}", name(consumer.name))
     });
-    // The plan is one that a filter loads.
+    // A filter can load the plan.
     postern_engine::Plan::load(snapshot.plan().bytes()).unwrap();
     (consumers.collect(), plan.issuers.iter().map(|issuer| name(issuer.name)).collect())
 }

@@ -1,4 +1,4 @@
-//! `postern eval`: tries an expression out, and shows its value or what is wrong with it and where.
+//! `postern eval`: evaluates an expression, and prints its value, or its error with the column.
 
 use std::{fs, path::PathBuf};
 
@@ -34,7 +34,7 @@ enum Output {
 }
 
 impl Eval {
-    /// Writes the value to the standard output. The error shows the expression, with a caret under the column.
+    /// Writes the value to the standard output. An error shows the expression, with a caret under the column.
     pub fn run(self) -> anyhow::Result<()> {
         let value = self.evaluate()?;
         match self.output {
@@ -68,7 +68,7 @@ impl Eval {
         })
     }
 
-    /// The message, the line of the expression that it is about, and a caret under the column.
+    /// The message, the line of the expression that has the error, and a caret under the column.
     fn show(&self, column: usize, message: &str) -> String {
         let mut before = column.saturating_sub(1);
         let mut lines = self.expression.split('\n').peekable();
@@ -84,7 +84,7 @@ impl Eval {
     }
 }
 
-/// How deep and large JSON may get: parts of a value can be shared, and its size thus exponential.
+/// The maximum number of parts of a value as JSON: parts can be shared, so that the size could be exponential.
 const MOST_PARTS: usize = 100_000;
 
 fn to_json(value: &Value) -> Option<Json> {

@@ -1,4 +1,5 @@
-//! What the parts before know, shown to people: [`explain`], [`difference`], [`simulate`], users' own tests, references.
+//! What the layers below know, shown to people: [`explain`], [`difference`], [`simulate`], users' own tests,
+//! references. It computes from the same values that are served, and changes nothing.
 
 pub mod difference;
 pub mod eval;

@@ -1,5 +1,5 @@
-//! What a chain does with a request, without a proxy: the engine natively, with all that it asks for answered from what the
-//! user says of the request. No agent is called, and nothing is remembered.
+//! Runs a route's request chain on a described request, without a proxy: on the native engine, with the host's answers
+//! taken from the description. Agents are not called, and no state is kept between requests.
 
 use std::{
     collections::BTreeMap,
@@ -63,16 +63,16 @@ impl Default for Request {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Simulated {
-    /// What was decided.
+    /// The decision of the chain.
     pub decision: Decision,
-    /// What became of each step that was reached.
+    /// The steps that were reached, each with its result.
     pub trace: Vec<Traced>,
 }
 
-/// Runs the request chain of a route; `None` if the plan has none for it.
+/// Runs the request chain of a route. `None` if the plan has none for the route.
 pub fn simulate(plan: &Arc<Plan>, route: &str, request: &Request) -> Option<Simulated> {
     let mut run = Run::request(plan, route, &Health::default())?;
     let mut host = Alone::default();
@@ -106,7 +106,7 @@ fn inputs(request: &Request) -> Inputs {
 }
 
 impl Request {
-    /// The headers as Envoy shows them to a filter.
+    /// The request's headers in the form in which Envoy passes them to a filter.
     fn envoy_headers(&self) -> Headers {
         let pseudo =
             [(":authority", &self.host), (":path", &self.path), (":method", &self.method), (":scheme", &self.scheme)];
@@ -133,7 +133,7 @@ impl Request {
 }
 
 impl Simulated {
-    /// The status that the caller gets from us; `None` if the request goes upstream.
+    /// The status that the filter answers with; `None` if the request goes upstream.
     pub fn status(&self) -> Option<u16> {
         match &self.decision.verdict {
             Verdict::Continue(_) => None,

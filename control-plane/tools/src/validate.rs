@@ -1,4 +1,4 @@
-//! All that can be said of resources without a server.
+//! Validates resources without a server.
 
 use postern_base::digest::Digest;
 use postern_compile::{keys::KeySets, lint::Finding, pipeline::CompileError, revision::revision, snapshot::FilterCode};
@@ -8,14 +8,14 @@ use postern_release::{
     releases::{Admission, examine},
 };
 
-/// Puts files together as a control plane would that has neither nodes nor published key sets, and loads the plans in this
-/// filter. Returns what is right but looks like a slip, or why they would be refused.
+/// Compiles files as a control plane without nodes and published key sets does, and loads the plans in this filter.
+/// Returns the warnings, or all errors if the resources would be refused.
 pub fn check(files: &[postern_model::File], code: &FilterCode) -> Result<Vec<Finding>, CompileError> {
     let bundle = postern_model::read(files)?;
     Ok(examine(&bundle, &Offline(code))?.findings.to_vec())
 }
 
-/// Admission without a server: no node and no published key set is known.
+/// Admission without a server: without nodes and published key sets.
 struct Offline<'a>(&'a FilterCode);
 
 impl Admission for Offline<'_> {

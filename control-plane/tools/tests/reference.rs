@@ -1,4 +1,4 @@
-//! The references in docs/ are current, and every example in them works.
+//! The references in docs/ are up to date, and every example in them is valid.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
@@ -10,7 +10,7 @@ use postern_model::File;
 use postern_tools::reference;
 use rcgen::{CertificateParams, KeyPair};
 
-/// What examples may name.
+/// The resources that examples may refer to.
 const RESOURCES: &str = "
 apiVersion: postern/v1
 kind: Consumer

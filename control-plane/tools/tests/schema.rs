@@ -1,4 +1,4 @@
-//! The JSON Schemas for editors: whatever is admitted fits them, and what is plainly wrong does not.
+//! The JSON Schemas for editors accept everything that is admitted, and refuse what is clearly wrong.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -41,7 +41,7 @@ fn yaml_files(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Every resource of the repository that is admitted: the examples, the references', and the corpus'.
+/// Every admitted resource of the repository: in the examples, the references and the corpus.
 fn admitted() -> Vec<Value> {
     let mut found = Vec::new();
     for path in yaml_files("control-plane/examples/quickstart") {
@@ -85,7 +85,7 @@ fn whatever_is_admitted_fits_the_schema() {
     }
 }
 
-/// Wrong ones that the schema tells as well as admission does.
+/// Invalid resources that the schema refuses as admission does.
 fn wrong() -> Vec<Value> {
     let listeners = json!([{ "name": "http", "port": 80 }]);
     let route = |more: Value| {

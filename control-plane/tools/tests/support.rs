@@ -1,4 +1,5 @@
-//! A node gets nothing that its Envoy would ignore: what relies on it is refused there, and served everywhere else.
+//! A node gets nothing that its Envoy would ignore: routes that rely on it are refused there, and served on other
+//! nodes.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -58,14 +59,14 @@ fn node(envoy: Option<&str>) -> NodeIdentity {
     NodeIdentity { id: "n".to_owned(), envoy: envoy.map(str::to_owned), ..NodeIdentity::default() }
 }
 
-/// Admitted while an old node is connected: that is no fault of the resources.
+/// Resources that are admitted while an old node is connected, which is not the resources' fault.
 fn published() -> Publication {
     let bundle = read(&[File { name: "f".to_owned(), bytes: RESOURCES.into() }]).unwrap();
     let code = FilterCode::new(b"code".to_vec(), None);
     Publication::admit(bundle, KeySets::default(), &code, &[node(Some("1.36.4"))], None).unwrap()
 }
 
-/// The status that a caller of a route gets from us; nothing if the request goes upstream.
+/// The status that a route is answered with by the filter; `None` if the request goes upstream.
 fn status(snapshot: &Snapshot, route: &str) -> Option<u16> {
     let plan = Arc::new(Plan::load(snapshot.plan().bytes()).unwrap());
     let path = format!("/{route}/x");

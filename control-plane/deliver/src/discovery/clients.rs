@@ -1,4 +1,4 @@
-//! The clients of a running control plane: the [`Registry`], kept up with what is published.
+//! The clients of a running control plane: a shared [`Registry`] that follows what is published.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -24,51 +24,51 @@ use super::{
     update::{Acknowledgement, Update},
 };
 
-/// What ends a stream from outside: the status that its client is told.
+/// Ends a stream from outside, with the status for its client.
 pub(super) type Cut = oneshot::Sender<Status>;
 
-/// The clients that are connected, and what each is to have.
+/// The connected clients, and what each is to have.
 #[derive(Debug)]
 pub struct Clients {
     registry: Mutex<Registry<Cut>>,
     publications: Publications,
-    /// Rings when a rollout may have to be looked at.
+    /// Notified when a rollout may have to be looked at.
     fleet: Arc<LiveFleet>,
-    /// The publication that all clients are assigned policies of. Only who has the turn assigns any.
+    /// The publication of which all clients have been assigned their policies. Only the holder of the turn assigns any.
     caught_up: Turn<Weak<Publication>>,
-    /// Somebody answered, came, went or fell silent.
+    /// Notified when a client answers, connects, disconnects or falls silent.
     moved: Notify,
-    /// Sets of policies that were sent.
+    /// The number of policy sets that were sent.
     pub pushes: Counter,
-    /// Those that were accepted.
+    /// The number of policy sets that were accepted.
     pub acks: Counter,
-    /// Those that were refused.
+    /// The number of policy sets that were refused.
     pub nacks: Counter,
 }
 
 impl Clients {
-    /// No clients yet. They are assigned policies of what is published, and rollouts over this fleet count with them.
+    /// No clients. They are assigned policies of what is published, and rollouts over this fleet include them.
     pub fn new(publications: Publications, fleet: Arc<LiveFleet>) -> Self {
         let (registry, caught_up, moved, pushes, acks, nacks) = Default::default();
         Self { registry, publications, fleet, caught_up, moved, pushes, acks, nacks }
     }
 
     pub(super) fn registry(&self) -> MutexGuard<'_, Registry<Cut>> {
-        // Each statement leaves it whole, so that a panic elsewhere does not spoil it.
+        // A poisoned lock is ignored: every statement leaves the registry consistent.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is in force, for those who push it.
+    /// A receiver of publications, for streams that push them.
     pub(super) fn publications(&self) -> watch::Receiver<Option<Arc<Publication>>> {
         self.publications.follow()
     }
 
-    /// The clients by the version that they are to have, as of the last time that they were brought up to date.
+    /// The clients by the version that they are to have, as of the last assignment.
     pub fn latest_report(&self) -> Vec<GroupReport> {
         self.registry().report()
     }
 
-    /// What a client made of its update, for the records.
+    /// Counts and logs a client's answer to an update.
     pub(super) fn record(&self, ticket: &Ticket, due: &Update, answer: Acknowledgement) {
         let (client, version) = (ticket.address(), due.version().short());
         match &answer {
@@ -85,13 +85,13 @@ impl Clients {
         self.changed();
     }
 
-    /// Somebody answered, came, went or fell silent: those who wait look again, and a rollout may have to be looked at.
+    /// Notifies those who wait, and the rollout, that a client answered, connected, disconnected or fell silent.
     pub(super) fn changed(&self) {
         self.moved.notify_waiters();
         self.fleet.ring();
     }
 
-    /// Has every client assigned what is in force for it now.
+    /// Assigns to every client what is in force for it now.
     pub(super) async fn catch_up(self: &Arc<Self>) {
         let mut caught_up = self.caught_up.lock().await;
         let Some(publication) = self.publications.latest() else { return };
@@ -101,7 +101,7 @@ impl Clients {
         }
     }
 
-    /// The same with one client that is new.
+    /// Like [`Self::catch_up`], for one new client.
     pub(super) async fn welcome(self: &Arc<Self>, ticket: &Ticket, audience: &Arc<Audience>) {
         let mut caught_up = self.caught_up.lock().await;
         let Some(publication) = self.publications.latest() else { return };
@@ -138,19 +138,20 @@ impl Clients {
         self.latest_report()
     }
 
-    /// The same as it is shown.
+    /// Like [`Self::report`], in the form that the API shows.
     pub async fn views(self: &Arc<Self>) -> Vec<GroupView> {
         let now = (Instant::now(), SystemTime::now());
         self.report().await.iter().map(|group| group.view(now)).collect()
     }
 
-    /// Waits until every client has answered the version that it is to have, by applying or by refusing it; silent ones are
-    /// not waited for. A version that is put in force meanwhile is waited for instead.
+    /// Waits until every client has answered the version that it is to have, by accepting or refusing it. Silent
+    /// clients are not waited for. If another version is put in force meanwhile, that one is waited for instead.
     pub(super) async fn all_acked(self: &Arc<Self>) -> Vec<GroupReport> {
         self.wait(|registry| registry.all_acked().then(|| registry.report())).await
     }
 
-    /// The same for the clients of one version. `None` if no connected client is to have it, or none any longer.
+    /// Like [`Self::all_acked`], for the clients of one version. `None` if no connected client is to have it, or none
+    /// any longer.
     pub(super) async fn group_all_acked(self: &Arc<Self>, version: &Digest) -> Option<GroupReport> {
         self.wait(|registry| {
             let group = registry.report().into_iter().find(|group| group.version() == Some(version));
@@ -165,7 +166,7 @@ impl Clients {
     async fn wait<T>(self: &Arc<Self>, look: impl Fn(&Registry<Cut>) -> Option<T>) -> T {
         let mut publications = self.publications();
         loop {
-            // Asked for before looking, so that what happens in between is not missed.
+            // Registered before looking, so that no notification in between is missed.
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
             publications.mark_unchanged();
@@ -175,7 +176,7 @@ impl Clients {
             }
             tokio::select! {
                 () = moved => {}
-                // Without an owner nothing more is published, and the clients' answers are all that can come.
+                // When the owner has ended, nothing more is published, and only answers can come.
                 Ok(()) = publications.changed() => {}
             }
         }
@@ -188,7 +189,7 @@ impl Enforcers for Clients {
     }
 }
 
-/// Compiling takes its time, and nobody else should wait for it.
+/// Runs slow work, such as compilation, on a thread that may block. `None` if it panicked.
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let done = task::spawn_blocking(work).await;
     done.inspect_err(|error| tracing::error!("policies were not put in force for discovery: {error}")).ok()

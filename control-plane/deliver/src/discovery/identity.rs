@@ -1,4 +1,4 @@
-//! Who a client says it is.
+//! The identity of a client: reads it from the first request, and checks that later requests do not change it.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use postern_base::{
 use postern_proto::discovery::v1::{ClientIdentity, PolicyDiscoveryRequest};
 use postern_release::publication::Audience;
 
-/// Why a request is not taken.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// Nobody could be told apart.
+    /// It has no address, so that its client cannot be identified.
     #[error("`client_address` is empty: it says which client asks")]
     NoAddress,
-    /// A name is longer than anybody needs.
+    /// A name exceeds the limit.
     #[error("`{0}` is longer than {NAME} bytes")]
     TooLong(String),
-    /// There are more tags than anybody needs.
+    /// There are more tags than the limit.
     #[error("`identity.tags` has {0} tags: at most {MOST_TAGS} are taken")]
     TooManyTags(usize),
-    /// A plan holds secrets of somebody.
+    /// It asks for a plan, which has secrets, without an identity.
     #[error("`wants_plan` needs `identity`: a plan is made for a client that says who it is")]
     PlanForNobody,
-    /// A stream is one client's.
+    /// It has another identity than the first request: a stream belongs to one client.
     #[error("`{field}` was {was} at the beginning of the stream and cannot change")]
     Changed {
-        /// What has changed.
+        /// The field that has changed.
         field: &'static str,
-        /// What it was.
+        /// Its value before.
         was: String,
     },
 }
 
-/// Whom the first request of a stream is of.
+/// The client that the first request of a stream comes from.
 pub(super) fn read(request: &PolicyDiscoveryRequest) -> Result<Audience, IdentityError> {
     let PolicyDiscoveryRequest { client_address, identity, wants_plan, .. } = request;
     check_address(client_address)?;
@@ -47,7 +47,7 @@ pub(super) fn read(request: &PolicyDiscoveryRequest) -> Result<Audience, Identit
     }
 }
 
-/// Whether a later request is of the same.
+/// Checks that a later request comes from the same client.
 pub(super) fn check(request: &PolicyDiscoveryRequest, address: &str, audience: &Audience) -> Result<(), IdentityError> {
     if !request.client_address.is_empty() && request.client_address != address {
         return Err(IdentityError::Changed { field: "client_address", was: format!("`{address}`") });

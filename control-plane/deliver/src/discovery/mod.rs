@@ -1,13 +1,14 @@
-//! Policy discovery: policies for enforcement points that are not Envoys.
+//! Policy discovery: policies for enforcement points that are not Envoys (docs/rules.md, Policy discovery).
 //!
-//! What is discovered is a [`PolicySet`](postern_release::publication::PolicySet): policies as their users wrote them and, for clients that ask, the same compiled,
-//! as a plan that our engine loads. Those who enforce with the engine take the plan, which has all that the policies refer
-//! to; those who enforce otherwise read the policies. A client that says who it is gets the policies that concern it, as a
-//! node would; one that says nothing of itself but its address gets all of the default mesh, and no plan.
+//! A client gets a [`PolicySet`](postern_release::publication::PolicySet): policies as their users wrote them and, on
+//! request, the same compiled, as a plan that our engine loads. Clients with the engine take the plan, which has
+//! everything that the policies refer to; others read the policies. A client with an identity gets the policies that
+//! concern it, as a node would; one with an address only gets all policies of the default mesh, and no plan.
 //!
-//! An [`Update`] is what clients are sent. [`session`] is the protocol of one stream and [`registry`] what all streams have in
-//! common (what each client is to have, who is connected, who answered), both without I/O; [`clients`] keeps the registry up
-//! with what is published, and [`service`] is tonic around them. Updates are pushed at once; a client that asks by itself is answered as well.
+//! An [`Update`] is what clients are sent. [`session`] is the protocol of one stream, and [`registry`] is what all
+//! streams share (who is connected, what each client is to have, who answered); both are free of I/O. [`clients`] keeps
+//! the registry current, and [`service`] is the gRPC service. Updates are pushed at once; requests are answered as
+//! well.
 
 pub mod clients;
 mod identity;

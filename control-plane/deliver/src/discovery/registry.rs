@@ -1,7 +1,7 @@
-//! What all streams have in common: who is connected, the update that each client is to have, and who has answered. Free
-//! of I/O; time is an argument, and so is whatever a connection is ended by.
+//! The state that all streams share: who is connected, the update that each client is to have, and who has answered.
+//! Free of I/O: the time is an argument, and what ends a connection is a type parameter.
 //!
-//! Clients that are to have the same version are a group: they share one update with one nonce.
+//! Clients that are to have the same version are a group, which shares one update with one nonce.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,11 @@ use super::{
     update::{Acknowledgement, PolicySetRef, Update},
 };
 
-/// How many updates are kept that no connected client is to have, so that one that comes back finds its nonce.
+/// The maximum number of updates that are kept although no connected client is to have them, so that a client that
+/// reconnects finds its nonce.
 const MOST_UNUSED: usize = 1024;
 
-/// One connection of a client.
+/// The handle to one connection of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     address: String,
@@ -28,13 +29,13 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Whose it is.
+    /// The client's address.
     pub fn address(&self) -> &str {
         &self.address
     }
 }
 
-/// What a client is to have, and of which release it is.
+/// What a client is to have, and of which release.
 #[derive(Debug, Clone)]
 pub struct Assignment {
     /// The policies.
@@ -43,11 +44,11 @@ pub struct Assignment {
     pub revision: Digest,
 }
 
-/// The clients and the updates in force. `C` is what ends a connection from outside.
+/// The clients and the updates in force. A `C` ends a connection from outside.
 #[derive(Debug)]
 pub struct Registry<C> {
     connections: BTreeMap<String, Connection<C>>,
-    /// By version.
+    /// Updates by version.
     updates: BTreeMap<Digest, Arc<Update>>,
     /// The latest nonce, as a number.
     nonce: u128,
@@ -60,16 +61,16 @@ struct Connection<C> {
     number: u64,
     audience: Arc<Audience>,
     since: Instant,
-    /// When it was last heard of, by a request or a health check.
+    /// The time of its last request or health check.
     last_active: Instant,
     last_health_check: Option<Instant>,
-    /// Whether nothing was heard of it for too long.
+    /// Whether it has been silent for too long.
     is_silent: bool,
-    /// What it is to have, and the revision that this is of.
+    /// The update that it is to have, and the revision of that.
     due: Option<(Arc<Update>, Digest)>,
-    /// What it made of that.
+    /// Its answer to that update.
     answer: Option<Acknowledgement>,
-    /// The version that it applied last.
+    /// The version that it last applied.
     running: Option<Digest>,
     cut: C,
 }
@@ -82,7 +83,7 @@ impl<C> Default for Registry<C> {
 }
 
 impl<C> Registry<C> {
-    /// A client opened a stream. Another one of the same client gives way: what ends it is returned.
+    /// Opens a connection of a client. An earlier connection of the same client is replaced: what ends it is returned.
     pub fn connect(&mut self, address: &str, audience: Arc<Audience>, now: Instant, cut: C) -> (Ticket, Option<C>) {
         self.tickets = self.tickets.wrapping_add(1);
         let number = self.tickets;
@@ -102,19 +103,19 @@ impl<C> Registry<C> {
         (Ticket { address: address.to_owned(), number }, replaced.map(|replaced| replaced.cut))
     }
 
-    /// Whether a client may open a stream, if so many clients may be connected.
+    /// Whether a client may open a stream when at most this many clients may be connected.
     pub fn has_room_for(&self, address: &str, most: usize) -> bool {
         self.connections.len() < most || self.connections.contains_key(address)
     }
 
-    /// A stream ended. Nobody waits for its client any longer.
+    /// Removes a connection. Its client is no longer waited for. Ignored if another has replaced it.
     pub fn disconnect(&mut self, ticket: &Ticket) {
         if self.connection(ticket).is_some() {
             self.connections.remove(&ticket.address);
         }
     }
 
-    /// Who is connected, each with whom it is.
+    /// The connected clients, each with its identity.
     pub fn audiences(&self) -> Vec<(Ticket, Arc<Audience>)> {
         let audience = |(address, connection): (&String, &Connection<C>)| {
             (Ticket { address: address.clone(), number: connection.number }, Arc::clone(&connection.audience))
@@ -122,7 +123,7 @@ impl<C> Registry<C> {
         self.connections.iter().map(audience).collect()
     }
 
-    /// Puts in force what these clients are to have, and forgets the updates that nobody is to have any more.
+    /// Assigns to these clients what they are to have, and forgets updates that no client is to have.
     pub fn publish(&mut self, assignments: impl IntoIterator<Item = (Ticket, Assignment)>, now: SystemTime) {
         self.is_published = true;
         for (ticket, assignment) in assignments {
@@ -131,7 +132,8 @@ impl<C> Registry<C> {
         self.forget_unused();
     }
 
-    /// Says what one client is to have. The same version as before is no update: its nonce and the client's answer stay.
+    /// Assigns to one client what it is to have. If the version is the same as before, its nonce and the client's
+    /// answer are kept.
     pub fn assign(&mut self, ticket: &Ticket, assignment: &Assignment, now: SystemTime) {
         self.is_published = true;
         let Assignment { set, revision } = assignment;
@@ -147,7 +149,7 @@ impl<C> Registry<C> {
         }
         let nonce = &mut self.nonce;
         let update = self.updates.entry(set.version().clone()).or_insert_with(|| {
-            // By the clock, so that a restarted control plane does not repeat one; but never the same twice.
+            // From the clock, so that a restarted control plane does not repeat a nonce, and always increasing.
             let time = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
             *nonce = time.max(nonce.saturating_add(1));
             Arc::new(Update { nonce: nonce.to_string(), set: Arc::clone(set) })
@@ -158,21 +160,21 @@ impl<C> Registry<C> {
         }
     }
 
-    /// What a client is to have; nothing before something is in force.
+    /// The update that a client is to have; `None` before anything is in force.
     pub fn due(&self, ticket: &Ticket) -> Option<&Arc<Update>> {
         let connection = self.connections.get(&ticket.address)?;
         let (update, _) = connection.due.as_ref().filter(|_| connection.number == ticket.number)?;
         Some(update)
     }
 
-    /// A client sent a request.
+    /// Records that a client sent a request.
     pub fn active(&mut self, ticket: &Ticket, now: Instant) {
         if let Some(connection) = self.connection(ticket) {
             (connection.last_active, connection.is_silent) = (now, false);
         }
     }
 
-    /// A client says that it is alive. Whether it has a stream, and then the version that it is to have.
+    /// Records a health check. Returns whether the client is connected, and then the version that it is to have.
     pub fn health_check(&mut self, address: &str, now: Instant) -> (bool, Option<Digest>) {
         let Some(connection) = self.connections.get_mut(address) else { return (false, None) };
         (connection.last_active, connection.is_silent) = (now, false);
@@ -180,7 +182,7 @@ impl<C> Registry<C> {
         (true, connection.due.as_ref().map(|(update, _)| update.version().clone()))
     }
 
-    /// A client has answered the update of this nonce. An answer to an earlier one says nothing about this one.
+    /// Records a client's answer to the update of this nonce. An answer to an earlier update is ignored.
     pub fn answered(&mut self, ticket: &Ticket, nonce: &str, answer: Acknowledgement) {
         let Some(connection) = self.connection(ticket) else { return };
         let Some((due, _)) = connection.due.as_ref().filter(|(due, _)| due.nonce == nonce) else { return };
@@ -190,14 +192,14 @@ impl<C> Registry<C> {
         connection.answer = Some(answer);
     }
 
-    /// Whether every client that is connected has answered the update that it is to have, by applying or by refusing it.
-    /// Silent ones are not waited for. Not so before anything is in force.
+    /// Whether every connected client has answered the update that it is to have, by accepting or refusing it. Silent
+    /// clients are not waited for. False before anything is in force.
     pub fn all_acked(&self) -> bool {
         self.is_published && !self.connections.values().any(Connection::is_waited_for)
     }
 
-    /// No longer waits for clients that have not been heard of for longer than that, and says which are new among them.
-    /// Their streams go on: what is silent is not gone.
+    /// Marks clients as silent that have not been heard of for longer than `longest`, and returns those that are new
+    /// among them. Their streams stay open: a silent client may still be connected.
     pub fn flush(&mut self, now: Instant, longest: Duration) -> Vec<String> {
         let mut flushed = Vec::new();
         for (address, connection) in &mut self.connections {
@@ -210,7 +212,7 @@ impl<C> Registry<C> {
         flushed
     }
 
-    /// The clients that are connected, by the version that they are to have, and in the order of their addresses.
+    /// The connected clients by the version that they are to have, sorted by address.
     pub fn report(&self) -> Vec<GroupReport> {
         let mut groups: BTreeMap<Option<&Digest>, GroupReport> = BTreeMap::new();
         for (address, connection) in &self.connections {
@@ -232,7 +234,8 @@ impl<C> Registry<C> {
         groups.into_values().collect()
     }
 
-    /// The clients that say who they are, as a rollout looks at nodes. One that is silent and owes an answer is away.
+    /// The clients with an identity, as a rollout sees nodes. A silent client that has not answered counts as
+    /// disconnected.
     pub fn sightings(&self) -> Vec<Sighting> {
         self.connections.values().filter_map(Connection::sighting).collect()
     }
@@ -244,7 +247,7 @@ impl<C> Registry<C> {
         self.updates.retain(|version, _| used.binary_search(&version).is_ok());
     }
 
-    /// The connection of a ticket, unless it has ended or given way.
+    /// The connection of a ticket; `None` if it has ended or was replaced.
     fn connection(&mut self, ticket: &Ticket) -> Option<&mut Connection<C>> {
         self.connections.get_mut(&ticket.address).filter(|connection| connection.number == ticket.number)
     }

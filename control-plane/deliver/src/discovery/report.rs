@@ -1,4 +1,4 @@
-//! What is shown of the clients of policy discovery.
+//! Reports about the clients of policy discovery.
 
 use std::{
     sync::Arc,
@@ -15,16 +15,16 @@ use super::update::{Acknowledgement, Update};
 /// The clients that are to have one version.
 #[derive(Debug, Clone)]
 pub struct GroupReport {
-    /// What they are to have; nothing before something is in force.
+    /// The update that they are to have; `None` before anything is in force.
     pub update: Option<Arc<Update>>,
-    /// Whether every one of them that is waited for has answered it, by applying or by refusing it.
+    /// Whether each of them that is waited for has answered it, by accepting or refusing it.
     pub all_acked: bool,
-    /// Who they are, in the order of their addresses.
+    /// The clients, sorted by address.
     pub clients: Vec<ClientReport>,
 }
 
 impl GroupReport {
-    /// A group that has no clients yet.
+    /// A group without clients.
     pub(super) fn of(update: Option<Arc<Update>>) -> Self {
         Self { all_acked: update.is_some(), update, clients: Vec::new() }
     }
@@ -34,7 +34,7 @@ impl GroupReport {
         self.update.as_ref().map(|update| update.version())
     }
 
-    /// As it is shown, at this time.
+    /// The group in the form that the API shows, at this time.
     pub(crate) fn view(&self, now: (Instant, SystemTime)) -> GroupView {
         let set = self.update.as_ref().map(|update| &update.set);
         GroupView {
@@ -48,29 +48,29 @@ impl GroupReport {
     }
 }
 
-/// What is known of a client.
+/// The report about one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientReport {
-    /// What it is called.
+    /// Its address.
     pub address: String,
-    /// Who it says it is.
+    /// Its identity.
     pub audience: Arc<Audience>,
-    /// What it made of the update that it is to have; nothing yet if it has not answered.
+    /// Its answer to the update that it is to have; `None` if it has not answered.
     pub answer: Option<Acknowledgement>,
-    /// The version that it applied last, of those that this stream brought.
+    /// The version that it last applied, of those that this stream brought.
     pub running: Option<Digest>,
-    /// When its stream began.
+    /// When its stream was opened.
     pub since: Instant,
     /// When it was last heard of.
     pub last_active: Instant,
-    /// When it last said that it is alive, if it ever did.
+    /// The time of its last health check, if there was one.
     pub last_health_check: Option<Instant>,
-    /// Whether nothing was heard of it for too long.
+    /// Whether it has been silent for too long.
     pub is_silent: bool,
 }
 
 impl ClientReport {
-    /// Where it is, in one word.
+    /// The state of the client.
     pub fn state(&self) -> ClientState {
         match &self.answer {
             Some(Acknowledgement::Accepted) => ClientState::Ready,
@@ -116,7 +116,7 @@ pub enum ClientState {
 }
 
 impl ClientState {
-    /// All of them, in the order in which they are shown.
+    /// All states, in the order in which they are shown.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Refusing, Self::Silent];
 }
 

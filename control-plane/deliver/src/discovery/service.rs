@@ -1,4 +1,5 @@
-//! The gRPC face of policy discovery: it moves messages between streams, their [`Session`]s and the registry of clients.
+//! The gRPC service of policy discovery: moves messages between streams, their [`Session`]s and the registry of
+//! clients.
 
 use std::{
     convert::Infallible,
@@ -30,16 +31,16 @@ use super::{
 };
 use crate::xds::service::Line;
 
-/// Who asks, two digests, an error and 64 tags: a request is small.
+/// The maximum size of a request, which has an identity, two digests, an error and 64 tags.
 const LARGEST_REQUEST: usize = 64 * 1024;
-/// How long a stream may be open before its first request.
+/// The time limit for the first request of a stream.
 const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
-/// How many clients may be connected.
+/// The maximum number of connected clients.
 const MOST_CLIENTS: usize = 10_000;
 
-/// How long a client may leave a response unread.
+/// The longest time that a client may leave a response unread.
 const LONGEST_STALL: Duration = Duration::from_secs(30);
-/// How long a client that does not read is waited for when its stream ends.
+/// The longest wait for a client that does not read, when its stream ends.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 
 /// Options of policy discovery.
@@ -73,33 +74,34 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Serves these clients.
+    /// The service for these clients.
     pub fn new(clients: Arc<Clients>, options: Options) -> Self {
         Self { clients, options }
     }
 
-    /// As a gRPC service.
+    /// The service as tonic's server.
     pub fn into_server(self) -> PolicyDiscoveryServer<Self> {
         PolicyDiscoveryServer::new(self).max_decoding_message_size(LARGEST_REQUEST)
     }
 
-    /// Waits until every client has answered the version that it is to have, by applying or by refusing it; silent ones are
-    /// not waited for. A version that is put in force meanwhile is waited for instead.
+    /// Waits until every client has answered the version that it is to have, by accepting or refusing it. Silent
+    /// clients are not waited for. If another version is put in force meanwhile, that one is waited for instead.
     pub async fn all_acked(&self) -> Vec<GroupReport> {
         self.clients.all_acked().await
     }
 
-    /// The same for the clients of one version. `None` if no connected client is to have it, or none any longer.
+    /// Like [`Self::all_acked`], for the clients of one version. `None` if no connected client is to have it, or none
+    /// any longer.
     pub async fn group_all_acked(&self, version: &Digest) -> Option<GroupReport> {
         self.clients.group_all_acked(version).await
     }
 
-    /// The clients that are connected, by the version that they are to have.
+    /// The connected clients, by the version that they are to have.
     pub async fn report(&self) -> Vec<GroupReport> {
         self.clients.report().await
     }
 
-    /// Stops waiting for silent clients, for ever.
+    /// Marks silent clients at intervals, so that they are no longer waited for. Never returns.
     pub async fn flush_inactive(&self) -> Infallible {
         let longest = self.options.max_inactive;
         let mut ticks = time::interval((longest / 4).max(Duration::from_millis(10)));
@@ -130,16 +132,16 @@ impl PolicyDiscovery for Discovery {
         &self,
         request: tonic::Request<Streaming<PolicyDiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::StreamPoliciesStream>, Status> {
-        // One waits at most: a newer update takes the place of all that a slow client has not got yet.
+        // At most one update is queued: a newer one replaces all that a slow client has not received yet.
         let (sender, receiver) = mpsc::channel(1);
         let clients = Arc::clone(&self.clients);
-        // A connection that has only such streams is in use too.
+        // A connection with only such streams is in use too.
         let used = request.extensions().get::<Arc<Line>>().map(Line::used);
         tokio::spawn(async move {
             let _used = used;
             if let Err(status) = converse(&clients, request.into_inner(), &sender).await {
                 tracing::warn!(code = ?status.code(), message = status.message(), "policy discovery stream ended");
-                // The client may be gone, or not read: then nobody can be told.
+                // If the client is gone or does not read, it cannot be told.
                 let _ = time::timeout(LONGEST_FAREWELL, sender.send(Err(status))).await;
             }
         });
@@ -150,7 +152,7 @@ impl PolicyDiscovery for Discovery {
         &self,
         request: tonic::Request<HealthCheckRequest>,
     ) -> Result<tonic::Response<HealthCheckResponse>, Status> {
-        // So is one that has only such calls, if there are enough of them.
+        // So is a connection with only such calls, if they are frequent enough.
         let _used = request.extensions().get::<Arc<Line>>().map(Line::used);
         let address = request.into_inner().client_address;
         check_address(&address)?;
@@ -180,7 +182,7 @@ async fn converse(
     let result = tokio::select! {
         result = stream.run(first, requests) => result,
         Ok(status) = ended => Err(status),
-        // While nothing is sent, nobody else would notice.
+        // Without this, a disconnect would be noticed only when something is sent.
         () = sender.closed() => Ok(()),
     };
     tracing::info!(client = stream.ticket.address(), "disconnected from policies");
@@ -215,7 +217,7 @@ impl<'a> ClientStream<'a> {
         drop(registry);
         if let Some(replaced) = replaced {
             let message = format!("another stream of client `{address}` took the place of this one");
-            // A stream that has just ended by itself needs no end.
+            // A stream that has just ended need not be ended.
             let _ = replaced.send(Status::aborted(message));
         }
         let service = audience.node().map(|node| node.service.as_str());
@@ -269,7 +271,7 @@ impl<'a> ClientStream<'a> {
         self.carry_out(reaction, Some(due)).await
     }
 
-    /// What the client is to have by what is in force now.
+    /// The update that the client is to have by what is in force now.
     async fn due(&self) -> Option<Arc<Update>> {
         self.clients.catch_up().await;
         self.clients.registry().due(&self.ticket).cloned()

@@ -1,44 +1,44 @@
-//! The protocol state of one stream, free of I/O: requests and updates in, what to send and what to record out.
+//! The protocol state of one stream, free of I/O: requests and updates in, responses and records out.
 //!
-//! The five cases of a request are the protocol's own ([`Case`]). Two rules are added, since updates are pushed and do
-//! not wait for a request: a client that begins a stream with another version than the one in force is sent that one,
-//! and an answer that crossed a newer update on the way is no reason to send the newer one twice.
+//! The five cases of a request are the protocol's own ([`Case`]; docs/rules.md, Policy discovery). Two rules are added,
+//! because updates are pushed and not only requested: a client that begins a stream with a version other than the one
+//! in force is sent that one, and an answer that crossed a newer update does not cause the newer one to be sent twice.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use super::update::{Acknowledgement, Update};
 
-/// How many responses are remembered that a client has not answered. One that answers none of so many is asking anew.
+/// The maximum number of unanswered responses that are remembered. An answer to none of these counts as a new request.
 const MOST_UNANSWERED: usize = 16;
 
-/// What a client said.
+/// A client's request.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The version that it applied last.
+    /// The version that it last applied.
     pub version: String,
-    /// The nonce of the last response that it got.
+    /// The nonce of the last response that it received.
     pub nonce: String,
-    /// Why it refused that response, if it did.
+    /// The reason for which it refused that response, if it did.
     pub error: Option<String>,
 }
 
-/// What a request is, by the update in force.
+/// The case of a request, with regard to the update in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Case {
-    /// 1: the update was applied.
+    /// 1: it applied the update.
     Ack,
-    /// 2: it was not, in these words.
+    /// 2: it refused the update, with this message.
     Nack(String),
-    /// 3: the client has missed an update.
+    /// 3: it missed an update.
     StaleNonce,
-    /// 4: the client has nothing.
+    /// 4: it has nothing.
     Initial,
     /// 5: anything else.
     NoUpdate,
 }
 
 impl Case {
-    /// The case of a request.
+    /// The case of a request when this update is in force.
     pub fn of(request: &Request, current: &Update) -> Self {
         let same_version = request.version == current.version().as_str();
         if request.nonce.is_empty() {
@@ -55,19 +55,19 @@ impl Case {
     }
 }
 
-/// What comes of a request.
+/// The result of a request or an update.
 #[derive(Debug, Default)]
 pub struct Reaction {
-    /// What to send.
+    /// The update to send, if any.
     pub response: Option<Arc<Update>>,
-    /// What to record about the update in force.
+    /// The answer to record for the update in force, if any.
     pub answer: Option<Acknowledgement>,
 }
 
-/// One stream.
+/// The protocol state of one stream.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// What its first request said, while there is nothing in force to compare it with.
+    /// Its first request, kept until an update is in force.
     waiting: Option<Request>,
     /// The nonce of the update that the client has or is being sent.
     has: Option<String>,
@@ -76,8 +76,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// The client asks, accepts or refuses. Before anything is in force, it waits: an empty set would tell it that nothing
-    /// is guarded.
+    /// Handles a request. Before anything is in force the client waits: an empty set would mean that nothing is
+    /// guarded.
     pub fn on_request(&mut self, request: Request, current: Option<&Arc<Update>>) -> Reaction {
         let Some(current) = current else {
             self.waiting = Some(request);
@@ -88,11 +88,11 @@ impl Session {
         match case {
             Case::Ack => self.record(current, Acknowledgement::Accepted),
             Case::Nack(message) => self.record(current, Acknowledgement::Refused(message)),
-            // It was sent the update in force since, and will answer that.
+            // It has been sent the update in force since, and will answer that.
             Case::StaleNonce if awaited && self.has_been_sent(current) => Reaction::default(),
             Case::StaleNonce | Case::Initial => self.send(current),
             Case::NoUpdate if self.has.is_some() => Reaction::default(),
-            // The first request of a stream: what the client has, it says by the version alone.
+            // In the first request of a stream, the version alone says what the client has.
             Case::NoUpdate if request.version == current.version().as_str() => {
                 self.record(current, Acknowledgement::Accepted)
             }
@@ -100,7 +100,7 @@ impl Session {
         }
     }
 
-    /// There is another update in force.
+    /// Handles another update in force.
     pub fn on_update(&mut self, current: &Arc<Update>) -> Reaction {
         match self.waiting.take() {
             Some(request) => self.on_request(request, Some(current)),
@@ -127,7 +127,7 @@ impl Session {
         self.has.as_deref() == Some(&update.nonce)
     }
 
-    /// Whether a nonce is one that the client owed an answer to. It owes it no longer.
+    /// Whether the client has not answered this nonce yet. It counts as answered from then on.
     fn answered(&mut self, nonce: &str) -> bool {
         let place = self.unanswered.iter().position(|unanswered| unanswered == nonce);
         place.and_then(|place| self.unanswered.remove(place)).is_some()

@@ -1,20 +1,20 @@
-//! What a group of clients is sent, and what a client makes of it.
+//! What a group of clients is sent, and how a client answers.
 
 use std::sync::Arc;
 
 use postern_base::digest::Digest;
 use postern_release::publication::PolicySet;
 
-/// A set of policies that was put in force for some clients at a time.
+/// A policy set that was put in force for some clients.
 #[derive(Debug)]
 pub struct Update {
-    /// What an answer to it repeats. Two updates never have the same, even with the same policies.
+    /// The nonce that an answer repeats. It is unique, even among updates with the same policies.
     pub nonce: String,
     /// The policies.
     pub set: PolicySetRef,
 }
 
-/// Streams share what they are sent.
+/// A policy set that streams share.
 pub type PolicySetRef = Arc<PolicySet>;
 
 impl Update {
@@ -24,11 +24,11 @@ impl Update {
     }
 }
 
-/// What a client made of an update. Either way it is done with it: a client that refuses holds up nobody.
+/// A client's answer to an update. A refusal is an answer too: the client is no longer waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acknowledgement {
-    /// It applied it.
+    /// It applied the update.
     Accepted,
-    /// It did not, in these words.
+    /// It refused the update, with this message.
     Refused(String),
 }

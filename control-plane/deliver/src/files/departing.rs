@@ -1,17 +1,16 @@
-//! Resources that are gone from what is in force and stay in the files a little longer: routes that Envoy still has may
-//! use them, and files bring no word of what Envoy has.
+//! Resources that are no longer in force but stay in the files for a while: Envoy may still have routes that use them,
+//! and files give no acknowledgement.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use postern_compile::snapshot::{Resource, ResourceType, Selection, Snapshot};
 
-/// The resources that are kept, by type and name.
+/// The kept resources, by type and name.
 #[derive(Debug, Clone, Default)]
 pub struct Departing(BTreeMap<(ResourceType, String), Arc<Resource>>);
 
 impl Departing {
-    /// Keeps, besides what is kept already, what one snapshot has and the next has not. Listeners go at once: nothing
-    /// refers to them.
+    /// Adds the resources that one snapshot has and the next does not. Listeners are not kept: nothing refers to them.
     pub fn moved(&mut self, from: &Snapshot, to: &Snapshot) {
         for kind in ResourceType::ALL.into_iter().filter(|kind| *kind != ResourceType::Listener) {
             for resource in from.select(kind, &Selection::Everything).resources {
@@ -23,7 +22,7 @@ impl Departing {
         }
     }
 
-    /// Those of a type.
+    /// The kept resources of a type.
     pub(super) fn of(&self, kind: ResourceType) -> impl Iterator<Item = &Arc<Resource>> {
         self.0.iter().filter(move |((of, _), _)| *of == kind).map(|(_, resource)| resource)
     }

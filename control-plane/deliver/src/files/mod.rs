@@ -1,7 +1,7 @@
-//! Delivery to files, for an Envoy with `path_config_source`s: a `DiscoveryResponse` in JSON for all clusters, one for all
-//! listeners, and one for each of what they refer to, since Envoy takes such a file for that one resource. A file that
-//! changes is replaced as a whole, by a rename, which is what Envoy watches for. Only the user of this process can read
-//! them: plans and secrets are among them.
+//! Delivery to files, for an Envoy with `path_config_source`s: one `DiscoveryResponse` in JSON for all clusters, one
+//! for all listeners, and one for each resource that they refer to, because Envoy takes such a file for that one
+//! resource. A file is replaced whole by a rename, which is what Envoy watches for. Files are readable only by the user
+//! of this process, since plans and secrets are among them.
 
 mod departing;
 mod replace;
@@ -32,10 +32,10 @@ pub use crate::redirect::place;
 use self::replace::{private_folder, replace};
 use crate::redirect::{Source, folder, response};
 
-/// How long to wait before another attempt, if a directory could not be written to.
+/// The delay before another attempt after a directory could not be written to.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The types that are delivered: each before those that refer to it, since Envoy refuses a path that is not there.
+/// The delivered types, each before those that refer to it: Envoy refuses a path that does not exist.
 const ORDER: [ResourceType; 6] = [
     ResourceType::Secret,
     ResourceType::Endpoints,
@@ -45,7 +45,7 @@ const ORDER: [ResourceType; 6] = [
     ResourceType::Listener,
 ];
 
-/// What routes refer to, and what that refers to in turn.
+/// The types that routes refer to, directly or not.
 const BEFORE_ROUTES: [ResourceType; 3] = [ResourceType::Secret, ResourceType::Endpoints, ResourceType::Cluster];
 
 /// The options of `postern serve` about it.
@@ -66,48 +66,48 @@ pub struct Options {
 /// Why files cannot be delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
-    /// The file system said no.
+    /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// What was to be read or written.
+        /// The path.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         error: io::Error,
     },
     /// The file that describes the node is not YAML.
     #[error(transparent)]
     Node(Diagnostics),
-    /// The file that describes the node does not describe one.
+    /// The file that describes the node has wrong fields.
     #[error("{}: node: {faults}", path.display())]
     NodeFields {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The errors.
         faults: Faults,
     },
-    /// The node says too much of itself.
+    /// The node's identity exceeds the limits.
     #[error("{}: {error}", path.display())]
     Identity {
         /// The file.
         path: PathBuf,
-        /// What is too long.
+        /// The part that is too long.
         error: IdentityError,
     },
-    /// A resource has no JSON.
+    /// A resource cannot be written as JSON.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The writing was cut short.
+    /// The thread that writes has ended.
     #[error("the delivery was cut short: {0}")]
     Ended(#[from] tokio::task::JoinError),
 }
 
-/// How long Envoy is left with what is new before the routes that use it, and with what is old after them: it watches each
-/// file by itself, reads them in no order, and tells nobody when it has.
+/// How long each step of a delivery waits for Envoy, which watches each file separately, reads them in any order, and
+/// does not acknowledge.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// After clusters and their endpoints have changed, before routes and listeners do.
+    /// After clusters and their endpoints have changed, and before routes and listeners do.
     pub before_routes: Duration,
-    /// After all has changed, before what is gone is taken away.
+    /// After everything has changed, and before unused resources are removed.
     pub before_removal: Duration,
 }
 
@@ -127,7 +127,7 @@ pub struct Delivery {
 }
 
 impl Options {
-    /// The delivery that is asked for, if any, with its directory there to be written to.
+    /// The delivery that was asked for, if any. Its directory is created.
     pub fn delivery(&self) -> Result<Option<Delivery>, DeliveryError> {
         let Some(directory) = &self.deliver_to else { return Ok(None) };
         let node = match &self.deliver_node {
@@ -139,7 +139,7 @@ impl Options {
 }
 
 impl Delivery {
-    /// A delivery to a directory, which is made, and which lies at `seen_as` for the node.
+    /// A delivery to a directory, which is created. The node sees the directory at `seen_as`.
     pub fn new(
         directory: &Path,
         seen_as: Option<&Path>,
@@ -155,8 +155,8 @@ impl Delivery {
         Ok(Self { directory, source, node, patience })
     }
 
-    /// Delivers what is in force, now and after every change, until there is nobody left to change it. What fails is
-    /// logged and tried again.
+    /// Delivers what is in force, now and after every change, until the publications end. Errors are logged and
+    /// retried.
     pub async fn follow(self, mut publications: watch::Receiver<Option<Arc<Publication>>>) {
         let mut departing = Departing::default();
         let mut delivered: Option<Arc<Snapshot>> = None;
@@ -203,9 +203,9 @@ impl Delivery {
         Ok(())
     }
 
-    /// Makes the directory say what a snapshot and what is departing say, and returns how many files had to change.
+    /// Writes a snapshot and the departing resources to the directory. Returns the number of files that had to change.
     pub fn write(&self, snapshot: &Snapshot, departing: &Departing) -> Result<usize, DeliveryError> {
-        // All of them are made before the first is written: a snapshot is delivered whole or not at all.
+        // All files are encoded before the first is written, so that a snapshot is delivered whole or not at all.
         let files: Vec<_> = self.files(snapshot, departing).collect::<Result<_, _>>()?;
         let (first, then): (Vec<_>, Vec<_>) = files.iter().partition(|file| BEFORE_ROUTES.contains(&file.kind));
         let mut written = self.write_all(&first)?;
@@ -244,7 +244,7 @@ impl Delivery {
         })
     }
 
-    /// Removes the files of resources that are gone, once nothing refers to them any more.
+    /// Removes the files of resources that are no longer delivered, after nothing refers to them.
     fn remove_others(&self, delivered: &BTreeSet<PathBuf>) -> Result<(), DeliveryError> {
         for folder in ORDER.into_iter().filter_map(folder) {
             let folder = self.directory.join(folder);
@@ -260,7 +260,7 @@ impl Delivery {
     }
 }
 
-/// A file as it should be.
+/// A file with its intended content.
 #[derive(Debug)]
 struct Delivered {
     place: PathBuf,
@@ -268,13 +268,13 @@ struct Delivered {
     content: String,
 }
 
-/// What came of waiting.
+/// How a wait ended.
 enum Wait {
-    /// Something else is in force.
+    /// Something else was put in force.
     Changed,
-    /// The time is over.
+    /// The time has passed.
     Passed,
-    /// Nothing will ever change.
+    /// The publications have ended.
     Ended,
 }
 

@@ -1,4 +1,4 @@
-//! How a file below a directory changes: whole at every moment, and for its owner alone.
+//! Replaces files below a directory: atomically, and readable by their owner only.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -9,19 +9,19 @@ use std::{
 
 use postern_base::secret_file;
 
-/// Who may read a file: its owner. A plan may have secrets in it, and so has a certificate.
+/// The mode of files: a plan or a certificate may have secrets.
 const MODE: u32 = 0o600;
-/// The same for a folder.
+/// The mode of folders.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Makes a folder that only its owner can look into, also if it is there already.
+/// Creates a folder that only its owner can read, or restricts an existing one.
 pub(super) fn private_folder(path: &Path) -> io::Result<()> {
     secret_file::make_folder(path)?;
     fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE))
 }
 
-/// Puts content at a path, whole at every moment and for its owner alone, unless it is there already. Says whether it was
-/// not.
+/// Replaces a file atomically with a private one, unless it has this content and mode already. Returns whether it was
+/// replaced.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<bool> {
     if is_there(path, content) {
         return Ok(false);
@@ -29,7 +29,8 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = folder.join(format!(".{name}.new"));
-    // What an earlier process left behind may be open to others, or lead elsewhere: it is not written to.
+    // A file that an earlier process left may be readable by others or be a link, so that it is removed and not written
+    // to.
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -42,7 +43,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether a file has this content, and nobody but its owner can read it.
+/// Whether a file has this content and is readable by its owner only.
 fn is_there(path: &Path, content: &[u8]) -> bool {
     let Ok(metadata) = fs::symlink_metadata(path) else { return false };
     let private = metadata.is_file() && metadata.permissions().mode() & 0o777 == MODE;

@@ -1,5 +1,5 @@
-//! Generated resources for Envoys that are not on an aggregated stream: what they get "from ADS" is to be got elsewhere, on
-//! streams for single types, by polling or from files. Envoy has no way to say "from where this came".
+//! Rewrites generated resources for Envoys without an aggregated stream: where a resource refers to ADS, it must refer
+//! to streams for single types, to polling or to files. Envoy has no config source that means "where this came from".
 
 mod place;
 
@@ -24,26 +24,26 @@ use serde_json::Value as Json;
 pub(crate) use self::place::folder;
 pub use self::place::place;
 
-/// How often a resource is polled that a polled one refers to. The period of the first poll is in the bootstrap, where we
-/// cannot see it.
+/// The polling interval in config sources of polled resources. That of the first poll is in the bootstrap, which we do
+/// not know.
 const POLL_PERIOD: Duration = Duration { seconds: 1, nanos: 0 };
 
 /// Where an Envoy gets resources from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// It has a stream for each type, and calls us by the name of this cluster.
+    /// From a stream for each type. Envoy knows us as this cluster.
     Streams {
         /// The cluster.
         cluster: String,
-        /// Whether it is told changes, or the state of the world.
+        /// Whether streams are incremental, instead of state of the world.
         incremental: bool,
     },
-    /// It polls us, and calls us by the name of this cluster.
+    /// By polling. Envoy knows us as this cluster.
     Poll {
         /// The cluster.
         cluster: String,
     },
-    /// They are files in this directory.
+    /// From files in this directory.
     Files {
         /// The directory, as Envoy sees it.
         directory: PathBuf,
@@ -51,8 +51,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A resource as it goes over the wire. What a user wrote word for word stays so; in what we generated, ADS becomes this
-    /// source.
+    /// A resource in wire format, with every use of ADS replaced by this source. A user's raw resource is not changed.
     pub fn rewrite(&self, resource: &Resource) -> Result<Any, WriteError> {
         match resource.author {
             Author::User => Ok(resource.body.clone()),
@@ -64,7 +63,7 @@ impl Source {
         }
     }
 
-    /// A resource as JSON. What a user wrote word for word stays so; in what we generated, ADS becomes this source.
+    /// Like [`Self::rewrite`], as JSON.
     pub fn encode(&self, resource: &Resource) -> Result<Json, WriteError> {
         match resource.author {
             Author::User => protobuf_json::write(&resource.body),
@@ -76,7 +75,7 @@ impl Source {
         }
     }
 
-    /// Replaces every use of ADS in a message. `around` is the name of the nearest message around it that has one.
+    /// Replaces every use of ADS in a message. `around` is the name of the nearest enclosing message that has one.
     fn redirect(&self, message: &mut DynamicMessage, around: &str) -> Result<(), WriteError> {
         if message.descriptor().full_name() == Any::full_name() {
             return self.redirect_any(message, around);
@@ -157,11 +156,11 @@ impl Source {
 /// A `DiscoveryResponse` of resources that are JSON already.
 pub(crate) fn response(kind: ResourceType, version: &Digest, resources: &[Arc<str>]) -> String {
     let resources = resources.join(",");
-    // Neither a digest nor a type has anything to escape.
+    // Neither a digest nor a type URL needs escaping.
     format!(r#"{{"versionInfo":"{version}","typeUrl":"{}","resources":[{resources}]}}"#, kind.type_url())
 }
 
-/// What the config sources right inside a message are to bring.
+/// The type and name of the resource that the config sources directly in a message refer to.
 fn wanted(message: &DynamicMessage, around: &str) -> Option<(ResourceType, String)> {
     let named = |field| text(message, field).unwrap_or_else(|| around.to_owned());
     match message.descriptor().full_name() {
@@ -179,7 +178,7 @@ fn is_config_source(message: &DynamicMessage) -> bool {
     message.descriptor().full_name() == ConfigSource::full_name()
 }
 
-/// A field that is a text and not empty.
+/// A field that is a non-empty string, or `None`.
 fn text(message: &DynamicMessage, field: &str) -> Option<String> {
     let value = message.get_field_by_name(field)?;
     value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use postern_model::protobuf_json::{Unknown, read_any};
 
-    /// What a generated resource becomes for each source.
+    /// Checks what a generated resource becomes for each source.
     fn check(written: Json, pointer: &str, expect: Option<&str>) {
         let body = read_any(&written, Unknown::Refused).unwrap();
         let resource = Resource { name: "x".to_owned(), version: Digest::of(b""), body, author: Author::Postern };
@@ -206,7 +205,7 @@ mod tests {
         match expect {
             Some(path) => {
                 assert_eq!(source["pathConfigSource"]["path"], path);
-                // What else it says stays.
+                // Its other fields are kept.
                 assert_eq!(source["initialFetchTimeout"], "7s");
                 assert_eq!(poll.pointer(pointer).unwrap()["apiConfigSource"]["clusterNames"], json!(["postern"]));
                 for (incremental, api) in [(false, "GRPC"), (true, "DELTA_GRPC")] {

@@ -1,4 +1,4 @@
-//! Where resources lie below a directory.
+//! The paths of resources below a directory.
 
 use std::{
     fmt::Write as _,
@@ -7,7 +7,7 @@ use std::{
 
 use postern_compile::snapshot::ResourceType;
 
-/// Where a resource is. Clusters and listeners are in one file each, whatever the name.
+/// The path of a resource. All clusters are in one file, and so are all listeners.
 pub fn place(kind: ResourceType, name: &str) -> PathBuf {
     match folder(kind) {
         Some(folder) => Path::new(folder).join(format!("{}.json", file_name(name))),
@@ -15,7 +15,7 @@ pub fn place(kind: ResourceType, name: &str) -> PathBuf {
     }
 }
 
-/// The folder of types that have a file for each resource.
+/// The folder of a type that has a file for each resource; `None` for clusters and listeners.
 pub(crate) fn folder(kind: ResourceType) -> Option<&'static str> {
     match kind {
         ResourceType::Secret => Some("sds"),
@@ -26,7 +26,7 @@ pub(crate) fn folder(kind: ResourceType) -> Option<&'static str> {
     }
 }
 
-/// A name that can stand in a folder: all but letters, digits, `-`, `_` and inner dots is written as `%` and two digits.
+/// A file name for a resource: all but letters, digits, `-`, `_` and inner dots is written as `%` and two digits.
 fn file_name(name: &str) -> String {
     let mut file = String::new();
     for byte in name.bytes() {
@@ -34,7 +34,7 @@ fn file_name(name: &str) -> String {
         if plain {
             file.push(byte.into());
         } else {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(file, "%{byte:02x}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a response carries, apart from its nonce: encoded once, and shared by every stream that gets it.
+//! The content of a response without its nonce: encoded once, and shared by every stream that is sent it.
 
 use std::{
     collections::BTreeMap,
@@ -12,37 +12,37 @@ use postern_base::digest::Digest;
 use postern_compile::snapshot::{Resource, ResourceType};
 use prost::{Message, bytes::Bytes};
 
-/// How a stream tells of resources.
+/// The variant of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// Each response has everything that there is to say about its type.
+    /// State of the world: each response has all resources of its type.
     StateOfTheWorld,
-    /// Each response has what changed.
+    /// Incremental: each response has what changed.
     Incremental,
 }
 
-/// All of a response but its nonce.
+/// A response without its nonce.
 #[derive(Debug)]
 pub struct Content {
-    /// How it is told.
+    /// The variant of the protocol.
     pub variant: Variant,
     /// The type of its resources.
     pub kind: ResourceType,
-    /// The version of all that the client is to have of the type, once it has this.
+    /// The version of all that the client is to have of the type after this response.
     pub version: Digest,
-    /// The resources, in the order of their names.
+    /// The resources, sorted by name.
     pub resources: Vec<Arc<Resource>>,
-    /// The names of what is gone, or never was (incremental only).
+    /// The names that were removed or do not exist (incremental only).
     pub removed: Vec<String>,
-    /// Names that were asked for and are told to stand for nothing (virtual hosts only).
+    /// Names that were asked for and match nothing (virtual hosts only).
     pub vacant: Vec<String>,
-    /// The other names of a resource, by its own (virtual hosts only).
+    /// The other names of a resource, by its own name (virtual hosts only).
     pub aliases: BTreeMap<String, Vec<String>>,
     encoded: OnceLock<Bytes>,
 }
 
 impl Content {
-    /// These resources and nothing else.
+    /// A response with these resources only.
     pub(super) fn new(variant: Variant, kind: ResourceType, version: Digest, resources: Vec<Arc<Resource>>) -> Self {
         Self {
             variant,
@@ -56,7 +56,7 @@ impl Content {
         }
     }
 
-    /// The names of its resources, in order.
+    /// The names of its resources, sorted.
     pub fn names(&self) -> Vec<&str> {
         self.resources.iter().map(|resource| resource.name.as_str()).collect()
     }
@@ -67,8 +67,8 @@ impl Content {
         place.ok().and_then(|place| self.resources.get(place)).is_some_and(|resource| resource.version == *version)
     }
 
-    /// The response without its nonce. Fields of a protobuf message may come in any order, so the nonce can be put before
-    /// these bytes, or after.
+    /// The encoded response without its nonce. Fields of a protobuf message may come in any order, so that the nonce
+    /// can be put before or after these bytes.
     pub fn encoded(&self) -> Bytes {
         let encode = || match self.variant {
             Variant::StateOfTheWorld => self.state_of_the_world().encode_to_vec().into(),
@@ -94,7 +94,7 @@ impl Content {
             resource: Some(resource.body.clone()),
             ..Default::default()
         });
-        // An unknown host is told as a resource without a body, under the very name that was asked for.
+        // An unknown host is answered by a resource without a body, under exactly the requested name.
         let vacant = self.vacant.iter().map(|name| WireResource {
             name: name.clone(),
             aliases: vec![name.clone()],

@@ -1,30 +1,30 @@
-//! What one client may cost, in one place.
+//! The limits on what one client may cost, in one place.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// How long a stream may be open before its first request.
+/// The time limit for the first request of a stream.
 pub const TIME_TO_FIRST_REQUEST: Duration = Duration::from_secs(30);
 
-/// How often it is looked for clients that do not read, and for nodes that are long gone.
+/// The interval of looking for clients that do not read, and for nodes that are long gone.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How much a client may send on a connection, and on a stream of it, before we have read it. Requests are small, so
-/// that this bounds memory without slowing anybody.
+/// The size of the receive window, for a connection and for a stream. Requests are small, so that this bounds memory
+/// without slowing clients.
 pub const RECEIVE_WINDOW: u32 = 65_535;
 
-/// How many requests may come at once before the rate of `--xds-requests-per-second` counts: an Envoy that comes back
-/// asks for all that it has.
+/// The number of requests that may come in a burst before `--xds-requests-per-second` limits them: an Envoy that
+/// reconnects asks for all that it has.
 pub const REQUEST_BURST: u32 = 1_000;
 
-/// How many streams one connection may have: an Envoy has one, or one a type.
+/// The maximum number of streams on a connection: an Envoy has one, or one for each type.
 pub const STREAMS_PER_CONNECTION: u32 = 64;
 
-/// How many names of one type a stream may subscribe to, and a request may have.
+/// The maximum number of names of one type in a request, and in a stream's subscriptions.
 pub const MOST_NAMES: usize = 50_000;
 
-/// How many bytes all names that a stream subscribes to may have together, and those of responses that it has not answered.
+/// The maximum total length in bytes of a stream's subscribed names, and of the names in its unanswered responses.
 pub const MOST_NAME_BYTES: usize = 8 * 1024 * 1024;
 
 /// Limits of the xDS server.

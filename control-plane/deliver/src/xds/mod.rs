@@ -1,7 +1,7 @@
-//! xDS: the protocol's state for one stream as a pure type, and the gRPC services around it.
+//! xDS: the protocol state of one stream as a pure type, and the gRPC services around it (docs/rules.md, xDS).
 //!
-//! [`session`] decides what a client is sent; [`content`] is what goes over the wire, encoded once; [`offer`] shares it
-//! between streams; [`wire`] reads messages; [`service`] moves bytes.
+//! [`session`] decides what a client is sent; [`content`] is the encoded response; [`offer`] shares responses between
+//! streams; [`wire`] reads messages; [`service`] does the I/O.
 
 pub mod content;
 pub mod limits;

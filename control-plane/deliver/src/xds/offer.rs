@@ -1,5 +1,5 @@
-//! What a snapshot offers to streams: sets of resources, the differences between two of them and the responses that
-//! tell of them, each made once and shared.
+//! What a snapshot offers to streams: sets of resources, the differences between two sets, and the responses for them,
+//! each made once and shared.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,14 +20,15 @@ use super::{
 };
 use crate::redirect::Source;
 
-/// How many differences between sets are kept for a snapshot. Streams come from few others; a fleet in which they do not
-/// costs the time to compare, not memory.
+/// The maximum number of cached differences for a snapshot. Streams usually come from few other sets; if not, comparing
+/// costs time, but no memory.
 const MOST_DIFFERENCES: usize = 64;
 
-/// How many sources a snapshot is kept for. Envoys of one fleet call us by one or two names.
+/// The maximum number of sources that a snapshot is rewritten for. The Envoys of one fleet use one or two cluster
+/// names.
 const MOST_SOURCES: usize = 8;
 
-/// A set of resources that streams are sent, and the responses that carry it whole.
+/// A set of resources that streams are sent, with the responses that have the whole set.
 #[derive(Debug)]
 pub struct Offer {
     set: ResourceSet,
@@ -35,7 +36,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Nothing.
+    /// The empty offer.
     pub(super) fn nothing() -> Arc<Self> {
         Arc::new(Self::from(ResourceSet::from_iter([])))
     }
@@ -45,17 +46,17 @@ impl Offer {
         &self.set
     }
 
-    /// The names of the resources, in order.
+    /// The names of the resources, sorted.
     pub(in crate::xds) fn names(&self) -> impl Iterator<Item = &String> {
         self.set.resources.iter().map(|resource| &resource.name)
     }
 
-    /// The version that stands for exactly these.
+    /// The version of exactly this set.
     pub fn version(&self) -> &Digest {
         &self.set.version
     }
 
-    /// The response that carries all of them.
+    /// The response that has all of them.
     pub(super) fn whole(&self, variant: Variant, kind: ResourceType) -> Arc<Content> {
         let [world, incremental] = &self.whole;
         let place = match variant {
@@ -73,26 +74,26 @@ impl From<ResourceSet> for Offer {
     }
 }
 
-/// What a client lacks of a set, and what it has beyond it.
+/// What a client lacks of a set, and what it has beyond the set.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
-    /// What it has not, or in another version.
+    /// The resources that it lacks, or has in another version.
     pub(super) missing: Vec<Arc<Resource>>,
-    /// Whether some of that is new to it, and not only changed.
+    /// Whether one of these is new to it, and not only changed.
     pub(super) adds: bool,
-    /// What it has and the set has not; with the resource, where that is known.
+    /// The names that it has and the set does not, with the resource where that is known.
     pub(super) beyond: Vec<(String, Option<Arc<Resource>>)>,
     kept: OnceLock<Arc<Offer>>,
     changes: OnceLock<Arc<Content>>,
 }
 
 impl Difference {
-    /// What a client lacks, whether some of that is new to it, and what it has beyond.
+    /// A difference of these parts.
     pub(super) fn new(missing: Vec<Arc<Resource>>, adds: bool, beyond: Vec<(String, Option<Arc<Resource>>)>) -> Self {
         Self { missing, adds, beyond, ..Self::default() }
     }
 
-    /// Between two sets.
+    /// The difference between two sets.
     fn between(from: &ResourceSet, to: &ResourceSet) -> Self {
         let lacks =
             |resource: &&Arc<Resource>| from.get(&resource.name).is_none_or(|known| known.version != resource.version);
@@ -107,7 +108,7 @@ impl Difference {
         self.missing.is_empty() && self.beyond.is_empty()
     }
 
-    /// The set, and with it all that the client has beyond it: what it is sent while nothing may be withdrawn yet.
+    /// The set together with all that the client has beyond it: what it is sent while removals wait.
     pub(super) fn kept(&self, to: &Offer) -> Arc<Offer> {
         let make = || {
             let beyond = self.beyond.iter().filter_map(|(_, resource)| resource.as_ref());
@@ -118,7 +119,7 @@ impl Difference {
         Arc::clone(self.kept.get_or_init(make))
     }
 
-    /// The incremental response that tells of all of it.
+    /// The incremental response for this difference.
     pub(super) fn changes(&self, kind: ResourceType, to: &Offer) -> Arc<Content> {
         let make = || {
             let removed = self.beyond.iter().map(|(name, _)| name.clone()).collect();
@@ -130,7 +131,7 @@ impl Difference {
     }
 }
 
-/// A snapshot as streams are served it. What they make of it is made once, and shared by all of them.
+/// A snapshot as streams are served it. Responses are made once and shared by all streams.
 #[derive(Debug)]
 pub struct Offers {
     snapshot: Arc<Snapshot>,
@@ -164,7 +165,8 @@ impl Offers {
         })
     }
 
-    /// The same for Envoys that get what it refers to from a source of their own instead of an aggregated stream.
+    /// The same resources for Envoys with this source instead of an aggregated stream. Fails if a resource cannot be
+    /// rewritten.
     pub fn by_way_of(&self, source: &Source) -> Result<Arc<Self>, WriteError> {
         let known = |redirected: &BTreeMap<Source, Arc<Self>>| redirected.get(source).map(Arc::clone);
         let redirected = || self.redirected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,10 +190,10 @@ impl Offers {
         self.everything.get(kind as usize).map_or_else(make, |place| Arc::clone(place.get_or_init(make)))
     }
 
-    /// The resources of a type that these names stand for; the same `Arc` as for all of them, if they are all.
+    /// The resources of a type that these names match; the same `Arc` as [`Self::offer`] if these are all.
     pub(super) fn offer_named(&self, kind: ResourceType, names: &BTreeSet<String>) -> Arc<Offer> {
         let all = self.offer(kind);
-        // An Envoy names the endpoints of all its clusters.
+        // Common: an Envoy names the endpoints of all its clusters.
         if all.set.resources.iter().all(|resource| names.contains(&resource.name)) {
             return all;
         }
@@ -203,7 +205,7 @@ impl Offers {
         Arc::new(Offer::from(found.into_values().collect::<ResourceSet>()))
     }
 
-    /// The resource that a name stands for. A virtual host answers to each of its domains.
+    /// The resource that a name matches. A virtual host matches by each of its domains too.
     pub(super) fn resolve(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
         let all = self.offer(kind);
         if let Some(resource) = all.set.get(name) {
@@ -226,13 +228,13 @@ impl Offers {
         renamed.get(cluster).map_or(cluster, String::as_str)
     }
 
-    /// Whether a chain may edit a header that could change the route, where routes are not known.
+    /// Whether a chain may edit a header that could change the route, where the routes are not known.
     pub(super) fn needs_verification(&self) -> bool {
         let find = || Plan::load(self.plan().bytes()).is_ok_and(|plan| plan.needs_verification());
         *self.needs_verification.get_or_init(find)
     }
 
-    /// What a client that has exactly one set lacks of another. Shared where the other is all that there is.
+    /// What a client with exactly one set lacks of another. Cached if the other is the whole offer of the type.
     pub(super) fn difference(&self, kind: ResourceType, from: &Offer, to: &Arc<Offer>) -> Arc<Difference> {
         let make = || Arc::new(Difference::between(&from.set, &to.set));
         if !Arc::ptr_eq(to, &self.offer(kind)) {
@@ -260,7 +262,7 @@ fn renamed_endpoints(cluster: &Resource) -> Option<(String, String)> {
 pub(super) struct OffersInUse(Mutex<Vec<Weak<Offers>>>);
 
 impl OffersInUse {
-    /// What is offered of a snapshot.
+    /// The offers of a snapshot, shared with the streams that have them already.
     pub(super) fn of(&self, snapshot: &Arc<Snapshot>) -> Arc<Offers> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut live = known.iter().rev().filter_map(Weak::upgrade);

@@ -1,4 +1,4 @@
-//! Virtual hosts on demand (VHDS): which one a name of the form `<route configuration>/<host>` stands for.
+//! Virtual hosts on demand (VHDS): which resource a name `<route configuration>/<host>` matches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,21 @@ use envoy_types::pb::envoy::config::route::v3::VirtualHost;
 use postern_compile::snapshot::{NOBODY, ResourceSet};
 use prost::Message;
 
-/// The virtual hosts of a snapshot by route configuration and domain.
+/// The virtual hosts of a snapshot, by route configuration and domain.
 #[derive(Debug, Default)]
 pub(super) struct VirtualHosts {
-    /// Route configuration → domain, possibly with a wildcard → the name of the resource.
+    /// For each route configuration, the name of the resource by domain, which may have a wildcard.
     by_domain: BTreeMap<String, BTreeMap<String, String>>,
-    /// Resource → its names by each domain without a wildcard.
+    /// For each resource, its names by domains without a wildcard.
     aliases: BTreeMap<String, Vec<String>>,
-    /// The resources that every client gets unasked, by name.
+    /// The base set: the resources that every client gets without asking.
     base: BTreeSet<String>,
-    /// Resource with a wildcard → the resources that hosts under the wildcard belong to in its stead.
+    /// For each resource with a wildcard, the resources that take precedence for hosts under it.
     companions: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl VirtualHosts {
-    /// Reads the domains of all virtual hosts. The name of one begins with its route configuration's.
+    /// Reads the domains of all virtual hosts. The name of each begins with that of its route configuration.
     pub(super) fn of(set: &ResourceSet) -> Self {
         let mut hosts = Self::default();
         for resource in &set.resources {
@@ -39,25 +39,25 @@ impl VirtualHosts {
         hosts
     }
 
-    /// The resources that every client gets unasked: of each route configuration, those that match every host, or else one
-    /// that answers 404.
+    /// The resources that every client gets without asking: of each route configuration those that match every host or,
+    /// if there are none, one that answers 404.
     pub(super) fn base(&self) -> &BTreeSet<String> {
         &self.base
     }
 
-    /// The resources that must come with another: an Envoy asks for a host only as long as no virtual host that it has
-    /// matches it, so one with a wildcard keeps it from ever asking for those that should take precedence.
+    /// The resources that must be sent with another one: an Envoy asks for a host only while none of its virtual hosts
+    /// matches it, so that a wildcard would keep it from asking for those that should take precedence.
     pub(super) fn companions(&self, resource: &str) -> Option<&BTreeSet<String>> {
         self.companions.get(resource)
     }
 
-    /// Whether there are virtual hosts of a route configuration.
+    /// Whether a route configuration has virtual hosts.
     pub(super) fn has(&self, routes: &str) -> bool {
         self.by_domain.contains_key(routes)
     }
 
-    /// The resource that serves a host, chosen as Envoy does: exact, then the longest suffix, then the longest prefix,
-    /// then any. A host has no slash; the name of a route configuration may.
+    /// The resource that serves a host, by Envoy's precedence: exact, then the longest suffix, then the longest prefix,
+    /// then any. A host has no slash; the name of a route configuration may have.
     pub(super) fn find(&self, name: &str) -> Option<&str> {
         let (routes, host) = name.rsplit_once('/')?;
         let domains = self.by_domain.get(routes)?;
@@ -75,8 +75,8 @@ impl VirtualHosts {
         found.map(|(_, resource)| resource.as_str())
     }
 
-    /// All names but its own that a resource is known by: its domains, and those that it was asked for by. The name of
-    /// another resource stands for that one, even if it is a host that this one serves.
+    /// All names of a resource but its own: its domains, and the names by which it was asked for. The name of another
+    /// resource always stands for that one, even if it is a host that this one serves.
     pub(super) fn aliases<'a>(&self, resource: &str, asked: impl IntoIterator<Item = &'a String>) -> Vec<String> {
         let asked = asked.into_iter().filter(|name| *name != resource && self.find(name) == Some(resource));
         let mut aliases: BTreeSet<_> = self.aliases.get(resource).into_iter().flatten().cloned().collect();
@@ -86,7 +86,7 @@ impl VirtualHosts {
     }
 }
 
-/// Of the virtual hosts of one route configuration, those that must come with each one that has a wildcard.
+/// For each virtual host of a route configuration with a wildcard, those that must be sent with it.
 fn companions(domains: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
     let mut companions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut add = |resource: &String, takes_precedence: &dyn Fn(&str) -> bool| {
@@ -96,9 +96,9 @@ fn companions(domains: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<S
     for (wildcard, resource) in domains.iter().filter(|(domain, _)| domain.contains('*')) {
         match (wildcard.strip_prefix('*'), wildcard.strip_suffix('*')) {
             (Some(""), _) => add(resource, &|_| true),
-            // Whatever is under a longer suffix is under this one, too.
+            // Hosts under a longer suffix are under this one too.
             (Some(end), _) => add(resource, &|domain| domain.len() >= wildcard.len() && domain.ends_with(end)),
-            // Every suffix takes precedence over a prefix, since a host may be under both.
+            // Every suffix takes precedence over a prefix, since a host may match both.
             (_, Some(start)) => add(resource, &|domain| {
                 domain.len() > 1 && domain.starts_with('*')
                     || domain.len() >= wildcard.len() && domain.starts_with(start)
@@ -110,7 +110,7 @@ fn companions(domains: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<S
     companions
 }
 
-/// A wildcard stands for at least one character.
+/// Whether a suffix matches a host. The wildcard stands for at least one character.
 fn covers(host: &str, end: &str) -> bool {
     host.len() > end.len() && host.ends_with(end)
 }

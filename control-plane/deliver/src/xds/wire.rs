@@ -1,4 +1,4 @@
-//! Messages of clients → requests of a session. What cannot be understood gets a status that says why.
+//! Decodes messages of clients into requests of a session. Malformed messages get a status with the reason.
 
 use envoy_types::pb::{
     envoy::{
@@ -21,27 +21,27 @@ use super::{
     session::{Request, Wish},
 };
 
-/// Which types a stream carries.
+/// The types that a stream carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All of them: the aggregated service.
+    /// All types: the aggregated service.
     Aggregated,
-    /// One.
+    /// One type.
     Single(ResourceType),
 }
 
-/// A request, in either variant of the protocol.
+/// A request message, in either variant of the protocol.
 pub trait ClientMessage: Message + Default + 'static {
     /// The variant.
     const VARIANT: Variant;
 
-    /// Who asks, if it says so.
+    /// The node, if the message names one.
     fn node(&self) -> Option<&Node>;
 
-    /// The type that it is about.
+    /// The type URL.
     fn type_url(&self) -> &str;
 
-    /// What it says about that type. Names and versions that are too long, or too many, get a status that says which.
+    /// The request in the message. Fails with a status if names or versions are too long or too many.
     fn into_request(self, kind: ResourceType) -> Result<Request, Status>;
 }
 
@@ -100,8 +100,8 @@ impl ClientMessage for DeltaDiscoveryRequest {
     }
 }
 
-/// Names that are subscribed to. A virtual host is asked for by a host that is whatever a caller of the Envoy says, and a
-/// caller must not be able to end the Envoy's stream: those that cannot exist are left out. All others are an error.
+/// The names to subscribe to. Virtual hosts that cannot exist are ignored, because callers of an Envoy choose these
+/// names and must not be able to end its stream. All other invalid names are an error.
 fn names(field: &str, mut names: Vec<String>, kind: ResourceType) -> Result<Vec<String>, Status> {
     if kind == ResourceType::VirtualHost {
         names.retain(|name| name.len() <= RESOURCE_NAME);
@@ -136,12 +136,12 @@ fn nonce(nonce: String) -> Result<String, Status> {
     short("response_nonce", &nonce).map(|()| nonce)
 }
 
-/// A client's own words, as far as they are kept.
+/// The client's error message, shortened to the limit.
 fn refusal(detail: Option<GrpcStatus>) -> Option<String> {
     detail.map(|status| bounded::message(status.message))
 }
 
-/// The node that the first message of a stream must name. Later ones may leave it out.
+/// The node that the first message of a stream must name. Later messages may omit it.
 pub fn node_of(first: &impl ClientMessage) -> Result<NodeIdentity, Status> {
     let node = first.node().map(NodeIdentity::read).transpose();
     let node = node.map_err(|error| Status::invalid_argument(error.to_string()))?.unwrap_or_default();
@@ -152,7 +152,7 @@ pub fn node_of(first: &impl ClientMessage) -> Result<NodeIdentity, Status> {
 }
 
 impl Scope {
-    /// What a message asks of the session. `None` for a type that is not served: the other types of the stream go on.
+    /// The request in a message. `None` for a type that is not served: the other types of the stream are not affected.
     pub fn read(self, message: impl ClientMessage) -> Result<Option<Request>, Status> {
         let url = message.type_url();
         short("type_url", url)?;

@@ -1,4 +1,4 @@
-//! A client without a socket: it keeps its names, answers responses and lets time pass.
+//! A client without a socket: it keeps its subscriptions, answers responses and lets time pass.
 
 use std::{
     collections::BTreeMap,
@@ -36,13 +36,13 @@ impl Client {
         Self::of(variant, 1, Memory::default())
     }
 
-    /// A stream of its own number, of a node of which something is known.
+    /// A client of a stream with this number, and of a node with this memory.
     pub(crate) fn of(variant: Variant, stream: u64, memory: Memory) -> Self {
         let session = Session::new(variant, stream, memory);
         Self { session, now: Instant::now(), variant, names: BTreeMap::new(), nonces: BTreeMap::new() }
     }
 
-    /// A client that has been served a snapshot, and has accepted all that it subscribed to.
+    /// A client that was served a snapshot and accepted all that it subscribed to.
     pub(crate) fn served(variant: Variant, snapshot: &Arc<Offers>, wanted: &[(ResourceType, &[&str])]) -> Self {
         let mut client = Self::new(variant);
         client.publish(snapshot);
@@ -53,7 +53,7 @@ impl Client {
         client
     }
 
-    /// Accepts responses, and those that come of it.
+    /// Accepts responses, and those that follow from it.
     pub(crate) fn accept_all(&mut self, responses: Vec<Response>) {
         let mut waiting = responses;
         while let Some(response) = waiting.pop() {
@@ -71,7 +71,7 @@ impl Client {
         reaction
     }
 
-    /// State of the world: these are all names. Incremental: these are more names.
+    /// State of the world: replaces the names. Incremental: adds names.
     pub(crate) fn subscribe(&mut self, kind: ResourceType, names: &[&str]) -> Vec<Response> {
         self.names.insert(kind, owned(names));
         self.request(kind, "", None, names)
@@ -82,7 +82,7 @@ impl Client {
         self.send(Request { kind, nonce: String::new(), error: None, wish }).responses
     }
 
-    /// Comes back with what an earlier stream brought.
+    /// Reconnects with what an earlier stream brought.
     pub(crate) fn resume(&mut self, kind: ResourceType, names: &[&str], had: &[(&str, &str)]) -> Reaction {
         self.names.insert(kind, owned(names));
         let initial = had.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect();
@@ -100,7 +100,7 @@ impl Client {
         self.answer(response, Some(message), &names)
     }
 
-    /// Answers with other names.
+    /// Answers a response and changes the names.
     pub(crate) fn answer_with(&mut self, response: &Response, error: Option<&str>, names: &[&str]) -> Reaction {
         self.names.insert(response.kind(), owned(names));
         self.answer(response, error, &owned(names))
@@ -122,7 +122,7 @@ impl Client {
         self.nonces.extend(reaction.responses.iter().map(|response| (response.kind(), response.nonce.clone())));
     }
 
-    /// Any request. State of the world repeats the latest nonce in one that only changes names.
+    /// Sends any request. In the state of the world, a request that only changes names repeats the latest nonce.
     pub(crate) fn request(
         &mut self,
         kind: ResourceType,
@@ -174,7 +174,7 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A resource by type, name and content.
+/// A resource: type, name and content.
 pub(crate) type Item<'a> = (ResourceType, &'a str, &'a [u8]);
 
 /// A snapshot of these resources. Its revision is their digest.
@@ -182,7 +182,7 @@ pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Offers> {
     Offers::of(Arc::new(assembled(resources)))
 }
 
-/// Like [`snapshot`], before it is offered.
+/// Like [`snapshot`], without offers.
 pub(crate) fn assembled(resources: &[Item<'_>]) -> Snapshot {
     let parts =
         resources.iter().flat_map(|(kind, name, content)| [kind.type_url().as_bytes(), name.as_bytes(), content]);
@@ -194,7 +194,7 @@ pub(crate) fn assembled(resources: &[Item<'_>]) -> Snapshot {
     Snapshot::assemble(revision, plan(), resources)
 }
 
-/// Resources of one type: `a=1 b=2`.
+/// Resources of one type, written as `a=1 b=2`.
 pub(crate) fn all<'a>(kind: ResourceType, text: &'a str) -> Vec<Item<'a>> {
     text.split_whitespace()
         .filter_map(|item| item.split_once('='))
@@ -222,7 +222,7 @@ fn plan() -> AdmittedPlan {
     PLAN.get_or_init(make).clone()
 }
 
-/// What each response says: its type, its resources with their content, and with `-` what it removes.
+/// The responses as text: type, resources with their content, and removed names with a `-`.
 pub(crate) fn told(responses: &[Response]) -> Vec<String> {
     responses.iter().map(tell).collect()
 }
@@ -246,7 +246,7 @@ pub(crate) fn only(responses: Vec<Response>) -> Response {
 
 pub(crate) const SILENCE: [&str; 0] = [];
 
-/// The events, without the settling of the whole.
+/// The events, without those for a settled or unsettled node.
 pub(crate) fn outcomes(reaction: &Reaction) -> Vec<&'static str> {
     let name = |event: &Event| match event {
         Event::Acked { .. } => Some("acked"),

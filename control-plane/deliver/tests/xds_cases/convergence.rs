@@ -1,5 +1,5 @@
-//! Random histories: whatever a client asked for, accepted and refused, in the end it has what is in force, and nothing
-//! that it refused came twice.
+//! Random histories: whatever a client asked for, accepted and refused, in the end it has what is in force, and was
+//! never sent twice what it refused.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,10 +17,10 @@ use crate::client::{BOTH, Client, Item, snapshot, tell};
 const KINDS: [ResourceType; 5] = [Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration];
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Content by type and name.
+/// Contents by type and name.
 type Resources = BTreeMap<ResourceType, BTreeMap<String, Vec<u8>>>;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same for each seed.
 struct Dice(u64);
 
 impl Dice {
@@ -34,14 +34,14 @@ impl Dice {
     }
 }
 
-/// A client that keeps what it accepts, as an Envoy would.
+/// A client that keeps what it accepts, as an Envoy does.
 struct Node {
     variant: Variant,
     client: Client,
     wanted: BTreeMap<ResourceType, BTreeSet<&'static str>>,
     has: Resources,
     waiting: VecDeque<Response>,
-    /// What it refused: it must not come again unless something else came between.
+    /// What it refused, which must not be sent again unless something else was sent between.
     refused: Vec<(ResourceType, String)>,
     answers: usize,
 }
@@ -85,7 +85,7 @@ impl Node {
         if let Some(has) = self.has.get_mut(&kind) {
             has.retain(|name, _| names.is_empty() || names.contains(name.as_str()));
         }
-        // Whoever names it anew is sent what it refused, too.
+        // A client that subscribes anew is sent what it refused, too.
         self.refused.retain(|(of, _)| *of != kind);
         self.take(responses);
     }
@@ -97,7 +97,7 @@ impl Node {
         assert!(self.answers < 5_000, "answers bring responses without end: {}", tell(&response));
         let (kind, content) = (response.kind(), &response.content);
         let names: Vec<_> = self.wanted[&kind].iter().copied().collect();
-        // Nothing at all is content like any other: once refused, it would rightly not be sent in the end.
+        // An empty response is content like any other: once refused, it would rightly not be sent in the end.
         let refuses = refuses && !content.resources.is_empty();
         let is_latest = self.waiting.iter().all(|later| later.kind() != kind);
         if refuses {
@@ -181,7 +181,7 @@ fn history(variant: Variant, seed: u64) {
         }
     }
     node.settle();
-    // What is new to everybody is accepted, whatever went before.
+    // No client knows these resources, so they are accepted whatever happened before.
     let (last, expect) = random_snapshot(&mut dice, "last");
     let responses = node.client.publish(&last);
     node.take(responses);

@@ -1,4 +1,5 @@
-//! Answers that cross what comes after them, on one stream or several. The model test (`tests/xds_model`) found each of these.
+//! Answers that cross later responses, on one stream or several. The model test (`tests/xds_model`) found each of
+//! these.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn case_04_names_that_are_given_anew_are_answered_after_a_refusal_too() {
     let refused = only(client.subscribe(Endpoints, &["a"]));
     client.nack(&refused, "no");
     assert_eq!(told(&client.request(Endpoints, "", None, &["a"])), SILENCE);
-    // It drops the name, and with it what it has.
+    // The client drops the name and its resource.
     assert_eq!(told(&client.request(Endpoints, "", None, &["b"])), SILENCE);
     assert_eq!(told(&client.request(Endpoints, "", None, &["a"])), ["EDS a=1"]);
 }
@@ -31,7 +32,7 @@ fn case_13_what_a_refused_response_brought_is_not_accepted_with_the_next_one() {
     assert_eq!([tell(&first), tell(&second)], ["CDS a=1 b=1", "CDS a=1"]);
     client.nack(&first, "no: a");
     client.ack(&second);
-    // Nobody ever accepted `b`, so it is no last good version.
+    // No stream ever accepted `b`, so it is no last good version.
     client.publish(&clusters("a=1 b=2"));
     let mut other = Client::of(Incremental, 2, client.session.memory().clone());
     other.publish(&clusters("b=2"));
@@ -107,7 +108,7 @@ fn case_41_what_is_under_way_while_the_wildcard_ends_and_comes_back_is_withdrawn
     let first = only(client.subscribe(Cluster, &["*"]));
     assert_eq!(told(&client.unsubscribe(Cluster, &["*"])), SILENCE);
     client.publish(&clusters("a=1"));
-    // It still has to take the first response, now that it wants everything again.
+    // It still has to accept the first response, now that it wants everything again.
     let again = only(client.subscribe(Cluster, &["*"]));
     assert_eq!(tell(&again), "CDS a=1 -b");
     client.ack(&first);

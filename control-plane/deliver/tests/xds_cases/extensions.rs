@@ -45,7 +45,7 @@ fn case_32_an_extension_configuration_is_never_withdrawn() {
         assert_eq!(kinds, [Listener], "{variant:?}");
         client.accept_all(responses);
         assert_eq!(told(&client.wait(Duration::from_secs(3600))), SILENCE);
-        // Not even by the answer to a question.
+        // It is not withdrawn by the answer to a request either.
         let again = client.request(ExtensionConfig, "", None, &["x"]);
         assert_eq!(told(&again), SILENCE, "{variant:?}");
     }
@@ -138,7 +138,7 @@ fn case_33_the_last_good_configuration_is_pushed_to_a_client_that_left_before_it
         let mut client = Client::served(variant, &good, &[(ExtensionConfig, &["x"])]);
         let refused = only(client.publish(&made("x=bad")));
         client.nack(&refused, "no");
-        // It comes back, and says that it has the good one.
+        // It reconnects, and reports that it has the good one.
         let mut next = Client::of(variant, 2, client.session.memory().clone());
         next.publish(&made("x=bad"));
         let offer = good.offer(ExtensionConfig);

@@ -1,5 +1,5 @@
-//! The cases that an xDS server must hold to, each a test of its number: requests, snapshots and the time in, responses
-//! and events out, without a socket. The ones that need an Envoy, or a connection, are tests elsewhere.
+//! The xDS cases (docs/rules.md, xDS cases), each a test with its number: requests, snapshots and the time in,
+//! responses and events out, without a socket. Cases that need an Envoy or a connection are tested elsewhere.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 

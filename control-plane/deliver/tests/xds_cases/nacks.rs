@@ -23,7 +23,7 @@ fn case_13_a_refused_version_is_not_sent_again_and_the_next_one_is() {
             client.publish(&make("a=bad"));
             let refused = only(client.subscribe(kind, &["a"]));
             assert_eq!(told(&client.nack(&refused, "no").responses), SILENCE, "{variant:?} {kind}");
-            // Neither by another answer, nor by the same once more, nor with time.
+            // It is not sent again: not after another NACK, not when the same content is published, and not with time.
             client.nack(&refused, "no");
             assert_eq!(told(&client.publish(&make("a=bad"))), SILENCE, "{variant:?} {kind}");
             assert_eq!(told(&client.wait(Duration::from_secs(3600))), SILENCE);

@@ -73,7 +73,7 @@ fn case_20_all_types_change_in_the_order_in_which_they_need_each_other() {
     }
 }
 
-/// Routes that lead to a cluster, which is there.
+/// Routes to a cluster that exists.
 fn routed_to(cluster: &str) -> Arc<Offers> {
     let clusters = [(Cluster, cluster, &b"1"[..]), (Endpoints, cluster, b"1")];
     snapshot(&[&clusters[..], &[(RouteConfiguration, "r", cluster.as_bytes())], &[(Listener, "l", b"1")]].concat())
@@ -156,7 +156,7 @@ fn case_21_each_removal_waits_for_routes_anew() {
     }
 }
 
-/// Routes that lead to the last of some clusters, which are all there.
+/// Routes to the last of some clusters, which all exist.
 fn routed_among(clusters: &[&str]) -> Arc<Offers> {
     let items = clusters.iter().map(|name| (Cluster, *name, &b"1"[..]));
     let last = clusters.last().unwrap().as_bytes();

@@ -1,4 +1,4 @@
-//! A node that comes with nothing gets something: cases 13 and 43.
+//! A node without any resources gets some: cases 13 and 43.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use postern_deliver::xds::{Offers, content::Variant, session::Memory};
 
 use crate::client::{BOTH, Client, SILENCE, all, clusters, only, outcomes, snapshot, told};
 
-/// What a node knows after it refused its very first set, in words of its own.
+/// The memory of a node that refused its very first set with this message.
 fn after_refusing(variant: Variant, first: &Arc<Offers>, kind: ResourceType, names: &[&str], words: &str) -> Memory {
     let mut client = Client::new(variant);
     client.publish(first);
@@ -19,7 +19,7 @@ fn after_refusing(variant: Variant, first: &Arc<Offers>, kind: ResourceType, nam
     client.session.memory().clone()
 }
 
-/// Every pair of variants: of the stream on which something was refused, and of the next one.
+/// Every pair of variants: of the stream with the refusal, and of the next one.
 fn pairs() -> impl Iterator<Item = (Variant, Variant)> {
     BOTH.into_iter().flat_map(|before| BOTH.map(|after| (before, after)))
 }

@@ -20,7 +20,7 @@ use postern_release::{
 
 use crate::client::{BOTH, Client, SILENCE, all, assembled, endpoints, only, snapshot, told};
 
-/// A node, its streams, and what the fleet makes of them.
+/// A node, its streams, and its entry in the fleet.
 struct Node {
     fleet: Fleet,
     variant: Variant,
@@ -39,7 +39,7 @@ impl Node {
         NodeIdentity { id: "edge".to_owned(), ..NodeIdentity::default() }
     }
 
-    /// Opens a stream, which is served a snapshot and asks for these.
+    /// Opens a stream, serves it a snapshot and subscribes to names.
     fn stream(&mut self, snapshot: &Arc<Offers>, kind: ResourceType, names: &[&str]) -> (Stream, Vec<Response>) {
         let joined = self.fleet.connect(&Self::identity(), Self::now());
         let mut stream =
@@ -50,7 +50,7 @@ impl Node {
         (stream, responses)
     }
 
-    /// Opens a stream that accepts what it gets.
+    /// Like [`Self::stream`], and accepts what it gets.
     fn served(&mut self, snapshot: &Arc<Offers>, kind: ResourceType, names: &[&str]) -> Stream {
         let (mut stream, responses) = self.stream(snapshot, kind, names);
         for response in responses {
@@ -59,7 +59,7 @@ impl Node {
         stream
     }
 
-    /// What it refused of a type, in its words.
+    /// The node's message for its refusal of a type.
     fn refused(&self, kind: ResourceType) -> Option<String> {
         let report = self.fleet.report();
         report[0].types.get(&kind)?.refused.as_ref().map(|refusal| refusal.message.clone())
@@ -219,7 +219,7 @@ fn case_44_what_a_stream_that_has_ended_refused_is_history_once_the_node_runs_al
     }
 }
 
-/// Where a node stands with what a snapshot of these resources releases.
+/// The standing of a node with a release that has these resources.
 fn standing(node: &Node, resources: &str) -> Standing {
     let snapshot = assembled(&all(RouteConfiguration, resources));
     observed(&node.fleet.sightings()[0], &Publication::uniform(snapshot)).standing
@@ -238,7 +238,7 @@ fn case_44_a_refusal_of_some_resources_is_one_of_every_revision_that_has_them() 
         let nacked = Standing::Nacked("RDS: no".to_owned());
         assert_eq!(standing(&node, "unused=1 used=2"), nacked, "{variant:?}");
         assert_eq!(standing(&node, "unused=2 used=2"), nacked, "{variant:?}");
-        // Not of one that has another version of it, nor of one that it was never asked about.
+        // It does not refuse a set with another version of the resource, or one without a resource that it asked for.
         assert_eq!(standing(&node, "unused=1 used=3"), Standing::Pending, "{variant:?}");
         assert_eq!(standing(&node, "unused=1"), Standing::Pending, "{variant:?}");
     }

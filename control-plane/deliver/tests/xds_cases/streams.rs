@@ -1,4 +1,4 @@
-//! Streams that come back, and streams that are slow (case 39).
+//! Streams that reconnect, and slow streams (case 39).
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn case_39_a_client_that_does_not_answer_gets_changes_merged() {
                 sent.extend(client.publish(&snapshot(&all(kind, &format!("a={version}")))));
             }
             assert!(sent.len() < 20, "{variant:?} {kind}: {} responses wait", sent.len());
-            // Once it answers, the latest comes, and nothing between.
+            // Once it answers, it gets the latest version only.
             let latest = client.ack(sent.last().unwrap()).responses;
             assert_eq!(told(&latest), [format!("{kind} a=999")], "{variant:?}");
             assert_eq!(told(&client.ack(&latest[0]).responses), SILENCE);

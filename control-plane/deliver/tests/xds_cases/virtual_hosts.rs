@@ -89,7 +89,7 @@ fn case_36_virtual_hosts_are_sent_again_after_their_route_configuration() {
     assert_eq!(names, [vec!["team/edge"], vec!["team/edge/shop"]]);
 }
 
-/// What an Envoy that names no host gets first.
+/// What an Envoy that subscribes to no host gets first.
 fn base(snapshot: &Arc<Offers>) -> (Client, Vec<String>) {
     let mut client = Client::new(Incremental);
     client.publish(snapshot);
@@ -113,7 +113,7 @@ fn come_back(snapshot: &Arc<Offers>, names: &[&str], had: &[(String, String)]) -
     (client, responses)
 }
 
-/// What responses say of virtual hosts: their names, and with `-` what is gone.
+/// The names of virtual hosts in responses, with a `-` for removed ones.
 fn hosts_of(responses: &[Response]) -> Vec<String> {
     let content = responses.iter().map(|response| &response.content);
     content
@@ -174,7 +174,7 @@ fn case_45_the_base_is_the_same_on_reconnect_and_is_not_sent_again_to_who_has_it
     let shop = had(&["team/edge/shop"]);
     assert_eq!(hosts_of(&come_back(&snapshot, &["team/edge/shop.example"], &shop).1), [NOBODY]);
     assert_eq!(hosts_of(&come_back(&snapshot, &[], &[]).1), [NOBODY]);
-    // What was deleted meanwhile is told, and what changed is sent.
+    // What was deleted meanwhile is answered as removed, and what changed is sent.
     let (_, deleted) = come_back(
         &hosts(b"1", &[BLOG]),
         &["team/edge/shop.example", "team/edge/blog.example"],

@@ -1,4 +1,4 @@
-//! What a request without names means, and `*` beside names: cases 12, 41 and 42.
+//! The meaning of a request without names, and of `*` beside names: cases 12, 41 and 42.
 
 use postern_compile::snapshot::ResourceType::{self, Cluster, Listener};
 use postern_deliver::xds::content::Variant::{Incremental, StateOfTheWorld};
@@ -9,7 +9,7 @@ use crate::client::{BOTH, Client, SILENCE, all, clusters, only, snapshot, told};
 fn case_12_types_that_need_names_get_nothing_without_one_and_all_with_a_star() {
     for variant in BOTH {
         for kind in ResourceType::ALL {
-            // Virtual hosts have a base configuration, which is told without names.
+            // Virtual hosts have a base configuration, which is sent without a subscription.
             if kind.is_full_state() || kind == ResourceType::VirtualHost {
                 continue;
             }
@@ -37,10 +37,10 @@ fn case_41_a_name_is_added_to_the_wildcard_of_a_first_request_without_names() {
         let changed = client.publish(&made("c0=2 c1=1 c2=1 c3=1"));
         assert_eq!(told(&changed), [format!("{kind} c0=2 c3=1")], "it still wants everything");
         client.accept_all(changed);
-        // One that does not exist is told so, and the wildcard stays.
+        // A name that does not exist is answered as removed, and the wildcard stays.
         assert_eq!(told(&client.subscribe(kind, &["c9"])), [format!("{kind} -c9")]);
         assert_eq!(told(&client.publish(&made("c0=3 c1=1 c2=1 c3=1"))), [format!("{kind} c0=3")]);
-        // Only this ends it.
+        // Only unsubscribing from `*` ends the wildcard.
         assert_eq!(told(&client.unsubscribe(kind, &["*"])), SILENCE);
         assert_eq!(told(&client.publish(&made("c0=4 c1=4 c2=4 c3=4"))), [format!("{kind} c1=4")]);
     }

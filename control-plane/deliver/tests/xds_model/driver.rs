@@ -1,4 +1,4 @@
-//! A node with some streams that does whatever a client may do, in an order that dice decide.
+//! A node with several streams that does whatever a client may do, in a pseudo-random order.
 
 use std::{
     collections::BTreeMap,
@@ -28,14 +28,14 @@ use crate::{
 };
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// Names of virtual hosts, of which one is the host that it serves, and what they may serve.
+/// Names of virtual hosts and of the hosts that they may serve. One name is also such a host.
 const HOSTS: [&str; 3] = ["h", "i", "x.test"];
 const DOMAINS: [&str; 6] = ["x.test", "y.test", "z.other", "*.test", "x.*", "*"];
-/// What virtual hosts are asked for by, beside their names.
+/// The other names by which virtual hosts are asked for.
 const ASKED: [&str; 5] = ["x.test", "y.test", "z.other", "v.test", "x.other"];
 const STEPS: usize = 50;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same for each seed.
 struct Dice(u64);
 
 impl Dice {
@@ -53,13 +53,13 @@ impl Dice {
         NAMES.into_iter().filter(|_| self.roll(2) == 0).map(str::to_owned).collect()
     }
 
-    /// Some names of virtual hosts, by which others may be meant than those that there are.
+    /// Some names of virtual hosts, which may match other hosts than those that exist.
     fn host_names(&mut self) -> Vec<String> {
         let all = ["a", "b"].into_iter().flat_map(|routes| HOSTS.iter().chain(&ASKED[1..]).map(move |it| (routes, it)));
         all.filter(|_| self.roll(5) == 0).map(|(routes, host)| format!("{routes}/{host}")).collect()
     }
 
-    /// Some virtual hosts of two route configurations. No two have one domain.
+    /// Some virtual hosts of two route configurations. No domain occurs twice.
     fn hosts(&mut self, salt: &str) -> Contents {
         let mut hosts = Contents::new();
         for routes in ["a", "b"] {
@@ -80,14 +80,14 @@ impl Dice {
     }
 }
 
-/// A stream that is open: the server's side of it, and what the model and the client know.
+/// An open stream: the server's session, the model's state and the client's.
 struct Open {
     number: u64,
     session: Session,
     model: Stream,
-    /// State of the world: the names that the client wants, which the server may not have heard of yet.
+    /// State of the world: the names that the client wants. The server may not know them yet.
     names: BTreeMap<Kind, Vec<String>>,
-    /// Nonces that have been answered, for requests that come too late.
+    /// Nonces that were answered, for stale requests.
     old: BTreeMap<Kind, Vec<String>>,
 }
 
@@ -101,11 +101,11 @@ struct Node {
     snapshot: Arc<Offers>,
     streams: Vec<Open>,
     start: Instant,
-    /// Seconds since the start.
+    /// The time in seconds since the start.
     now: u64,
 }
 
-/// One sequence. Panics with its seed if a response is wrong.
+/// Runs one sequence. Panics with its seed if a response is wrong.
 pub(crate) fn history(variant: Variant, seed: u64, talks: bool) {
     let (fleet, truth, start) = (Fleet::default(), Truth::default(), Instant::now());
     let (dice, snapshot) = (Dice(seed), assemble(&BTreeMap::new()));
@@ -116,7 +116,7 @@ pub(crate) fn history(variant: Variant, seed: u64, talks: bool) {
         node.step();
     }
     node.settle();
-    // What is new to everybody is accepted, whatever went before.
+    // No client knows these resources, so they are accepted whatever happened before.
     node.publish("last");
     node.settle();
     node.check_end();
@@ -222,7 +222,8 @@ impl Node {
         open
     }
 
-    /// Ends a stream and opens another that wants the same, with what the client has or, after a restart, with nothing.
+    /// Ends a stream and opens another with the same subscriptions, and with what the client has or, after a restart,
+    /// with nothing.
     fn come_back(&mut self, stream: usize) {
         let before = self.close(stream);
         let restarts = self.dice.roll(2) == 0;
@@ -249,7 +250,7 @@ impl Node {
         }
     }
 
-    /// Names other resources than before.
+    /// Changes the subscriptions of a stream.
     fn ask(&mut self, stream: usize) {
         let kind = self.dice.one_of(Kind::all(self.variant)).unwrap();
         let old = self.streams[stream].old.get(&kind);
@@ -290,7 +291,7 @@ impl Node {
         }
     }
 
-    /// State of the world: a request that crossed a response, or came from nowhere.
+    /// State of the world: sends a request that crossed a response, or has an unknown nonce.
     fn ask_too_late(&mut self, stream: usize) {
         if self.variant == Variant::Delta || self.streams.is_empty() {
             return;
@@ -338,7 +339,7 @@ impl Node {
         if self.variant == Variant::World && !is_latest {
             open.model.subs.get_mut(&kind).unwrap().unanswered.remove(0);
         }
-        // Nothing at all is content like any other: once refused, it would rightly not be sent in the end.
+        // An empty response is content like any other: once refused, it would rightly not be sent in the end.
         let refuses = refuses && !response.resources.is_empty();
         let names = open.names.get(&kind).cloned().unwrap_or_default();
         let changes = may_change && self.dice.roll(8) == 0;
@@ -395,7 +396,7 @@ impl Node {
         }
     }
 
-    /// A stream that is said to run all that it subscribed to does.
+    /// Checks that a stream that is reported as settled runs all that it subscribed to.
     fn check_settled(&self, stream: usize) {
         for (kind, sub) in &self.streams[stream].model.subs {
             if !sub.unanswered.is_empty() || !sub.is_right(*kind, self.variant, &self.truth) {
@@ -404,7 +405,7 @@ impl Node {
         }
     }
 
-    /// Accepts everything, and lets time pass until nothing comes any more.
+    /// Accepts everything, and lets time pass until no response comes any more.
     fn settle(&mut self) {
         for _ in 0..200 {
             for stream in 0..self.streams.len() {
@@ -423,7 +424,7 @@ impl Node {
         self.fail("it never settles");
     }
 
-    /// In the end every client has what it wants of what is in force, and nobody refuses anything.
+    /// Checks that in the end every client has all that it wants of what is in force, without a refusal.
     fn check_end(&self) {
         for open in &self.streams {
             for (kind, sub) in &open.model.subs {
@@ -433,7 +434,7 @@ impl Node {
                 }
             }
         }
-        // A stream that asks for nothing runs nothing.
+        // A stream without subscriptions runs nothing.
         if self.streams.iter().any(|open| open.model.subs.is_empty()) {
             return;
         }

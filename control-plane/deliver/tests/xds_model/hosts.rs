@@ -1,11 +1,11 @@
-//! Virtual hosts: which one a name stands for, and which ones a client gets with those that it asked for. Written from Envoy's
-//! documents of virtual hosts and of VHDS, and from the cases 36 and 45.
+//! Virtual hosts in the model: which one a name matches, and which ones a client gets together with those that it asked
+//! for. Written from Envoy's documentation of virtual hosts and VHDS, and from cases 36 and 45 (docs/rules.md).
 
 use std::collections::BTreeSet;
 
 use crate::wire::Contents;
 
-/// The host of a virtual host that answers 404, which stands in for one that matches every host.
+/// The host of a virtual host that answers 404, in place of one that matches every host.
 const NOBODY: &str = "nobody.invalid";
 
 /// The content of a virtual host with these domains.
@@ -24,8 +24,8 @@ pub(crate) fn routes_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(routes, _)| routes)
 }
 
-/// These, and for every route configuration without one for every host another that answers 404: an Envoy that is not sent any
-/// virtual host at first waits for 15 s.
+/// Adds to every route configuration without a virtual host for every host one that answers 404: an Envoy that is sent
+/// no virtual host at first waits for 15 s.
 pub(crate) fn with_base(mut hosts: Contents) -> Contents {
     let all: BTreeSet<_> = hosts.keys().map(|name| routes_of(name).to_owned()).collect();
     let caught =
@@ -38,7 +38,7 @@ pub(crate) fn with_base(mut hosts: Contents) -> Contents {
     hosts
 }
 
-/// How well a domain matches a host: exactly, by the longest suffix, by the longest prefix, or as any does.
+/// The precedence of a domain that matches a host: exact, by the longest suffix, by the longest prefix, or any host.
 fn rank(domain: &str, host: &str) -> Option<(u8, usize)> {
     let longer = |part: &str| host.len() > part.len();
     let is_suffix = |end: &str| longer(end) && host.ends_with(end);
@@ -52,7 +52,7 @@ fn rank(domain: &str, host: &str) -> Option<(u8, usize)> {
     }
 }
 
-/// The virtual host that a name stands for: the one of that name, or the one that serves that host.
+/// The virtual host that a name matches: the one of that name, or the one that serves that host.
 pub(crate) fn resolve<'a>(hosts: &'a Contents, name: &str) -> Option<&'a String> {
     if let Some((own, _)) = hosts.get_key_value(name) {
         return Some(own);
@@ -75,8 +75,9 @@ fn precedes(domain: &str, wildcard: &str) -> bool {
     }
 }
 
-/// What a client should have that named these, and left those. One with a wildcard comes with all that go before it, since an
-/// Envoy asks for no host that it has a virtual host for; and these with theirs.
+/// The virtual hosts that a client should have that subscribed to `names` and unsubscribed from `left`. One with a
+/// wildcard comes with all that take precedence over it, and these with theirs: an Envoy asks for no host that matches
+/// one that it has.
 pub(crate) fn target(hosts: &Contents, names: &BTreeSet<String>, gets_base: bool, left: &BTreeSet<String>) -> Contents {
     let is_base = |it: &String| parts(it).1.iter().any(|domain| matches!(*domain, "*" | NOBODY));
     let base =

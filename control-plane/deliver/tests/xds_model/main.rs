@@ -1,5 +1,6 @@
-//! Random sequences of requests, changes, refusals, streams and reconnects against a model that was written from the
-//! document. A failure prints its seed: `XDS_MODEL_SEED=… cargo test --test xds_model` repeats it, step by step.
+//! Random sequences of requests, changes, refusals, streams and reconnects, checked by a model that was written from
+//! the protocol document. A failure prints its seed: `XDS_MODEL_SEED=… cargo test --test xds_model` repeats it, step by
+//! step.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
@@ -13,10 +14,10 @@ use std::panic::catch_unwind;
 use driver::history;
 use wire::Variant;
 
-/// How many sequences of each variant are tried, unless `XDS_MODEL_SEQUENCES` says otherwise.
+/// The number of sequences of each variant, unless `XDS_MODEL_SEQUENCES` sets it.
 const SEQUENCES: u64 = 2_000;
 
-/// After how many that fail no more are tried.
+/// The number of failures after which no more sequences are run.
 const MOST_FAILURES: usize = 10;
 
 fn number(variable: &str) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! What an xDS server may and must send, written from the protocol's document and the list of cases. It knows nothing of the
-//! server: it sees what goes over the wire, keeps what the client has, and says what is wrong with a response.
+//! What an xDS server may and must send, written from the protocol document and the xDS cases (docs/rules.md). It knows
+//! nothing of the server: it sees messages, keeps what the client has, and reports what is wrong with a response.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,31 +8,31 @@ use crate::{
     wire::{Contents, Kind, Request, Resource, Response, Variant, Wish},
 };
 
-/// A resource by type, name and content.
+/// A resource: type, name and content.
 type Item = (Kind, String, String);
 
-/// How long a removal may be held back for those who may use what is removed, in seconds.
+/// The longest time in seconds for which a removal may wait for the resources that may use what is removed.
 const PATIENCE: u64 = 20;
 
-/// What is in force, and what one node said of it on all of its streams.
+/// What is in force, and a node's answers on all of its streams.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) in_force: BTreeMap<Kind, Contents>,
     accepted: BTreeSet<Item>,
-    /// What was in a refused response, and was not accepted since.
+    /// Items of refused responses that were not accepted since.
     doubted: BTreeSet<Item>,
-    /// What a refusal named, and was never accepted.
+    /// Items that a refusal named and that were never accepted.
     blamed: BTreeSet<Item>,
-    /// What was surely refused: named in the refusal, or alone in the response, and never accepted.
+    /// Items that were certainly refused: named in the refusal, or alone in the response, and never accepted.
     rejected: BTreeSet<Item>,
-    /// What it said that it has when it came back, refused or not.
+    /// Items that the node reported to have when it reconnected, refused or not.
     claimed: BTreeSet<Item>,
     versions: BTreeMap<Item, String>,
     sets: BTreeMap<(Kind, String), Contents>,
 }
 
 impl Truth {
-    /// The resource that a name stands for. A virtual host has many.
+    /// The resource that a name matches. A virtual host has many names.
     fn stands_for<'a>(&'a self, kind: Kind, name: &'a String) -> Option<&'a String> {
         if kind == Kind::Hosts { hosts::resolve(&self.in_force[&kind], name) } else { Some(name) }
     }
@@ -50,17 +50,17 @@ impl Truth {
         self.accepted.insert(item);
     }
 
-    /// Whether the node accepted something, and did not refuse it since.
+    /// Whether the node accepted an item, and did not refuse it since.
     fn is_good(&self, item: Item) -> bool {
         self.accepted.contains(&item) && !self.doubted.contains(&item)
     }
 
-    /// Whether the node refused something and did not say since, on any stream, that it has it.
+    /// Whether the node refused an item and did not report since, on any stream, that it has it.
     fn stands(&self, item: Item) -> bool {
         self.doubted.contains(&item) && !self.claimed.contains(&item)
     }
 
-    /// A version stands for one content, whenever and on whichever stream it is sent.
+    /// Checks that a version always stands for the same content, on every stream.
     fn check_version(&mut self, kind: Kind, resource: &Resource) -> Result<(), String> {
         let item = (kind, resource.name.clone(), resource.content.clone());
         let known = self.versions.entry(item).or_insert_with(|| resource.version.clone());
@@ -72,7 +72,7 @@ impl Truth {
     }
 }
 
-/// One stream: what the server must take its client to want and to have.
+/// One stream: what the server must assume that its client wants and has.
 #[derive(Debug)]
 pub(crate) struct Stream {
     variant: Variant,
@@ -80,7 +80,7 @@ pub(crate) struct Stream {
     nonces: BTreeSet<String>,
     /// The route configurations that were sent before virtual hosts were asked for.
     routes_sent: BTreeSet<String>,
-    /// The route configurations that changed, and that the client gets elsewhere.
+    /// The route configurations that changed, and that the client gets on another stream.
     replaced: BTreeSet<String>,
 }
 
@@ -96,34 +96,34 @@ enum Wildcard {
 pub(crate) struct Sub {
     wildcard: Wildcard,
     names: BTreeSet<String>,
-    /// Virtual hosts: whether it gets those for every host unasked.
+    /// Virtual hosts: whether it gets the base set without asking.
     gets_base: bool,
-    /// Virtual hosts that it unsubscribed from, and that are still there.
+    /// Virtual hosts that it unsubscribed from and that still exist.
     left: BTreeSet<String>,
     /// What the client has accepted.
     pub(crate) held: Contents,
     /// The version of the last response that it accepted.
     pub(crate) version: String,
-    /// What it has not answered, and when it was sent.
+    /// Unanswered responses, with the time when they were sent.
     pub(crate) unanswered: Vec<(Response, u64)>,
     latest: Option<String>,
-    /// What was last sent, or claimed, of each name.
+    /// What was last sent, or reported by the client, under each name.
     sent: Contents,
     last_set: Option<String>,
     /// Names that may come again unchanged, because a response with them was refused.
     again: BTreeSet<String>,
-    /// What was in force of what was wanted when a response was sent that was refused, and what that had.
+    /// For each refused response, what was in force and wanted when it was sent, and its items.
     refused: Vec<(Contents, BTreeSet<(String, String)>)>,
     claims: bool,
-    /// Since when the client has had something that is not in force any more.
+    /// Since when the client has had something that is no longer in force.
     beyond_since: Option<u64>,
 }
 
-/// What must come of a request, or must not.
+/// What a request must, or must not, cause.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     kind: Option<Kind>,
-    /// The request says nothing that counts.
+    /// The request is stale and must be ignored.
     is_stale: bool,
     /// Names that must be answered.
     asked: BTreeSet<String>,
@@ -166,7 +166,7 @@ impl Sub {
         all.filter(|(name, _)| self.wants(name)).map(|(name, content)| (name.clone(), content.clone())).collect()
     }
 
-    /// Whether the client has what it should have. Deletions are told of some types only.
+    /// Whether the client has what it should have. Deletions are sent for some types only.
     pub(crate) fn is_right(&self, kind: Kind, variant: Variant, truth: &Truth) -> bool {
         let target = self.target(kind, truth);
         let mut held = self.held.clone();
@@ -176,8 +176,8 @@ impl Sub {
         held == target
     }
 
-    /// The names that go when the client unsubscribes from these. The own name of a virtual host stands for all names that
-    /// it was subscribed to by, and so does one that was not subscribed to.
+    /// The names that end when the client unsubscribes from these. The own name of a virtual host stands for all names
+    /// by which it was subscribed to, and so does a name that was not subscribed to.
     fn leave(&mut self, kind: Kind, unsubscribe: &[String], truth: &Truth) -> Vec<String> {
         if kind != Kind::Hosts {
             return unsubscribe.to_vec();
@@ -191,13 +191,13 @@ impl Sub {
         gone
     }
 
-    /// Whether the client may have something of this name, or gets it.
+    /// Whether the client may have a resource of this name, or is being sent one.
     fn may_have(&self, name: &str) -> bool {
         let comes = || self.unanswered.iter().any(|(sent, _)| sent.resources.iter().any(|it| it.name == name));
         self.has(name) || self.again.contains(name) || comes()
     }
 
-    /// Whether the client has something of this name, as far as it still wants it.
+    /// Whether the client has a resource of this name and still wants it.
     fn has(&self, name: &str) -> bool {
         self.sent.contains_key(name) || self.held.contains_key(name)
     }
@@ -281,7 +281,7 @@ impl Stream {
                 }
                 sub.drop_unwanted(kind);
                 for (name, version) in initial {
-                    // By its own name, one that is gone is told as removed.
+                    // A virtual host that is gone is answered as removed under its own name.
                     expected.asked.retain(|asked| asked != name && truth.stands_for(kind, asked) != Some(name));
                     let known = truth
                         .versions
@@ -371,8 +371,8 @@ impl Stream {
         lost.map(|(_, name, _)| name).filter(|name| is_good(name) && !comes(name)).collect()
     }
 
-    /// Something else is in force. Deletions of some types are not told; but a client may have dropped the resource with
-    /// the one that used it, so that it may come again unchanged.
+    /// Records that something else is in force. Deletions of some types are not sent, but a client may have dropped the
+    /// resource with the one that used it, so that it may come again unchanged.
     pub(crate) fn on_change(&mut self, truth: &Truth, now: u64) {
         for (kind, sub) in &mut self.subs {
             sub.left.retain(|name| truth.content(*kind, name).is_some());
@@ -393,7 +393,7 @@ impl Stream {
         }
     }
 
-    /// The server sends these at once, because of a request, a change, or the time.
+    /// Checks responses that the server sends because of a request, a change or the time.
     pub(crate) fn on_responses(
         &mut self,
         expected: &Expected,
@@ -419,8 +419,8 @@ impl Stream {
                 let crosses = |it: &Resource| sub.unanswered.iter().any(|(sent, _)| carries(sent, it));
                 let may_be_new = |it: &&Resource| !is_sent(it) || sub.again.contains(&it.name) || crosses(it);
                 for it in response.resources.iter().filter(may_be_new) {
-                    // What was in a refused response may be what the client has, and so may what is only kept; what comes
-                    // again is new if the response that brought it is refused.
+                    // What was in a refused response may be what the client has, and so may what is only kept; what
+                    // comes again is new if the response that brought it is refused.
                     let is_new = !is_sent(it) && sub.held.get(&it.name) != Some(&it.content);
                     let surely = is_new && truth.content(Kind::Cluster, &it.name) == Some(&it.content);
                     changed.insert(it.name.clone(), surely);
@@ -444,7 +444,7 @@ impl Stream {
         if expected.is_stale { Ok(()) } else { self.check_answers(expected, responses, truth) }
     }
 
-    /// What a response may have.
+    /// Checks what a response has.
     fn check(
         &mut self,
         response: &Response,
@@ -483,7 +483,7 @@ impl Stream {
                     current == content || had || truth.accepted.contains(&item(content))
                 }
                 Some(current) => current == content,
-                // Kept until nobody uses it any more.
+                // It is kept until no resource uses it any more.
                 None => {
                     variant == Variant::World
                         && kind.is_full_state()
@@ -498,7 +498,7 @@ impl Stream {
             }
             let elsewhere = truth.blamed.contains(&item(content));
             let here = sub.refused.iter().any(|(_, items)| items.contains(&(name.clone(), content.clone())));
-            // Design choice: the document does not say what becomes of it on another stream of the node.
+            // Design choice: the protocol document does not rule what happens on another stream of the node.
             let known = sub.sent.get(name) == Some(content);
             if elsewhere && !here && !known && sub.last_set.is_some() {
                 return Err(format!("`{name}` was refused on another stream"));
@@ -509,8 +509,8 @@ impl Stream {
                 return Err(format!("`{name}` did not change"));
             }
         }
-        // "It will cause Envoy and the management server to spin" (case 13). Who is to blame is not said: nothing that was in a
-        // refused response comes alone and unasked, as long as the same is in force.
+        // "It will cause Envoy and the management server to spin" (case 13). Who is to blame is not said: nothing that
+        // was in a refused response comes alone and unasked, as long as the same is in force.
         let all_in = |(of, items): &(Contents, BTreeSet<(String, String)>)| {
             let is_in = |it: &Resource| items.contains(&(it.name.clone(), it.content.clone()));
             // If it had what was only kept for others, it comes without that.
@@ -535,8 +535,8 @@ impl Stream {
             }
         }
         let warms = kind == Kind::Endpoints && !changed.is_empty();
-        // "The server must resend any newly requested resource, even if […] the resource has not changed since that time": a
-        // client that dropped a name does so by `*` as well.
+        // "The server must resend any newly requested resource, even if […] the resource has not changed since that
+        // time": a client that dropped a name does so by `*` as well.
         let has_all = response.resources.iter().all(|it| sub.sent.get(&it.name) == Some(&it.content));
         let same = has_all && sub.last_set.as_ref() == Some(&response.version) && sub.again.is_empty();
         if variant == Variant::World && same && !is_retold && expected.asked.is_empty() && !expected.is_first && !warms
@@ -590,8 +590,8 @@ impl Stream {
         sub.unanswered.push((Response { target, ..response.clone() }, now));
     }
 
-    /// A changed cluster warms until its endpoints come: they must follow it, changed or not. Those that may have changed have
-    /// `false`.
+    /// Checks that a changed cluster is followed by its endpoints, changed or not, since it warms until they come.
+    /// Those that may have changed have `false`.
     fn check_warming(
         &mut self,
         changed: &BTreeMap<String, bool>,
@@ -618,7 +618,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The client drops the virtual hosts of a route configuration that is replaced: they may come again.
+    /// The client drops the virtual hosts of a replaced route configuration: they may come again.
     fn drop_hosts(&mut self, routes: &BTreeSet<String>) {
         let Some(sub) = self.subs.get_mut(&Kind::Hosts) else {
             self.routes_sent.extend(routes.iter().cloned());
@@ -632,14 +632,15 @@ impl Stream {
         }
     }
 
-    /// Something else is in force of these route configurations. A client that does not ask for them here gets them elsewhere.
+    /// Records that these route configurations changed. A client that does not ask for them here gets them on another
+    /// stream.
     pub(crate) fn on_replaced(&mut self, routes: &BTreeSet<String>) {
         if !self.subs.contains_key(&Kind::Routes) && self.subs.contains_key(&Kind::Hosts) {
             self.replaced.extend(routes.iter().cloned());
         }
     }
 
-    /// The virtual hosts of a replaced route configuration must follow it, changed or not.
+    /// Checks that a replaced route configuration is followed by its virtual hosts, changed or not.
     fn check_replaced(&self, routes: &BTreeSet<String>, responses: &[Response], truth: &Truth) -> Result<(), String> {
         let Some(sub) = self.subs.get(&Kind::Hosts).filter(|sub| sub.refused.is_empty()) else { return Ok(()) };
         let waits = self.subs.get(&Kind::Cluster).is_some_and(|sub| !sub.unanswered.is_empty());
@@ -653,7 +654,7 @@ impl Stream {
         }
     }
 
-    /// What a request must bring.
+    /// Checks what a request must bring.
     fn check_answers(&mut self, expected: &Expected, responses: &[Response], truth: &Truth) -> Result<(), String> {
         let Some((kind, sub)) = expected.kind.and_then(|kind| Some((kind, self.subs.get_mut(&kind)?))) else {
             return Ok(());
@@ -710,7 +711,8 @@ impl Stream {
 }
 
 impl Sub {
-    /// Names that stand for nothing were asked for and do; and a virtual host tells all names that it was asked for by.
+    /// Checks that names without a match were asked for and have none, and that a virtual host has all names by which
+    /// it was asked for.
     fn check_names(&self, response: &Response, expected: &Expected, truth: &Truth) -> Result<(), String> {
         let kind = response.kind;
         for name in &response.vacant {

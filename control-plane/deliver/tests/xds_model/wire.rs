@@ -1,4 +1,4 @@
-//! What goes over the wire, as plain values that are not the server's.
+//! The messages of the protocol, as plain values that are not the server's types.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Extension,
     Listener,
     Routes,
-    /// Virtual hosts, which there are in the incremental variant only.
+    /// Virtual hosts, which exist in the incremental variant only.
     Hosts,
 }
 
@@ -22,7 +22,7 @@ impl Kind {
     const ALL: [Self; 7] =
         [Self::Secret, Self::Cluster, Self::Endpoints, Self::Extension, Self::Listener, Self::Routes, Self::Hosts];
 
-    /// Those that a variant of the protocol has.
+    /// The types of a variant.
     pub(crate) fn all(variant: Variant) -> &'static [Self] {
         match variant {
             Variant::World => Self::ALL.split_last().map_or(&[], |(_, others)| others),
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// LDS and CDS: a response is the complete state, and a first request without names asks for it.
+    /// LDS and CDS: a response is the complete state, and a first request without names is a wildcard.
     pub(crate) fn is_full_state(self) -> bool {
         matches!(self, Self::Cluster | Self::Listener)
     }
@@ -58,11 +58,11 @@ pub(crate) struct Response {
     pub(crate) version: String,
     pub(crate) resources: Vec<Resource>,
     pub(crate) removed: Vec<String>,
-    /// Names of virtual hosts that stand for nothing.
+    /// Names of virtual hosts that match nothing.
     pub(crate) vacant: Vec<String>,
-    /// Whether another was refused while it was under way.
+    /// Whether another response was refused before this one was answered.
     pub(crate) crossed: bool,
-    /// What was in force of what was wanted when it was sent.
+    /// What was in force and wanted when it was sent.
     pub(crate) target: Contents,
 }
 

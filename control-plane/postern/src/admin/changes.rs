@@ -1,4 +1,4 @@
-//! Changes: bundles are applied, earlier revisions come back, and rollouts are commanded.
+//! Operations that change what is in force: apply a bundle, roll back to an earlier revision, command the rollout.
 
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ enum Outcomes {
 }
 
 impl Outcome {
-    /// Carries a proposal out, or only says whether it would be taken.
+    /// Applies a proposal, or only checks it in a dry run.
     pub(super) async fn of(plane: &Arc<ControlPlane>, proposal: Proposal, dry_run: bool) -> Result<Self, ApplyError> {
         let shared = Arc::clone(plane);
         if dry_run {
@@ -148,7 +148,7 @@ impl Outcome {
         Ok(Self { result, revision: Some(revision), warnings })
     }
 
-    /// Whether a proposal would be taken, up to the store, and what is worth a warning about it.
+    /// Checks a proposal with everything but the store, and returns its warnings.
     fn of_dry_run(plane: &ControlPlane, proposal: &Proposal) -> Result<Self, ApplyError> {
         let (bundle, examined) = plane.examiner().examine(&proposal.files)?;
         let nodes = plane.identities();
@@ -171,7 +171,7 @@ async fn apply(
     Ok(Json(Outcome::of(&plane, proposal, dry_run).await?))
 }
 
-/// Runs what compiles where that holds up nobody.
+/// Runs blocking work, such as compilation, on a thread where it delays no other request.
 async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, ApplyError> + Send + 'static,
 ) -> Result<T, ApplyError> {
@@ -233,7 +233,7 @@ async fn command(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Who did something, if nobody says.
+/// The author to record when the request names none.
 pub(super) fn named(author: String) -> String {
     if author.is_empty() { "api".to_owned() } else { author }
 }

@@ -1,4 +1,4 @@
-//! Clients of policy discovery: who is there, what each is to have, runs and refuses.
+//! Operations on clients of policy discovery: which are connected, and what each is to have, runs and refuses.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Deletion: a resource is taken out of what is in force, by the same way as every other change.
+//! The operation that deletes a resource. The deletion is a change like any other: a new revision without the resource.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::control_plane::ControlPlane;
 
-/// How often a deletion is tried again because somebody else was faster.
+/// The number of attempts when another revision comes in between.
 const ATTEMPTS: usize = 3;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -62,8 +62,7 @@ struct Deletion {
     author: String,
 }
 
-/// Takes it out of what is in force; everything else stays. If somebody else changes something meanwhile, it is taken
-/// out of that.
+/// Applies what is in force without the resource. If another revision comes in between, tries again on that one.
 async fn delete(
     State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
@@ -90,7 +89,7 @@ fn deletion(
     parent: Parent,
     (author, message): (String, String),
 ) -> Result<Proposal, Problem> {
-    // Of one moment: what is in force, and the revision that must still be the latest when this one is stored.
+    // Both are of one moment: what is in force, and the revision that must still be the latest when this one is stored.
     let reading = plane.in_force();
     let (latest, in_force) = (reading.releases().latest(), reading.releases().in_force());
     if let Parent::Exactly(expected) = parent

@@ -1,4 +1,4 @@
-//! What a bundle would change, said before it does.
+//! The operation that compares a bundle with what is in force, without applying it.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ async fn diff(
     .await
 }
 
-/// The resources of a revision that is kept, as they are served and as they were written.
+/// The resources of a revision, as they are served and as they were written. Fails if the revision is not kept.
 pub(super) fn content(plane: &ControlPlane, number: u64) -> Result<(Arc<Bundle>, Arc<Catalogue>), ApplyError> {
     let catalogue = plane.catalogue(number)?.ok_or(ApplyError::NoRevision(number))?;
     if let Some(bundle) = plane.in_force().releases().bundle(number) {
@@ -77,7 +77,7 @@ pub(super) fn content(plane: &ControlPlane, number: u64) -> Result<(Arc<Bundle>,
     Ok((Arc::new(postern_model::read(&assemble(&documents))?), catalogue))
 }
 
-/// The nodes that are connected, by who they say they are.
+/// The identities of connected nodes.
 pub(super) fn live_nodes(plane: &ControlPlane) -> Vec<NodeIdentity> {
     let (identities, reports) = plane.fleet().ask(|fleet| (fleet.identities(), fleet.report()));
     let nodes = identities.into_iter().zip(reports);

@@ -1,4 +1,4 @@
-//! Happenings as server-sent events: for whoever wants to know at once, and does not want to ask again and again.
+//! The operation that streams the journal as server-sent events, so that clients need not poll.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +23,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{extract::Asked, operation::Operation, problem::Problem};
 use crate::control_plane::ControlPlane;
 
-/// How many may follow at a time, in all and from one address.
+/// The maximum number of followers, in total; the line below is the limit for one address.
 const MOST_FOLLOWERS: usize = 64;
 const MOST_OF_ONE: usize = 32;
-/// How long a follower hears nothing at most.
+/// The longest time between two messages to a follower.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -79,7 +79,7 @@ async fn follow(
     let (sender, receiver) = mpsc::channel(64);
     let seen = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| journal.place(id)));
     tokio::spawn(async move {
-        // A follower that goes away is no error: there is nobody to tell.
+        // A follower that disconnects is not an error.
         let _ended = feed(&journal, &sender, (seen, last), follow).await;
         drop(place);
     });
@@ -88,8 +88,8 @@ async fn follow(
 
 type Follower = mpsc::Sender<Result<Sent, Infallible>>;
 
-/// Sends what happened after a place, and then what happens. `seen` is the last that a follower has seen: `Some(None)` if
-/// it was in another process.
+/// Sends the events after a position, and then new ones as they happen. `seen` is the last event that the follower has
+/// seen: `Some(None)` if that was in another process.
 async fn feed(
     journal: &Journal,
     follower: &Follower,
@@ -106,7 +106,7 @@ async fn feed(
         }
         None => now.saturating_sub(last),
     };
-    // What nobody has seen yet because it was before the follower's time was not missed.
+    // Events from before a new follower connected do not count as missed.
     let mut told = seen.flatten().is_none();
     loop {
         let (lost, events) = journal.after(place);
@@ -133,24 +133,24 @@ fn message(journal: &Journal, event: &Noted) -> Sent {
     Sent::default().id(journal.id(event.place)).event(event.name).data(&event.json)
 }
 
-/// It has no id: whoever was told of it still wants to go on after what was seen before.
+/// The event has no id, so that the follower's last id stays the one that it has seen.
 fn missed(count: Option<u64>) -> Sent {
     let what = Happening::Missed { count };
     let event = Event { at: postern_release::store::milliseconds(std::time::SystemTime::now()), what };
     Sent::default().event(event.what.name()).data(event.to_json())
 }
 
-/// Who calls, by its address.
+/// The caller's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
-/// A place for each that may follow.
+/// Counts followers, and grants places to them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     taken: Mutex<BTreeMap<Client, usize>>,
 }
 
-/// A place that is taken. Dropping it gives it back.
+/// A place of a follower. Dropping it frees the place.
 #[derive(Debug)]
 struct Place {
     places: Arc<Places>,

@@ -1,4 +1,4 @@
-//! What is counted, in the text that Prometheus reads. Labels have few values, whatever users and nodes do.
+//! The metrics in Prometheus' text format. The number of label values is bounded, whatever users and nodes do.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -29,7 +29,7 @@ async fn metrics(State(plane): State<Arc<ControlPlane>>) -> Result<Response, Pro
     Ok(([(header::CONTENT_TYPE, TYPE)], text).into_response())
 }
 
-/// The text as it grows.
+/// The text under construction.
 #[derive(Default)]
 struct Exposition(String);
 
@@ -40,7 +40,7 @@ impl Exposition {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{line}");
     }
 

@@ -1,5 +1,5 @@
-//! What handlers take and give: parts of a request, with a problem document for what is wrong with them, and answers in
-//! the form that was asked for.
+//! Extractors and responses of handlers: parts of a request, rejected with a problem document if they are malformed,
+//! and answers as JSON or YAML.
 
 use axum::{
     Json,
@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::problem::Problem;
 
-/// What the path names.
+/// The parameters in the path.
 pub(super) struct Named<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
@@ -27,7 +27,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T
     }
 }
 
-/// What the query asks for.
+/// The parameters in the query.
 pub(super) struct Asked<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
@@ -41,7 +41,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// What the body says.
+/// The JSON body.
 pub(super) struct Sent<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
@@ -55,10 +55,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
     }
 }
 
-/// Which revision a change is to follow: `If-Match: "7"`, only if revision 7 is the latest; `"0"`, only if there is none.
+/// The revision that a change must follow. `If-Match: "7"`: revision 7 must be the latest; `"0"`: there must be none.
 pub(super) struct Follows(pub(super) Parent);
 
-/// What `If-Match` means here.
+/// The header and its description for the API's document.
 pub(super) const IF_MATCH: (&str, &str) = (
     "If-Match",
     "The number of the latest revision in quotes, such as `\"7\"`: the change is refused if another came in between.",
@@ -80,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Follows {
     }
 }
 
-/// The form of an answer, by what the asker accepts.
+/// The format of an answer, by the request's `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
@@ -88,7 +88,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// YAML for who names it before JSON, else JSON.
+    /// YAML if `Accept` names it before JSON, else JSON.
     fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
         let first = accepted.flat_map(|value| value.split(',')).find_map(|kind| {
@@ -111,7 +111,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Form {
     }
 }
 
-/// An answer in the form that was asked for.
+/// An answer in the requested format.
 pub(super) struct Shown<T>(pub(super) Form, pub(super) T);
 
 impl<T: Serialize> IntoResponse for Shown<T> {
@@ -126,7 +126,7 @@ impl<T: Serialize> IntoResponse for Shown<T> {
     }
 }
 
-/// Runs what blocks, or computes for long, where that holds up nobody.
+/// Runs work that blocks or is slow on a thread where it delays no other request.
 pub(super) async fn on_a_thread<T: Send + 'static, E>(
     act: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Problem>
@@ -139,7 +139,7 @@ where
     }
 }
 
-/// The same for what can only fail as a proposal does.
+/// Like [`on_a_thread`], for work whose error is that of a proposal.
 pub(super) async fn read<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, ApplyError> + Send + 'static,
 ) -> Result<T, Problem> {

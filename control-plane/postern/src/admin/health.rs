@@ -1,4 +1,4 @@
-//! Whether the control plane lives, and whether it is ready.
+//! Operations for liveness and readiness checks.
 
 use std::sync::Arc;
 

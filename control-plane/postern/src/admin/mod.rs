@@ -1,8 +1,8 @@
-//! The admin API: what the command line, and whoever else has the say, can ask and tell a running control plane. HTTP and
-//! JSON (or YAML) under `/api/v1`; an error is a problem document (RFC 9457).
+//! The admin API, which the command line and other clients use. HTTP and JSON (or YAML) under `/api/v1`; an error is a
+//! problem document (RFC 9457).
 //!
-//! Every route is an [`Operation`] of [`operations`]: the router and the description that is served at
-//! `/api/v1/openapi.json` are both made of that one list, so that neither knows a route that the other does not.
+//! Every route is an [`Operation`] of [`operations`]. The router and the description at `/api/v1/openapi.json` are both
+//! derived from that one list, so they cannot differ.
 
 mod changes;
 mod clients;
@@ -37,12 +37,12 @@ pub(crate) use self::{events::Client, problem::Problem};
 use self::{events::Places, operation::Operation};
 use crate::control_plane::ControlPlane;
 
-/// How large a bundle may be: a hundred thousand routes with their policies.
+/// The maximum size of a bundle, enough for a hundred thousand routes with their policies.
 const LARGEST_BUNDLE: usize = 64 << 20;
-/// How large any other body may be.
+/// The maximum size of any other body.
 const LARGEST_BODY: usize = 1 << 20;
 
-/// Everything that can be asked for or told over HTTP, but for what Envoys poll.
+/// All operations of the HTTP face, except for polling by Envoys.
 fn operations() -> Vec<Operation> {
     let parts = [
         health::operations(),
@@ -62,7 +62,7 @@ fn operations() -> Vec<Operation> {
     parts.into_iter().flatten().collect()
 }
 
-/// The API's part of what is served over HTTP.
+/// The router of the API.
 pub(crate) fn router(plane: Arc<ControlPlane>) -> Router {
     let mut router = Router::new();
     for operation in operations() {

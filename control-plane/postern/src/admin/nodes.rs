@@ -1,4 +1,4 @@
-//! Nodes: who is there, what each says of itself, runs and refuses.
+//! Operations on nodes: which are known, and what each runs and refuses.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -67,7 +67,7 @@ pub(super) enum NodeState {
 impl NodeState {
     pub(super) const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Refusing, Self::Gone];
 
-    /// By what the fleet alone knows of it.
+    /// The state of a node, by the fleet's report alone.
     pub(super) fn of(report: &NodeReport) -> Self {
         match report {
             NodeReport { connected: false, .. } => Self::Gone,
@@ -133,7 +133,7 @@ pub(super) fn no_such_node(id: &str, known: &[String]) -> Problem {
     Problem::not_found("no such node", format!("no node {} is known{near}", quote(id)))
 }
 
-/// The nodes that were there when a rollout last ended, and are not now.
+/// The nodes that were connected when a rollout last ended, and are not in the fleet now.
 fn absent_nodes(plane: &ControlPlane) -> BTreeMap<String, NodeRecord> {
     let mut absent = plane.in_force().releases().known_nodes().clone();
     let present = plane.population().sightings();

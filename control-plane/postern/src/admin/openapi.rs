@@ -1,5 +1,4 @@
-//! The description of the API (OpenAPI 3.1), made of the operations themselves and of the types that they take and
-//! answer.
+//! The description of the API (OpenAPI 3.1), derived from the operations and the types that they take and return.
 
 use axum::Json;
 use schemars::{
@@ -22,7 +21,7 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// All that can be asked and told, as an OpenAPI 3.1 document.
+/// The description, as an OpenAPI 3.1 document.
 pub fn description() -> Value {
     let (mut taken, mut given) = (generator(Contract::Deserialize), generator(Contract::Serialize));
     let mut paths: Map<String, Value> = Map::new();
@@ -87,7 +86,7 @@ fn describe(operation: &Operation, taken: &mut SchemaGenerator, given: &mut Sche
     described
 }
 
-/// The fields of a structure, one parameter each.
+/// The parameters that the fields of a structure describe.
 fn parameters_of(place: Place, structure: &Schema) -> Vec<Value> {
     let required = structure.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let properties = structure.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One route: how it is called, what it takes and answers, and what carries it out.
+//! An operation of the API: its route, its parameters and answers for the description, and its handler.
 
 use std::sync::Arc;
 
@@ -7,38 +7,38 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::control_plane::ControlPlane;
 
-/// How a type is described.
+/// A function that returns the schema of a type.
 pub(super) type Describe = fn(&mut SchemaGenerator) -> Schema;
 
 /// One route of the API.
 pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
-    /// What programs call it.
+    /// The `operationId`, for programs.
     pub(super) id: &'static str,
-    /// One sentence for people.
+    /// A summary in one sentence, for people.
     pub(super) summary: &'static str,
-    /// Its parameters in the path and in the query, each a structure.
+    /// Its parameters in the path and in the query; each structure describes several.
     pub(super) parameters: Vec<(Place, Describe)>,
-    /// Headers that it reads.
+    /// The headers that it reads, with their descriptions.
     pub(super) headers: Vec<(&'static str, &'static str)>,
     pub(super) body: Option<Describe>,
     pub(super) answers: Vec<Answer>,
     pub(super) handler: routing::MethodRouter<Arc<ControlPlane>>,
 }
 
-/// Where a parameter stands.
+/// The location of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Path,
     Query,
 }
 
-/// A way to answer.
+/// A possible answer.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) about: &'static str,
-    /// The types of its body, each with its schema if it is described by one.
+    /// The media types of its body, each with its schema if it has one.
     pub(super) content: Vec<(&'static str, Option<Describe>)>,
 }
 
@@ -77,13 +77,13 @@ impl Operation {
         Self::new("delete", path, name, routing::delete(handler))
     }
 
-    /// Its parameters in the path.
+    /// Adds the parameters in the path.
     pub(super) fn path<T: JsonSchema>(mut self) -> Self {
         self.parameters.push((Place::Path, T::json_schema));
         self
     }
 
-    /// Its parameters in the query.
+    /// Adds the parameters in the query.
     pub(super) fn query<T: JsonSchema>(mut self) -> Self {
         self.parameters.push((Place::Query, T::json_schema));
         self
@@ -94,24 +94,24 @@ impl Operation {
         self
     }
 
-    /// What it is sent, as JSON.
+    /// Sets the type of the JSON body that it takes.
     pub(super) fn takes<T: JsonSchema>(mut self) -> Self {
         self.body = Some(SchemaGenerator::subschema_for::<T>);
         self
     }
 
-    /// Answers with JSON.
+    /// Adds an answer with JSON.
     pub(super) fn json<T: JsonSchema>(self, status: u16, about: &'static str) -> Self {
         self.answer(status, about, vec![("application/json", Some(SchemaGenerator::subschema_for::<T>))])
     }
 
-    /// Answers with JSON, or with YAML for who asks for it.
+    /// Adds the answer 200 with JSON, or with YAML on request.
     pub(super) fn shows<T: JsonSchema>(self, about: &'static str) -> Self {
         let describe: Describe = SchemaGenerator::subschema_for::<T>;
         self.answer(200, about, vec![("application/json", Some(describe)), ("application/yaml", Some(describe))])
     }
 
-    /// Answers with something that no schema describes.
+    /// Adds an answer that no schema describes.
     pub(super) fn text(self, content_type: &'static str, about: &'static str) -> Self {
         self.answer(200, about, vec![(content_type, None)])
     }
@@ -120,7 +120,7 @@ impl Operation {
         self.answer(status, about, Vec::new())
     }
 
-    /// Answers with a problem document.
+    /// Adds an answer with a problem document.
     pub(super) fn problem(self, status: u16, about: &'static str) -> Self {
         self.answer(status, about, vec![(super::problem::TYPE, Some(super::problem::schema))])
     }
@@ -130,7 +130,7 @@ impl Operation {
         self
     }
 
-    /// Lets it take a body of another size than others.
+    /// Sets the maximum size of its body.
     pub(super) fn up_to(self, size: usize) -> Self {
         let handler = self.handler.layer(axum::extract::DefaultBodyLimit::max(size));
         Self { handler, ..self }

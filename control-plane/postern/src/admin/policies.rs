@@ -1,4 +1,4 @@
-//! Policies at work: what guards a route at a node, and what it makes of a request.
+//! Operations that explain which steps guard a route at a node, and simulate a request there.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -127,7 +127,7 @@ async fn simulate(
     .await
 }
 
-/// What is in force for a node, looked at with the keys that are known.
+/// What is in force for a node, with the keys that are known.
 fn look(
     plane: &ControlPlane,
     node: &NodeIdentity,

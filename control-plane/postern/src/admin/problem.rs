@@ -1,4 +1,4 @@
-//! Errors, as RFC 9457 has them.
+//! Errors of the API as problem documents (RFC 9457).
 
 use axum::{
     http::{StatusCode, header},
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The media type of a problem document.
 pub(super) const TYPE: &str = "application/problem+json";
 
-/// An error.
+/// An error of an operation.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -54,7 +54,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error", error.to_string())
     }
 
-    /// The same with other words, and the errors that it has.
+    /// Replaces status, title and detail. The errors are kept.
     pub(super) fn because(self, status: StatusCode, title: &'static str, detail: String) -> Self {
         Self { status, title, detail, ..self }
     }
@@ -109,7 +109,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let Self { status, title, detail, errors } = self;
         let document = Document { title, status: status.as_u16(), detail, errors };
-        // Plain data can always be written down.
+        // Serialization of plain data cannot fail.
         let body = serde_json::to_string(&document).unwrap_or_default();
         (status, [(header::CONTENT_TYPE, TYPE)], body).into_response()
     }

@@ -1,4 +1,4 @@
-//! Resources: what is in force, as it was written, and where each is on its way to the nodes.
+//! Operations on resources: what is in force, as it was written, and its conditions.
 
 use std::sync::Arc;
 
@@ -185,7 +185,7 @@ impl OfName {
     }
 }
 
-/// The kind as it is spelled, whatever case it is asked for in.
+/// The canonical spelling of a kind, which may be given in any case.
 fn known_kind(kind: &str) -> Result<&'static str, Problem> {
     let names = || SCHEMAS.iter().map(|schema| schema.name);
     names().find(|name| name.eq_ignore_ascii_case(kind)).ok_or_else(|| {
@@ -217,14 +217,15 @@ fn reports(
         |key: &ResourceKey| kind.is_none_or(|kind| key.kind == kind) && mesh.is_none_or(|mesh| key.mesh == mesh);
     let found = catalogue.iter().filter(|(key, _)| wanted(key));
     let mut reports: Vec<_> = found.map(|(key, entry)| looker.report(key, entry)).collect();
-    // Thousands of resources on thousands of nodes: who runs what it should is not said one by one.
+    // With thousands of resources on thousands of nodes, a list omits the nodes that run what they should.
     for revision in reports.iter_mut().flat_map(|report| &mut report.status.revisions) {
         revision.conditions.retain(|condition| condition.node.is_none() || condition.status != Truth::True);
     }
     Ok(reports)
 }
 
-/// In what is in force, or else in a revision that went back: whoever made that one wants to know why.
+/// Finds a resource in what is in force or, failing that, in a revision that was rolled back, so that its author can
+/// see why. Answers 404 if neither has it.
 fn find(plane: &ControlPlane, reading: Arc<InForce>, key: &ResourceKey) -> Result<ResourceReport, Problem> {
     let in_force = reading.releases().in_force();
     let others = reading.releases().live().filter(|number| Some(*number) > in_force);
@@ -238,7 +239,7 @@ fn find(plane: &ControlPlane, reading: Arc<InForce>, key: &ResourceKey) -> Resul
     Err(unknown(plane, key))
 }
 
-/// Looks at resources in all live revisions.
+/// Reads the status of resources in all live revisions.
 struct Looker {
     reading: Arc<InForce>,
     concerns: Vec<(u64, Concerns)>,

@@ -1,4 +1,4 @@
-//! Revisions: what is kept, what each says, where it is, and what it changed.
+//! Operations on revisions: which are kept, their content, their conditions, and what each changed.
 
 use std::sync::Arc;
 
@@ -166,7 +166,7 @@ async fn diff(
 ) -> Result<Shown<Difference>, Problem> {
     read(move || {
         let revision = plane.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
-        // The first of all is compared with nothing.
+        // The first revision has none to compare with.
         let other = against.or(revision.parent);
         let (bundle, catalogue) = other.map(|other| content(&plane, other)).transpose()?.unwrap_or_default();
         let before = Side { revision: other, bundle: &bundle, catalogue: &catalogue };

@@ -1,4 +1,4 @@
-//! All that the control plane knows at a glance, and the filter's code.
+//! Operations for a summary of the control plane's state, and for the filter's code.
 
 use std::sync::Arc;
 

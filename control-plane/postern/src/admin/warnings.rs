@@ -1,11 +1,11 @@
-//! Warnings, as answers show them: a bounded list, and how many more there are.
+//! Warnings in answers: a bounded list, and the number of those left out.
 
 use postern_compile::lint::Finding;
 use postern_model::Diagnostic;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How many are shown.
+/// The maximum number of warnings in an answer.
 const MOST: usize = 100;
 
 /// What is worth a warning.

@@ -1,4 +1,4 @@
-//! `postern bootstrap`: what an Envoy is started with to be a node of ours.
+//! `postern bootstrap`: prints the configuration with which an Envoy starts as a node of this control plane.
 
 use std::net::SocketAddr;
 
@@ -38,7 +38,7 @@ pub(super) struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// Prints it, as JSON, which Envoy reads and YAML is a superset of.
+    /// Prints the bootstrap as JSON, which is valid YAML too.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&self.document())?);
         Ok(())
@@ -55,7 +55,7 @@ impl Bootstrap {
         });
         json!({
             "node": { "id": self.id, "cluster": self.service, "metadata": self.metadata() },
-            // It must answer while callers hold all connections.
+            // The admin interface must answer when callers use all connections.
             "admin": { "address": socket(self.admin), "ignore_global_conn_limit": true },
             "overload_manager": self.overload_manager(),
             "dynamic_resources": {
@@ -84,7 +84,7 @@ impl Bootstrap {
         })
     }
 
-    /// What the node may hold, and what it does before it holds more: the same as in `envoy-config/`.
+    /// The node's resource limits and overload actions, the same as in `envoy-config/`.
     fn overload_manager(&self) -> Value {
         let heap = "envoy.resource_monitors.fixed_heap";
         let kind = |name: &str| format!("type.googleapis.com/envoy.extensions.resource_monitors.{name}");
@@ -96,7 +96,7 @@ impl Bootstrap {
         };
         json!({
             "refresh_interval": "0.25s",
-            // Only streams that hold more than 1 MiB are worth resetting.
+            // Only streams that buffer more than 1 MiB are reset.
             "buffer_factory_config": { "minimum_account_to_track_power_of_two": 20 },
             "resource_monitors": [
                 {

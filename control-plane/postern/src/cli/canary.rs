@@ -1,11 +1,11 @@
-//! Steps of a rollout as they are written on the command line.
+//! Parses the steps and the tolerance of a rollout on the command line.
 
 use std::str::FromStr;
 
 use postern_model::unit;
 use postern_release::rollout::{Pick, Step, Tolerance};
 
-/// `25%:30s` or `stage=canary:1m`; without a time, the next step follows at once.
+/// A step such as `25%:30s` or `stage=canary:1m`. Without a time, the next step follows at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CanaryStep(pub(super) Step);
 
@@ -28,7 +28,7 @@ impl FromStr for CanaryStep {
     }
 }
 
-/// `2` or `5%`.
+/// Parses a tolerance such as `2` or `5%`.
 pub(super) fn tolerance(text: &str) -> Result<Tolerance, String> {
     let wrong = || format!("`{text}` is neither a number such as `2` nor a share below 100 such as `5%`");
     match text.strip_suffix('%') {

@@ -1,4 +1,4 @@
-//! How commands reach a running control plane, and how they write what it says.
+//! The HTTP client of commands, and the formats of their output.
 
 use std::{io::BufReader, time::Duration};
 
@@ -42,7 +42,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Writes an answer for programs; `false` if people are to read it.
+    /// Writes an answer as JSON or YAML. Returns false, and writes nothing, if the output is for people.
     pub(super) fn write(self, value: &Value) -> anyhow::Result<bool> {
         match self {
             Self::Table => return Ok(false),
@@ -77,7 +77,7 @@ impl Server {
         self.read(answer)
     }
 
-    /// The lines of an answer that may never end.
+    /// The lines of an endless answer, as they come.
     pub(super) fn follow(
         &self,
         path: &str,
@@ -111,7 +111,7 @@ impl Server {
 
     fn read(&self, answer: Result<Response<Body>, ureq::Error>) -> anyhow::Result<Value> {
         let mut answer = self.reached(answer)?;
-        // As large as any bundle.
+        // The limit is that of the largest bundle.
         let text =
             answer.body_mut().with_config().limit(256 << 20).read_to_string().context("the answer ended early")?;
         let value: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
@@ -131,17 +131,17 @@ fn agent() -> ureq::Agent {
     config.build().into()
 }
 
-/// A part of an answer, by its JSON pointer; null if it is not there.
+/// The part of an answer at a JSON pointer, or null.
 pub(super) fn at<'a>(value: &'a Value, place: &str) -> &'a Value {
     value.pointer(place).unwrap_or(&Value::Null)
 }
 
-/// The items of a list; none if it is no list.
+/// The items of a list; empty if the value is no list.
 pub(super) fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A text, or a dash.
+/// A string, or a dash if the value is none.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! The clients of policy discovery in `postern nodes`.
+//! The table of policy discovery's clients, for `postern nodes`.
 
 use postern_base::terminal;
 use serde_json::Value;
@@ -10,13 +10,13 @@ use super::{
 
 const PATH: &str = "/api/v1/clients";
 
-/// Writes the clients.
+/// Writes the table of clients.
 pub(super) fn list(remote: &Remote) -> anyhow::Result<()> {
     let clients = remote.server.get(PATH)?;
     if remote.output.write(&clients)? { Ok(()) } else { table(&clients).print() }
 }
 
-/// The same below a table of nodes, if there are any.
+/// Writes the table below that of nodes; nothing if there are no clients.
 pub(super) fn list_below(remote: &Remote) -> anyhow::Result<()> {
     let clients = remote.server.get(PATH)?;
     if items(at(&clients, "/groups")).is_empty() {

@@ -1,4 +1,4 @@
-//! Conditions as a table.
+//! The table of conditions.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{
     table::{Table, age},
 };
 
-/// A table of conditions, each with its message where it says more than its reason.
+/// A table of conditions, with each message that says more than its reason.
 pub(super) fn table(conditions: &Value) -> Table<5> {
     let mut table = Table::new(["CONDITION", "NODE", "STATUS", "REASON", "AGE"]);
     for condition in items(conditions) {
@@ -27,7 +27,7 @@ pub(super) fn table(conditions: &Value) -> Table<5> {
     table
 }
 
-/// The condition about all nodes together.
+/// The condition `Ready` of all nodes together.
 pub(super) fn ready(conditions: &Value) -> &Value {
     let ready = |found: &&Value| at(found, "/type") == "Ready" && at(found, "/node").is_null();
     items(conditions).iter().find(ready).unwrap_or(&Value::Null)

@@ -1,4 +1,4 @@
-//! `postern diff`.
+//! `postern diff`: shows what a directory or a revision changes.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(super) struct Diff {
 }
 
 impl Diff {
-    /// Says whether there is a difference.
+    /// Prints the difference. Returns whether there is one.
     pub(super) fn run(self) -> anyhow::Result<bool> {
         let server = &self.remote.server;
         let found = match (&self.directory, self.revision) {

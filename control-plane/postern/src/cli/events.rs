@@ -1,4 +1,4 @@
-//! `postern events`.
+//! `postern events`: prints the journal as it grows.
 
 use std::{io::BufRead as _, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
     table::short,
 };
 
-/// How long to wait before asking again after the control plane was lost.
+/// The delay before reconnecting to a control plane.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Follow what happens: revisions, rollouts, and what nodes accept and refuse
@@ -28,7 +28,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Until it is interrupted. What happens while the control plane is away is fetched when it is back.
+    /// Prints events until it is interrupted. After a lost connection it resumes with the events that were missed.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let path = format!("/api/v1/events?last={}&follow={}", self.last, !self.no_follow);
         let mut seen = None;
@@ -41,7 +41,8 @@ impl Events {
             eprintln!("the control plane has gone away: waiting for it");
             lines = loop {
                 thread::sleep(AGAIN);
-                // An empty id is one of no process: whatever happened before is shown, and that some may be missing.
+                // An empty id belongs to no process, so that earlier events are sent, with a notice that some may be
+                // missing.
                 if let Ok(lines) = self.remote.server.follow(&path, Some(seen.as_deref().unwrap_or_default())) {
                     break lines;
                 }
@@ -70,7 +71,7 @@ impl Events {
     }
 }
 
-/// Why there is no more.
+/// Why the stream ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Lost,

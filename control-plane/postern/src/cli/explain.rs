@@ -1,4 +1,4 @@
-//! `postern explain` and `postern simulate`: over a directory, or over what a running control plane has in force.
+//! `postern explain` and `postern simulate`: of a directory, or of what a running control plane has in force.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -115,7 +115,7 @@ impl Explain {
 }
 
 impl Simulate {
-    /// Writes what becomes of the request, and says whether it goes upstream.
+    /// Writes the result of the request. Returns whether it goes upstream.
     pub(super) fn run(self) -> anyhow::Result<bool> {
         let mut request = self.request.as_deref().map(read_request).transpose()?.unwrap_or_default();
         request.method = self.method.unwrap_or(request.method);
@@ -164,7 +164,7 @@ impl Subject {
         }
     }
 
-    /// The same for a control plane, which knows what is left out here.
+    /// The question to a running control plane, which fills in what is not given here.
     fn question(&self, request: Option<&Request>) -> anyhow::Result<Value> {
         #[derive(Serialize)]
         struct Whom<'a> {

@@ -1,4 +1,4 @@
-//! The filter that commands load plans in: where it is found, and where its compiled form is kept.
+//! The filter that commands load plans in: where its code is found, and where its compiled form is cached.
 
 use std::{
     env, fs,
@@ -28,7 +28,7 @@ pub(super) struct FilterOptions {
 }
 
 impl FilterOptions {
-    /// The filter, behind a gate of its own code.
+    /// Reads the filter. Fails if none is named and none is found.
     pub(super) fn read(&self, state: Option<&Path>, on_nodes: Option<PathBuf>) -> anyhow::Result<FilterCode> {
         let code = self.find()?.context(
             "the filter's code was not found: build it with `cargo xtask build-filter`, or name it with `--filter`",
@@ -36,7 +36,7 @@ impl FilterOptions {
         self.gated(state, FilterCode::new(code, on_nodes))
     }
 
-    /// The same, or none if no filter is named and none is found.
+    /// Like [`Self::read`], but `None` if no filter is named and none is found.
     pub(super) fn read_if_there(&self) -> anyhow::Result<Option<FilterCode>> {
         self.find()?.map(|code| self.gated(None, FilterCode::new(code, None))).transpose()
     }
@@ -67,7 +67,7 @@ impl FilterOptions {
     }
 }
 
-/// The filter beside this program, as a package lays it out, or where a build of this repository puts it.
+/// The filter beside this program, as packages install it, or where a build of this repository puts it.
 fn find_filter() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let folder = program.parent()?;
@@ -76,7 +76,7 @@ fn find_filter() -> Option<PathBuf> {
     [beside, built].into_iter().find(|path| path.is_file())
 }
 
-/// `$XDG_CACHE_HOME/postern` or `~/.cache/postern`, if the environment says where that is.
+/// `$XDG_CACHE_HOME/postern` or `~/.cache/postern`; `None` if neither variable has an absolute path.
 fn user_cache() -> Option<PathBuf> {
     let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")));

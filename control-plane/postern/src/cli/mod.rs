@@ -1,4 +1,4 @@
-//! The command line: what `postern` can be told, and the exit codes that scripts can rely on.
+//! The command line: the commands of `postern`, and the exit codes that scripts can rely on.
 
 mod bootstrap;
 mod canary;
@@ -70,7 +70,7 @@ pub struct Cli {
     command: Command,
 }
 
-/// How long the end waits for changes that are being taken in.
+/// The longest time that the end waits for a change under way.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 
 const EXIT_CODES: &str = "Exit codes: 0 it went well, 1 it did not, 2 wrong usage. `diff` and `simulate` answer by theirs: 0 no \
@@ -195,8 +195,8 @@ enum LogFormat {
 }
 
 impl Cli {
-    /// Runs the command and says how it went: 0 well, 1 not, 2 wrong usage. Two commands answer a question by it: 0 no, 1
-    /// yes, 2 cannot be told.
+    /// Runs the command. Returns 0 for success, 1 for failure, 2 for wrong usage. For the two commands that answer a
+    /// question it is 0 for no, 1 for yes and 2 for an error.
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Diff(options) => return answer(options.run()),
@@ -236,7 +236,7 @@ impl Cli {
     }
 }
 
-/// The exit code of a question, as `diff` and `grep` have it.
+/// The exit code of a question, as for `diff` and `grep`.
 fn answer(answer: anyhow::Result<bool>) -> ExitCode {
     match answer {
         Ok(answer) => ExitCode::from(u8::from(answer)),
@@ -268,7 +268,7 @@ impl Serve {
         let allow_unguarded = self.allow_unguarded;
         let directory = self.config.as_deref().map(|path| Followed { path, allow_unguarded });
         let mut terminated = signal(SignalKind::terminate())?;
-        // A task of its own: connections are accepted while a change is compiled.
+        // In a task of its own, so that connections are accepted while a change is compiled.
         let (limits, web, discovery) = (self.limits.clone(), self.web.clone(), self.discovery.clone());
         let served = tokio::spawn(serve_with(Arc::clone(&plane), sockets, limits, web, discovery));
         tokio::select! {
@@ -278,7 +278,7 @@ impl Serve {
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),
             _ = terminated.recv() => tracing::info!("terminated"),
         }
-        // A change that is being taken in is stored, if that does not take long.
+        // A change under way is stored, if that is quick.
         let _ = time::timeout(LONGEST_FAREWELL, plane.commands().end()).await;
         Ok(())
     }
@@ -302,7 +302,7 @@ fn print_schema(kind: Option<&str>) -> anyhow::Result<()> {
     Ok(terminal::write(&format!("{schema:#}\n"))?)
 }
 
-/// Delivers to files for as long as there is something to deliver, or never ends if nobody asked for that.
+/// Delivers to files until the publications end. Never returns if no delivery was asked for.
 async fn deliver(delivery: Option<Delivery>, publications: watch::Receiver<Option<Arc<Publication>>>) {
     match delivery {
         Some(delivery) => delivery.follow(publications).await,

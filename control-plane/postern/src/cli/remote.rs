@@ -1,4 +1,4 @@
-//! Commands that change what a running control plane has in force, and wait for what comes of it.
+//! Commands that change what a running control plane has in force, and wait for the nodes.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -16,7 +16,7 @@ use super::{
     warnings,
 };
 
-/// How often progress is looked at.
+/// The interval of polling for progress.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
@@ -128,7 +128,7 @@ impl RolloutCommand {
     }
 }
 
-/// A directory as the API takes it.
+/// A directory as a bundle of the API.
 pub(super) fn files(directory: &Path) -> anyhow::Result<Vec<Value>> {
     let file = |file: postern_model::File| {
         let text = String::from_utf8(file.bytes).with_context(|| format!("{} is not text", file.name))?;
@@ -137,13 +137,13 @@ pub(super) fn files(directory: &Path) -> anyhow::Result<Vec<Value>> {
     directory::read(directory)?.into_iter().map(file).collect()
 }
 
-/// Who gives commands.
+/// The author to record: the user who runs the command.
 pub(super) fn author() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "cli".to_owned())
 }
 
 impl Waiting {
-    /// Says what came of a change, and waits for its nodes if that is asked for.
+    /// Prints the result of a change, and waits for the nodes if that was asked for.
     pub(super) fn finish(&self, remote: &Remote, outcome: &Value) -> anyhow::Result<()> {
         let number = at(outcome, "/revision/number").as_u64().filter(|_| self.wait);
         if remote.output != Output::Table {
@@ -163,7 +163,8 @@ impl Waiting {
         number.map_or(Ok(()), |number| self.wait_for(remote, number))
     }
 
-    /// Shows how nodes take a revision, until it is over.
+    /// Shows the progress of a revision until its rollout has ended. Fails if it was rolled back, aborted or
+    /// superseded, or after the time limit.
     fn wait_for(&self, remote: &Remote, number: u64) -> anyhow::Result<()> {
         let (begin, timeout) = (Instant::now(), Duration::from_secs(self.timeout));
         let mut progress = Progress { silent: remote.output != Output::Table, shown: String::new() };
@@ -200,7 +201,7 @@ impl Waiting {
     }
 }
 
-/// How many nodes run a revision, of how many that are to.
+/// How many nodes run a revision, and how many are to.
 fn ready_nodes(revision: &Value) -> (usize, usize) {
     let nodes = || items(at(revision, "/conditions")).iter().filter(|condition| at(condition, "/node").is_string());
     (nodes().filter(|condition| at(condition, "/status") == "True").count(), nodes().count())
@@ -213,26 +214,26 @@ fn bar(rollout: &Value, (ready, all): (usize, usize)) -> String {
     format!("step {} of {} [{bar}] {ready} of {all} nodes", at(rollout, "/step"), at(rollout, "/steps"))
 }
 
-/// What is shown while waiting.
+/// The progress line.
 struct Progress {
     silent: bool,
     shown: String,
 }
 
 impl Progress {
-    /// Over the line before on a terminal, else a line of its own.
+    /// Replaces the previous line on a terminal; elsewhere prints a new line.
     fn show(&mut self, line: String) {
         if self.silent || line == self.shown {
             return;
         }
         let mut out = std::io::stdout();
         let shown = if out.is_terminal() { write!(out, "\r\x1b[K{line}") } else { writeln!(out, "{line}") };
-        // A reader that is gone is told by the exit code.
+        // A closed output is reported by the exit code.
         let _ = shown.and_then(|()| out.flush());
         self.shown = line;
     }
 
-    /// What comes after progress stands on a line of its own.
+    /// Ends the progress line, so that the next output starts a new one.
     fn end(&self) {
         if !self.silent && std::io::stdout().is_terminal() {
             println!();

@@ -1,4 +1,4 @@
-//! `postern get`, `postern delete` and `postern status KIND/NAME`.
+//! `postern get`, `postern delete` and `postern status KIND/NAME`: single resources.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use super::{
     table::Table,
 };
 
-/// `RoutePolicy/users-api`, or a kind alone.
+/// A reference such as `RoutePolicy/users-api`, or a kind alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reference {
     kind: String,
@@ -34,7 +34,7 @@ impl FromStr for Reference {
 }
 
 impl Reference {
-    /// Where the API has it.
+    /// The path of the resource in the API.
     fn path(&self) -> String {
         let name = self.name.as_ref().map(|name| format!("/{}", escaped(name))).unwrap_or_default();
         format!("/api/v1/resources/{}{name}", escaped(&self.kind))
@@ -125,7 +125,7 @@ fn one(mut resource: Value) -> anyhow::Result<()> {
     show_status(&status)
 }
 
-/// Where a resource is, in every live revision that has it.
+/// Writes the conditions of a resource in every live revision that has it.
 fn show_status(status: &Value) -> anyhow::Result<()> {
     let place = format!("{}:{}", text(at(status, "/file")), text(at(status, "/line")));
     for revision in items(at(status, "/revisions")) {
@@ -136,7 +136,7 @@ fn show_status(status: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `postern status KIND/NAME`.
+/// Runs `postern status KIND/NAME`.
 pub(super) fn status(remote: &Remote, reference: &Reference, mesh: Option<&str>) -> anyhow::Result<()> {
     ensure!(reference.name.is_some(), "which {}? Name one, such as `{}/NAME`", reference.kind, reference.kind);
     let mesh = mesh.map(|mesh| format!("?mesh={}", escaped(mesh))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `postern status`, `postern nodes` and `postern revisions`: what is, at a glance.
+//! `postern status`, `postern nodes` and `postern revisions`: summaries of the state.
 
 use clap::Args;
 use postern_base::{terminal, uri::escaped};
@@ -65,7 +65,7 @@ fn head(status: &Value) -> String {
     format!("{}\n\n", lines.join("\n"))
 }
 
-/// Nodes, and those that are remembered and not there.
+/// The table of nodes, and of remembered ones that are not connected.
 fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
     let mut table = Table::new(["NODE", "SERVICE", "STATE", "REVISION", "SINCE", "TAGS"]);
     for node in nodes {
@@ -101,7 +101,7 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
     table
 }
 
-/// What a node refuses, and why, by type of resource.
+/// What a node refuses, by type of resource, and its reasons.
 fn refusals(node: &Value) -> impl Iterator<Item = (&String, String)> {
     at(node, "/types").as_object().into_iter().flatten().filter_map(|(kind, status)| {
         let refused = status.get("refused")?;

@@ -1,4 +1,4 @@
-//! Answers as tables: plain in a pipe, coloured in a terminal.
+//! Output as tables: plain in a pipe, coloured in a terminal.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(super) fn short(digest: &Value) -> String {
     digest.as_str().and_then(|digest| digest.get(..12)).unwrap_or("-").to_owned()
 }
 
-/// How long ago a time in milliseconds was.
+/// The age of a time in milliseconds.
 pub(super) fn age(at: &Value) -> String {
     let now = postern_release::store::milliseconds(std::time::SystemTime::now());
     let seconds = now.saturating_sub(at.as_u64().unwrap_or(now)) / 1000;
@@ -30,12 +30,12 @@ pub(super) fn age(at: &Value) -> String {
     }
 }
 
-/// The same for a time in seconds.
+/// The age of a time in seconds.
 pub(super) fn age_of_seconds(at: &Value) -> String {
     age(&at.as_u64().map(|seconds| seconds.saturating_mul(1000)).into())
 }
 
-/// A time in milliseconds as logs have it.
+/// A time in milliseconds, in the format of logs.
 pub(super) fn utc(at: &Value) -> String {
     let milliseconds = at.as_u64().unwrap_or_default();
     let nanoseconds = u32::try_from(milliseconds % 1000 * 1_000_000).unwrap_or_default();
@@ -44,11 +44,11 @@ pub(super) fn utc(at: &Value) -> String {
     time.map_or_else(|| "-".to_owned(), format_timestamp)
 }
 
-/// A table that is put together row by row.
+/// A table that is built row by row.
 #[derive(Debug)]
 pub(super) struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
-    /// What is said under a row, by its place.
+    /// Notes under rows, each with the number of its row.
     notes: Vec<(usize, String)>,
 }
 
@@ -61,12 +61,12 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         self.rows.push(cells);
     }
 
-    /// What does not fit a column: it stands under the row before.
+    /// Adds a note under the last row, for text that fits no column.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push((self.rows.len().saturating_sub(1), note.into()));
     }
 
-    /// Columns as wide as what is in them; one that is empty in every row is left out.
+    /// The table as text. Columns are as wide as their content; columns that are empty in every row are omitted.
     pub(super) fn render(&self) -> String {
         let mut widths = [0; COLUMNS];
         for row in &self.rows {
@@ -87,7 +87,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 let style = if place == 0 { HEAD } else { style_of(cell) };
                 let last = column + 1 == cells.len();
                 let gap = if last { 0 } else { width.saturating_sub(cell.chars().count()) + 2 };
-                // A string takes everything.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "{style}{cell}{style:#}{}", " ".repeat(gap));
             }
             while text.ends_with(' ') {
@@ -108,7 +108,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// Words that say how things are stand out.
+/// The style of a cell: words for a state are highlighted.
 fn style_of(cell: &str) -> Style {
     match cell {
         "True" | "ready" | "yes" | "completed" => GOOD,

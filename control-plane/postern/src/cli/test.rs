@@ -1,4 +1,4 @@
-//! `postern test`: users' own tests, on the filter's wasm.
+//! `postern test`: runs users' own tests on the filter's wasm.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
@@ -20,7 +20,7 @@ pub(super) struct Test {
     filter: FilterOptions,
 }
 
-/// What came of one test.
+/// The result of one test.
 struct Verdict {
     suite: String,
     test: String,
@@ -75,7 +75,7 @@ fn junit(verdicts: &[Verdict]) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-/// Text as XML has it; what XML cannot have at all becomes a question mark.
+/// Escapes text for XML; characters that XML does not allow become question marks.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! `postern validate`: checks a directory without a server, and says what is right but looks like a slip.
+//! `postern validate`: checks a directory without a server, and prints errors and warnings.
 
 use std::{io, path::PathBuf};
 
@@ -41,7 +41,7 @@ enum Output {
 }
 
 impl Validate {
-    /// Writes errors and warnings, and fails if there is one that counts.
+    /// Writes errors and warnings. Fails if there is an error, or a warning with `--deny-warnings`.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let files = directory::read(&self.directory)?;
         let code = self.filter.read_if_there()?;

@@ -1,4 +1,4 @@
-//! Warnings of the control plane, as people read them.
+//! Warnings of the control plane, for people.
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::client::{at, items, text};
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// How many are shown; the answer for programs has more.
+/// The maximum number of warnings that are shown; JSON and YAML have more.
 const MOST: usize = 20;
 
 /// Writes the warnings of an answer to the standard error.
@@ -26,7 +26,7 @@ pub(super) fn lines(answer: &Value) -> impl Iterator<Item = (String, String)> {
     items(at(answer, "/warnings")).iter().take(MOST).map(|warning| (line(warning), text(at(warning, "/code"))))
 }
 
-/// How many are not shown, in words.
+/// A sentence with the number of warnings that are not shown; `None` if all are.
 pub(super) fn more(answer: &Value) -> Option<String> {
     let unsent = at(answer, "/moreWarnings").as_u64().unwrap_or_default();
     let unshown = u64::try_from(items(at(answer, "/warnings")).len().saturating_sub(MOST)).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn more(answer: &Value) -> Option<String> {
     (more > 0).then(|| format!("and {more} more"))
 }
 
-/// As the errors of a bundle are shown.
+/// A warning in the format of a bundle's errors.
 fn line(warning: &Value) -> String {
     let place = ["/file", "/line", "/column"].map(|part| text(at(warning, part))).join(":");
     let parts = ["/resource", "/field", "/message"].iter().map(|part| at(warning, part));

@@ -1,4 +1,4 @@
-//! Bodies that tell the connection where a request is: one that is read within a time, and one whose end is noted.
+//! Bodies that report their state to the connection: requests with a time limit, and answers whose end is recorded.
 
 use std::{
     future::Future,
@@ -19,10 +19,10 @@ use tokio::time::{Instant, Sleep};
 
 use super::connections::Line;
 
-/// How many times the time between two parts a whole body may take.
+/// The time limit of a whole body, as a multiple of the limit between two parts.
 const PARTS: u32 = 6;
 
-/// The body of a request, which must come in time.
+/// The body of a request, with a time limit.
 pub(super) struct Incoming<B> {
     body: B,
     timeout: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Incoming<B> {
 }
 
 impl<B: http_body::Body> Incoming<B> {
-    /// `late` is set if the body does not come in time.
+    /// Wraps a body. `late` is set if the body exceeds its time limit.
     pub(super) fn new(body: B, timeout: Duration, line: Arc<Line>, late: Arc<AtomicBool>) -> Self {
         let now = Instant::now();
         if body.is_end_stream() {
@@ -82,7 +82,7 @@ where
     }
 }
 
-/// The body of an answer. Once it is gone, the connection waits for a request again.
+/// The body of an answer. When it is dropped, the connection counts as idle.
 pub(super) struct Outgoing {
     body: Body,
     line: Arc<Line>,

@@ -1,5 +1,5 @@
-//! The places for HTTP connections: so many in all, so many for one address. When there is none left, the connection that
-//! has been without a whole request for longest gives way, so that half requests never keep a whole one out.
+//! Limits on HTTP connections, in total and for one address. At the limit, the connection that has been idle for
+//! longest is closed, so that incomplete requests never keep complete ones out.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
@@ -26,34 +26,34 @@ struct Open {
     count: u64,
 }
 
-/// One connection, seen from outside.
+/// The state of one connection, as others see it.
 #[derive(Debug)]
 pub(super) struct Line {
     client: IpAddr,
-    /// Whether a request is being answered; if not, since when none is.
+    /// Whether a request is being answered. If not, the next field says since when it is idle.
     busy: AtomicBool,
     since: Mutex<Instant>,
     cut: Notify,
 }
 
 impl Line {
-    /// A whole request has come: it is answered from now on.
+    /// Records that a complete request has come, and is being answered.
     pub(super) fn busy(&self) {
         self.busy.store(true, Ordering::Relaxed);
     }
 
-    /// It has been answered.
+    /// Records that the answer has ended.
     pub(super) fn idle(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.busy.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until the connection has to give way.
+    /// Waits until the connection must be closed to make room.
     pub(super) async fn is_cut(&self) {
         self.cut.notified().await;
     }
 
-    /// Who is at the other end.
+    /// The client's address.
     pub(super) fn client(&self) -> IpAddr {
         self.client
     }
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-/// A slot among the open connections. Dropping it frees it.
+/// A slot among the open connections. Dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct Slot {
     connections: Arc<Connections>,
@@ -85,13 +85,13 @@ impl Drop for Slot {
 }
 
 impl Connections {
-    /// Places for so many.
+    /// No connections yet, and at most this many.
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(4);
         Self { most, most_of_one: most - most / 4, open: Mutex::default() }
     }
 
-    /// A place for a connection of a client. Another one may have to give way; `None` if all are being answered.
+    /// Grants a slot to a client's connection; an idle one may be closed for it. `None` if all connections are busy.
     pub(super) fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Slot> {
         let mut open = self.open();
         let of_one = open.lines.values().filter(|line| line.client == client).count();
@@ -110,19 +110,20 @@ impl Connections {
         Some(Slot { connections: Arc::clone(self), number, line })
     }
 
-    /// Gives up one connection that is not being answered, if there is any.
+    /// Closes one idle connection, if there is any.
     pub(super) fn make_room(&self) {
         self.open().cut_oldest(|_| true);
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        // Each statement leaves it whole, so that a panic elsewhere does not spoil it.
+        // A poisoned lock is ignored: every statement leaves the value consistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Open {
-    /// Ends the connection that has waited for longest, of those that may be ended. Says whether there was one.
+    /// Closes the connection that has been idle for longest, of those for which `may_end` holds. Returns whether there
+    /// was one.
     fn cut_oldest(&mut self, may_end: impl Fn(&Line) -> bool) -> bool {
         let waiting = self.lines.iter().filter(|(_, line)| may_end(line));
         let waiting = waiting.filter_map(|(number, line)| Some((line.waiting_since()?, *number)));

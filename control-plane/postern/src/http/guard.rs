@@ -1,6 +1,6 @@
-//! Who may call. Loopback keeps other machines out, but not the pages that a browser on this machine shows: they reach us
-//! by forms and scripts (with a foreign `Origin`, or none but a content type of forms), and under a name of their own
-//! that leads here (DNS rebinding). None of these get past this layer, which stands before all routes.
+//! Who may call. Loopback keeps other machines out, but not pages in a browser on this machine: these can send forms
+//! and scripted requests (with a foreign `Origin`, or with none but a form's content type), and can use a host name of
+//! their own that resolves to us (DNS rebinding). This layer runs before all routes and refuses them.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use postern_base::bounded::shown;
 use super::names::{Authority, Names};
 use crate::admin::Problem;
 
-/// A header that says that a request comes from a program: neither a form nor a simple cross-site request can have it.
+/// A header that proves that a request comes from a program: neither forms nor simple cross-site requests can set it.
 const CLIENT: HeaderName = HeaderName::from_static("x-postern-client");
-/// What a browser says about where a request comes from.
+/// The header by which browsers say how a request came about.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// All that browsers say of their requests begins so.
+/// The prefix of the headers that only browsers send.
 const FETCH: &str = "sec-fetch-";
 
-/// Lets a call of the admin API through, or refuses it.
+/// Middleware that lets a call of the admin API through, or refuses it.
 pub(super) async fn admin(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match check_admin(&names, &parts) {
@@ -31,7 +31,7 @@ pub(super) async fn admin(State(names): State<Arc<Names>>, request: Request, nex
     }
 }
 
-/// Lets a poll through, or refuses it.
+/// Middleware that lets a poll through, or refuses it.
 pub(super) async fn polling(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match check_poll(&names, &parts) {
@@ -49,17 +49,17 @@ fn refuse(parts: &Parts, refused: Refused) -> Response {
 /// Why a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Refused {
-    /// It names no host, or more than one.
+    /// It has no host, or more than one.
     NoHost,
-    /// It is for somebody else.
+    /// Its host is not one of ours.
     Host(String),
-    /// A poll for somebody else.
+    /// A poll whose host is none of our clusters.
     Cluster(String, String),
-    /// A page of another site sent it.
+    /// Its origin is another site.
     Origin(String),
-    /// A browser says that another site caused it.
+    /// The browser says that another site caused it.
     Site(String),
-    /// A poll that comes from a browser.
+    /// A poll from a browser.
     Browser(String),
     /// A form could have sent it.
     Simple,
@@ -111,12 +111,12 @@ fn check_admin(names: &Names, parts: &Parts) -> Result<(), Refused> {
     }
     for site in parts.headers.get_all(FETCH_SITE) {
         let text = site.to_str().unwrap_or_default();
-        // `none`: a person typed the address.
+        // `none` means that a person entered the address.
         if !["same-origin", "none"].contains(&text) {
             return Err(Refused::Site(shown(text).into_owned()));
         }
     }
-    // Other methods that change something are never simple: a browser asks beforehand, and nobody here says yes.
+    // Other methods that change something need a preflight request, which we never allow.
     let simple = parts.method == Method::POST && !is_json(&parts.headers) && !parts.headers.contains_key(CLIENT);
     if simple { Err(Refused::Simple) } else { Ok(()) }
 }
@@ -134,7 +134,7 @@ fn check_poll(names: &Names, parts: &Parts) -> Result<(), Refused> {
     if parts.method == Method::POST && !is_json(&parts.headers) { Err(Refused::Simple) } else { Ok(()) }
 }
 
-/// The one host that a request names.
+/// The host of a request, if there is exactly one.
 fn host(parts: &Parts) -> Result<&str, Refused> {
     let mut hosts = parts.headers.get_all(header::HOST).into_iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refused::NoHost) };
@@ -143,7 +143,7 @@ fn host(parts: &Parts) -> Result<&str, Refused> {
     if named { Ok(host) } else { Err(Refused::NoHost) }
 }
 
-/// Whether a page of ours sent the request. `null` and every other scheme is somebody else.
+/// Whether a page of ours sent the request. `null` and every other scheme are foreign.
 fn is_own_origin(names: &Names, origin: &str) -> bool {
     let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     authority.is_some_and(|text| text.parse::<Authority>().is_ok_and(|authority| names.is_ours(&authority)))
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(polled(&[("host", "postern"), JSON]), Ok(()));
         assert_eq!(polled(&[HOST, JSON]), Ok(()));
         for name in ["origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-anything"] {
-            // Even one of ours: no page has a reason to poll.
+            // Even with an origin of ours: no page has a reason to poll.
             let refused = polled(&[HOST, JSON, (name, "http://127.0.0.1:18001")]);
             assert_eq!(refused, Err(Refused::Browser(name.to_owned())));
         }

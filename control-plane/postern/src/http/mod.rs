@@ -1,5 +1,5 @@
-//! The HTTP face: the admin API and polling (`rest`), who may call them ([`names`], `guard`), and what a connection may
-//! cost (`connections`, `server`).
+//! The HTTP face: the admin API and polling (`rest`), who may call them ([`names`], `guard`), and the limits of
+//! connections (`connections`, `server`). What the operations do is in [`crate::admin`].
 
 mod body;
 mod connections;
@@ -55,7 +55,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What is served over HTTP to who calls it by these names.
+/// The router of the HTTP face, for callers that use these names.
 pub fn router(plane: Arc<ControlPlane>, names: Names) -> Router {
     let names = Arc::new(names);
     let polling = rest::router(plane.publications().clone());
@@ -64,12 +64,12 @@ pub fn router(plane: Arc<ControlPlane>, names: Names) -> Router {
     admin.merge(polling)
 }
 
-/// Serves the HTTP face on a socket, for ever.
+/// Serves the HTTP face on a socket. Never returns.
 pub(crate) async fn serve(listener: TcpListener, plane: Arc<ControlPlane>, options: Options) -> Infallible {
-    // A socket that is bound has an address; without one, only calls without a port would be for us.
+    // A bound socket has an address; without one, only calls without a port would be accepted.
     let port = listener.local_addr().map_or(80, |address| address.port());
     let names = Names::new(port, options.hosts, options.clusters);
-    // Whatever comes here, files must be left for xDS and for the store.
+    // File descriptors must be left for xDS and for the store.
     let connections = Connections::new(open_files::share(options.connections));
     Server { router: router(plane, names), connections: Arc::new(connections), timeout: options.timeout }
         .run(listener)

@@ -1,14 +1,14 @@
-//! The names that the HTTP face answers to. A page that reaches us under another name (DNS rebinding) is refused by it.
+//! The host names that the HTTP face answers to. A page that reaches it by another name (DNS rebinding) is refused.
 
 use std::{net::IpAddr, str::FromStr};
 
-/// What polling Envoys call the cluster of this control plane, unless they are told otherwise.
+/// The default name of this control plane's cluster in polling Envoys.
 const DEFAULT_CLUSTER: &str = "postern";
 
-/// A host and perhaps a port, as in `Host`.
+/// A host with an optional port, as in `Host`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// In lower case; an IPv6 address without its brackets.
+    /// In lower case. An IPv6 address has no brackets.
     host: String,
     port: Option<u16>,
 }
@@ -43,13 +43,13 @@ impl FromStr for Authority {
 }
 
 impl Authority {
-    /// Whether it is a name or an address of this machine itself, which no other name server can give away.
+    /// Whether it is a loopback name or address, which no foreign name server can answer for.
     fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 
-/// The names that calls are accepted under.
+/// The host names under which calls are accepted.
 #[derive(Debug, Clone)]
 pub struct Names {
     port: u16,
@@ -58,13 +58,14 @@ pub struct Names {
 }
 
 impl Names {
-    /// Loopback names with this port or none, further hosts, and [`DEFAULT_CLUSTER`] with further clusters for polling.
+    /// Loopback names with this port or none, further hosts, and the clusters for polling: [`DEFAULT_CLUSTER`] and
+    /// others.
     pub fn new(port: u16, hosts: Vec<Authority>, mut clusters: Vec<String>) -> Self {
         clusters.push(DEFAULT_CLUSTER.to_owned());
         Self { port, hosts, clusters }
     }
 
-    /// Whether the admin API is called by a name of its own. A declared host without a port is good with any.
+    /// Whether the admin API may be called by this name. A declared host without a port matches any port.
     pub(super) fn is_ours(&self, authority: &Authority) -> bool {
         let own_port = authority.port.is_none_or(|port| port == self.port);
         let declared =
@@ -72,13 +73,13 @@ impl Names {
         (authority.is_loopback() && own_port) || self.hosts.iter().any(declared)
     }
 
-    /// Whether an Envoy may poll under this name: one of ours, or the name of its cluster.
+    /// Whether an Envoy may poll by this name: one of ours, or the name of its cluster.
     pub(super) fn is_polled(&self, host: &str) -> bool {
         self.clusters.iter().any(|cluster| cluster.eq_ignore_ascii_case(host))
             || host.parse().is_ok_and(|authority| self.is_ours(&authority))
     }
 
-    /// The names of the clusters, for an error.
+    /// The names of the clusters, for error messages.
     pub(super) fn clusters(&self) -> impl Iterator<Item = &str> {
         self.clusters.iter().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! Accepts HTTP connections, each for as long as its client keeps to the limits.
+//! Accepts HTTP connections, and closes those whose clients break the limits.
 
 use std::{
     convert::Infallible,
@@ -28,9 +28,9 @@ use super::{
 };
 use crate::admin::{Client, Problem};
 
-/// How much of a head, or of a body at once, is held for a connection.
+/// The size of a connection's buffer, for a head or a part of a body.
 const BUFFER: usize = 64 * 1024;
-/// What a client is told for whom there is no place.
+/// The answer to a client when all connections are busy.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 111\r\n\r\n\
     {\"title\":\"too many connections\",\"status\":503,\"detail\":\"every place for a connection is in use: try again soon\"}";
@@ -43,7 +43,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves a socket, for ever.
+    /// Serves a socket. Never returns.
     pub(super) async fn run(self, listener: TcpListener) -> Infallible {
         loop {
             let (tcp, peer) = accept(&listener, || self.connections.make_room()).await;
@@ -56,7 +56,7 @@ impl Server {
 }
 
 async fn refuse(mut tcp: TcpStream, timeout: Duration) {
-    // A client that does not take it is not waited for.
+    // A client that does not read the answer is not waited for.
     let _ = time::timeout(timeout, tcp.write_all(FULL)).await;
 }
 
@@ -68,7 +68,7 @@ async fn converse(tcp: TcpStream, slot: Slot, router: Router, timeout: Duration)
     builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(BUFFER);
     let connection = builder.serve_connection(TokioIo::new(Stalling::new(tcp, timeout)), answer);
     tokio::select! {
-        // A client that breaks off, or is too slow, has nobody left to be told.
+        // The client is gone or too slow, so that nobody can be told.
         ended = connection => if let Err(error) = ended { tracing::debug!(%error, "an HTTP connection ended") },
         () = line.is_cut() => tracing::debug!("an HTTP connection without a request gave way to another"),
     }

@@ -1,4 +1,4 @@
-//! A connection that ends when its client does not take what it is sent.
+//! A socket that fails when its client does not read.
 
 use std::{
     future::Future,
@@ -14,12 +14,12 @@ use tokio::{
     time::Sleep,
 };
 
-/// A socket whose writes may not wait for longer than a limit.
+/// A socket with a time limit on writes.
 #[derive(Debug)]
 pub(super) struct Stalling {
     tcp: TcpStream,
     limit: Duration,
-    /// While a write waits.
+    /// Set while a write is pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 

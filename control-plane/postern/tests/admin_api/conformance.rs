@@ -1,5 +1,5 @@
-//! Every operation of the description is called with right and wrong requests, and every answer is held to what the
-//! description says of it.
+//! Calls every operation of the API's description with right and wrong requests, and checks every answer against the
+//! description.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,15 +12,15 @@ use serde_json::{Map, Value, json};
 
 use crate::server::{ApiResponse, RESOURCES, Server};
 
-/// What Envoys poll: their protocol describes it, and not we.
+/// Polled by Envoys; described by their protocol, not by ours.
 const POLLED: [&str; 6] = ["clusters", "endpoints", "extension_configs", "listeners", "routes", "secrets"];
 
-/// What cannot be had on purpose here, by operation and status: a disk that is full, sixty-five followers, a rollback to
-/// what an older version wrote.
+/// Answers that cannot be provoked here, by operation and status: a full disk, sixty-five followers, a rollback to what
+/// an older version wrote.
 const NOT_TRIED: [(&str, u16); 5] =
     [("apply", 507), ("followEvents", 429), ("followEvents", 503), ("rollback", 422), ("diffRevisions", 422)];
 
-/// A request, and the status that it gets.
+/// A request and its expected status.
 struct Example {
     path: String,
     headers: Vec<(&'static str, &'static str)>,
@@ -48,7 +48,7 @@ fn files(text: &str) -> Value {
     json!([{ "name": "r.yaml", "text": text }])
 }
 
-/// Requests by operation. They are sent in the order of the description, and none of them hinders another.
+/// Requests by operation, in the order of the description. They do not affect each other.
 fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let changed = RESOURCES.replace("x-api-key", "x-key");
     let wrong = "kind: Gatewya";
@@ -194,7 +194,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     ])
 }
 
-/// Statuses that only a control plane without resources answers with.
+/// Statuses that only a control plane without resources returns.
 fn examples_without_resources() -> Vec<(&'static str, Example)> {
     let request = json!({ "request": {} });
     vec![
@@ -206,11 +206,11 @@ fn examples_without_resources() -> Vec<(&'static str, Example)> {
     ]
 }
 
-/// The description, to hold requests and answers to.
+/// The API's description.
 struct Description(Value);
 
 impl Description {
-    /// Every operation, by its name: the method, the path and what is said of it.
+    /// Every operation: name, method, path and description.
     fn operations(&self) -> Vec<(String, String, String, &Value)> {
         let mut found = Vec::new();
         for (path, methods) in self.0["paths"].as_object().unwrap() {
@@ -222,7 +222,7 @@ impl Description {
         found
     }
 
-    /// Holds a value to a schema of the description.
+    /// Checks a value against a schema of the description.
     #[track_caller]
     fn check(&self, schema: &Value, value: &Value, what: &str) {
         let mut root: Map<String, Value> = schema.as_object().unwrap().clone();
@@ -234,7 +234,7 @@ impl Description {
     }
 }
 
-/// Holds an answer to the description of its operation.
+/// Checks an answer against the description of its operation.
 #[track_caller]
 fn check_answer(description: &Description, operation: &Value, status: u16, answer: &ApiResponse) {
     let what = format!("{} {status}", operation["operationId"]);
@@ -306,7 +306,7 @@ fn has_no_route_that_it_does_not_describe() {
     let described: BTreeSet<String> = description()["paths"].as_object().unwrap().keys().cloned().collect();
     let polled = POLLED.map(|kind| format!("/v3/discovery:{kind}"));
     let expect: BTreeSet<_> = described.into_iter().chain(polled).collect();
-    // The router shows its routes to who debugs it, and to nobody else.
+    // The only place where the router shows its routes is its debug output.
     let shown = format!("{:?}", http::router(Arc::clone(&server.plane), http::Names::new(80, Vec::new(), Vec::new())));
     let paths = shown.split('"').skip(1).step_by(2).filter(|text| text.len() > 1 && text.starts_with('/'));
     let found: BTreeSet<_> = paths.filter(|path| !path.contains("__private__")).map(str::to_owned).collect();
@@ -339,7 +339,7 @@ fn answers_with_a_problem_document_whatever_is_wrong() {
     );
     check("get", "/api/v1/nodes/edge-3", None, 404, "no node `edge-3` is known: did you mean `edge-1`?");
     check("post", "/api/v1/explain", Some(json!({ "colour": 1 })), 422, "unknown field `colour`");
-    // One byte more than is taken, so that everything has been read when it is refused.
+    // One byte more than the limit, so that everything has been read when it is refused.
     let empty = json!({ "request": { "body": "" } }).to_string().len();
     let large = json!({ "request": { "body": "x".repeat((1 << 20) + 1 - empty) } });
     check("post", "/api/v1/simulate", Some(large), 413, "length limit exceeded");

@@ -1,4 +1,4 @@
-//! Following what happens, from now on or from where one was.
+//! Following the journal, from now on or from an earlier event.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -44,7 +44,7 @@ fn goes_on_after_the_last_event_that_was_seen() {
         |id: &str| events(&server.send("get", "/api/v1/events?follow=false", &[("last-event-id", id)], None).body);
     let rest = resume(&seen[4].1);
     assert_eq!(rest.iter().map(|(_, id, _)| id).collect::<Vec<_>>(), [&seen[5].1, &seen[6].1]);
-    // Of another process: all that is remembered, and that there may have been more.
+    // After an id of another process: all remembered events, and a notice that some may be missing.
     let all = resume("1-3");
     assert_eq!((all[0].0.as_str(), all.len()), ("missed", seen.len() + 1));
 }
@@ -58,7 +58,7 @@ fn tells_whoever_follows_at_once() {
     (&stream).write_all(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(&stream).lines().map(|line| line.unwrap());
     assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
-    // The head is there, so that it follows already.
+    // Once the head has come, the client is a follower.
     let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     assert!(head.contains(&"content-type: text/event-stream".to_owned()), "{head:?}");
     assert_eq!(server.apply(&RESOURCES.replace("x-api-key", "x-key")).status, 200);

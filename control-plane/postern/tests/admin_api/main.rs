@@ -1,4 +1,4 @@
-//! The admin API over real HTTP: that it is as it describes itself, and what it says.
+//! The admin API over real HTTP: its description, and its answers.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 

@@ -1,4 +1,4 @@
-//! What operators ask: which node runs what, what guards a route there, whether all is well, and numbers.
+//! Operators' questions: which node runs what, what guards a route there, health and metrics.
 
 use postern_base::node::NodeIdentity;
 use serde_json::{Value, json};
@@ -13,12 +13,12 @@ fn says_what_each_node_is_and_runs() {
     assert_eq!((&edge_2["id"], &edge_2["tags"]["stage"]), (&"edge-2".into(), &"canary".into()));
     assert_eq!((&edge_2["state"], &edge_2["revision"], &edge_2["target"]), (&"ready".into(), &1.into(), &1.into()));
     assert!(edge_2["types"]["extensionConfig"]["running"].is_string());
-    // A revision that it has not answered to yet.
+    // A revision that the node has not answered yet.
     assert_eq!(server.apply(&RESOURCES.replace("x-stage: canary", "x-stage: new")).status, 200);
     let nodes = server.get("/api/v1/nodes").json();
     let seen = |node: &Value| (node["state"].clone(), node["revision"].clone(), node["target"].clone());
     assert_eq!(seen(&nodes[1]), ("pending".into(), 1.into(), 2.into()));
-    // For the other, both revisions are the same: its stream has nothing to send, and settles at once.
+    // For the other node both revisions are the same: its stream has nothing to send, and settles at once.
     server.settle(&NodeIdentity { id: "edge-1".to_owned(), service: "edge".to_owned(), ..NodeIdentity::default() }, 1);
     let nodes = server.get("/api/v1/nodes").json();
     assert_eq!(seen(&nodes[0]), ("ready".into(), 2.into(), 2.into()));
@@ -44,7 +44,7 @@ fn explains_what_is_in_force_at_a_node_of_the_fleet() {
         let body = json!({ "node": { "id": "edge-1" }, "route": "users", "request": request });
         server.send("post", "/api/v1/simulate", &[], Some(&body)).json()
     };
-    // A slip is not taken for a route without guards.
+    // A misspelt route is not reported as one without guards.
     let body = json!({ "node": { "id": "edge-1" }, "route": "usres", "request": { "path": "/users" } });
     let slip = server.send("post", "/api/v1/simulate", &[], Some(&body)).json();
     assert_eq!(slip["hint"], "no resource names route `usres`: did you mean `users`?");
@@ -54,7 +54,7 @@ fn explains_what_is_in_force_at_a_node_of_the_fleet() {
     assert_eq!((&denied["decision"]["status"], &denied["decision"]["step"]), (&401.into(), &"apiKeyAuth".into()));
     let allowed = simulate("a-secret-key");
     assert_eq!((&allowed["decision"]["verdict"], &allowed["decision"]["consumer"]), (&"allow".into(), &"app".into()));
-    // The same words as the directory mode's.
+    // The error messages equal those of the directory mode.
     let files = [postern_model::File { name: "r.yaml".to_owned(), bytes: RESOURCES.as_bytes().to_vec() }];
     let node =
         serde_json::from_value::<std::collections::BTreeMap<String, String>>(json!({ "stage": "canary" })).unwrap();

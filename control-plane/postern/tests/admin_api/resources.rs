@@ -1,4 +1,4 @@
-//! Resources: listing, showing and deleting them, what a bundle would change, and where each is.
+//! Resources: listing, showing, deleting and comparing them, and their conditions.
 
 use postern_base::{digest::Digest, node::NodeIdentity};
 use postern_compile::snapshot::ResourceType;
@@ -38,7 +38,7 @@ fn lists_resources_by_kind_and_hides_credentials() {
     );
 }
 
-/// The nodes that the conditions of a resource speak of, each with its status and reason, in the revision in force.
+/// The nodes in a resource's conditions for the revision in force, each with its status and reason.
 fn nodes_of(server: &Server, resource: &str) -> Vec<(String, String, String)> {
     let revisions = server.get(&format!("/api/v1/resources/{resource}/conditions")).json();
     let in_force = revisions.as_array().unwrap().iter().find(|revision| revision["inForce"] == true).unwrap();
@@ -90,7 +90,7 @@ fn shows_at_the_resource_which_node_refused_it_and_why() {
         revisions[0]["conditions"].as_array().unwrap().iter().find(|found| found["node"] == "edge-1").unwrap();
     assert_eq!((&refused["status"], &refused["reason"]), (&"False".into(), &"Rejected".into()));
     assert!(refused["message"].as_str().unwrap().contains("header `x-key` is odd"), "{refused}");
-    // The next look, and the next revision, do not forget it.
+    // The next look and the next revision keep it.
     server.plane.commands().look().wait().unwrap();
     assert_eq!(server.get("/api/v1/resources/RoutePolicy/users-api").json()["status"], resource["status"]);
     let node = server.get("/api/v1/nodes/edge-1").json();

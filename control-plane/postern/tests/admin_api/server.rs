@@ -1,4 +1,4 @@
-//! A control plane's real servers on free ports, with a fleet that says what it is told to.
+//! A control plane's real servers on free ports, with a simulated fleet.
 
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
@@ -68,7 +68,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Nothing is in force.
+    /// A server with nothing in force.
     pub(crate) fn empty() -> Self {
         let runtime = Runtime::new().unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -79,7 +79,7 @@ impl Server {
         Self { plane, http, _runtime: runtime }
     }
 
-    /// The resources are in force, and two nodes run them: `edge-1`, and `edge-2`, a canary.
+    /// A server with resources in force and two nodes that run them: `edge-1`, and the canary `edge-2`.
     pub(crate) fn running() -> Self {
         let server = Self::empty();
         let answer = server.apply(RESOURCES);
@@ -94,7 +94,7 @@ impl Server {
         server
     }
 
-    /// A node runs all that is in force for it.
+    /// Lets a node run all that is in force for it.
     pub(crate) fn settle(&self, node: &NodeIdentity, stream: u64) {
         let publication = self.plane.publications().latest().unwrap();
         let revision = publication.release_for(node).revision().clone();
@@ -103,7 +103,7 @@ impl Server {
         self.learn(&node.id, stream, vec![acked, Event::Settled { revision }], None);
     }
 
-    /// A stream tells something about its node.
+    /// Lets a stream report events of its node.
     pub(crate) fn learn(&self, node: &str, stream: u64, events: Vec<Event>, reason: Option<String>) {
         let learnt = Learnt { events, reason };
         self.plane.fleet().record(node, stream, learnt, SystemTime::now());
@@ -133,7 +133,7 @@ impl Server {
         }
         let answer = match body {
             Some(body) => agent.run(request.header("content-type", "application/json").body(body.to_string()).unwrap()),
-            // Without a body there is no type of one: this says that no form sent it.
+            // A request without a body has no content type; this header shows that no form sent it.
             None => agent.run(request.header("x-postern-client", "test").body(()).unwrap()),
         };
         let mut answer = answer.unwrap();

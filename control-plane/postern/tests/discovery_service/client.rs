@@ -18,7 +18,7 @@ use tonic::{
     transport::{Channel, Endpoint, Server},
 };
 
-/// Far beyond what anything here takes.
+/// Far longer than anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn control_plane() -> Arc<ControlPlane> {
@@ -59,7 +59,7 @@ pub(crate) fn silence(max_inactive: Duration) -> Options {
     Options { max_inactive }
 }
 
-/// The service alone, on a free port.
+/// Starts the service alone, on a free port.
 pub(crate) async fn start(plane: &Arc<ControlPlane>, options: Options) -> (Discovery, SocketAddr) {
     let discovery = Discovery::new(Arc::clone(plane.clients()), options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -71,13 +71,13 @@ pub(crate) async fn start(plane: &Arc<ControlPlane>, options: Options) -> (Disco
     (discovery, address)
 }
 
-/// Who a client says it is.
+/// The identity that a client reports.
 pub(crate) fn identity(service: &str, mesh: &str, tags: &[(&str, &str)]) -> ClientIdentity {
     let tags = tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     ClientIdentity { service: service.to_owned(), mesh: mesh.to_owned(), tags }
 }
 
-/// The first request of a client that has nothing.
+/// The first request of a client without any policies.
 pub(crate) fn first(address: &str) -> PolicyDiscoveryRequest {
     PolicyDiscoveryRequest { client_address: address.to_owned(), ..Default::default() }
 }
@@ -91,12 +91,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Opens a stream with an empty state, and does not say who it is.
+    /// Opens a stream with an empty state, and without an identity.
     pub(crate) async fn connect(server: SocketAddr, address: &str) -> Self {
         Self::open(server, first(address)).await
     }
 
-    /// The same, and says who it is.
+    /// Like [`Self::connect`], with an identity.
     pub(crate) async fn connect_as(server: SocketAddr, address: &str, identity: ClientIdentity, plan: bool) -> Self {
         Self::open(server, PolicyDiscoveryRequest { identity: Some(identity), wants_plan: plan, ..first(address) })
             .await
@@ -120,14 +120,14 @@ impl Client {
         self.next().await.unwrap().expect("the stream ended")
     }
 
-    /// The same, and accepts them.
+    /// Like [`Self::next_policies`], and accepts them.
     pub(crate) async fn accept(&mut self) -> PolicyDiscoveryResponse {
         let response = self.next_policies().await;
         self.ack(&response).await;
         response
     }
 
-    /// How the stream ends, after whatever comes before.
+    /// The status with which the stream ends, after any other responses.
     pub(crate) async fn end(&mut self) -> Status {
         loop {
             match self.next().await {

@@ -1,4 +1,4 @@
-//! Clients that say who they are: what they get, and that they count as nodes.
+//! Clients with an identity: what they get, and that they count as nodes.
 
 use std::sync::Arc;
 
@@ -89,13 +89,13 @@ async fn a_change_reaches_the_group_that_it_concerns_and_each_group_is_waited_fo
     assert_eq!(names(&other.next_policies().await), ["most"], "and nothing came before");
 }
 
-/// The digest of a version that a client was told.
+/// The digest of the version that a client was sent.
 async fn version(text: &str, discovery: &postern_deliver::discovery::Discovery) -> postern_base::digest::Digest {
     let groups = discovery.report().await;
     groups.iter().find_map(|group| group.version().filter(|version| version.as_str() == text)).unwrap().clone()
 }
 
-/// Whether a future has nothing to say when it is asked once.
+/// Whether a future is pending when it is polled once.
 async fn futures_pending<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
     let mut future = Some(future);
     std::future::poll_fn(move |context| {
@@ -166,7 +166,7 @@ async fn an_identity_that_is_too_long_or_changes_or_a_plan_without_one_is_refuse
         client.next_policies().await;
         client.requests.send(second).await.unwrap();
         match field {
-            // Said again, with an empty state: it is sent everything again.
+            // Repeated with an empty state: it is sent everything again.
             None => assert_eq!(names(&client.next_policies().await), ["users-api"]),
             Some(field) => {
                 let status = client.end().await;
@@ -184,7 +184,7 @@ async fn a_rollout_waits_for_identified_clients_and_goes_back_if_one_refuses() {
     tokio::spawn(async move { followed.follow_rollouts().await });
     let state = |plane: &ControlPlane| plane.in_force().rollout_report().unwrap().state;
     apply(&plane, &guarded("first")).await;
-    // Who does not say who it is counts for nothing here.
+    // A client without an identity does not count as a node.
     let mut anyone = Client::connect(address, "anyone").await;
     anyone.next_policies().await;
     let mut client = Client::connect_as(address, "point-1", identity("web", "", &[]), false).await;

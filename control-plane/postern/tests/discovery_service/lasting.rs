@@ -1,4 +1,4 @@
-//! Streams and connections that last, although hardly anything is said on them.
+//! Streams and connections that last with little traffic.
 
 use std::{
     net::SocketAddr,
@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::client::{Client, LIMIT, apply, control_plane, guarded, silence, start};
 
-/// Passes connections on, and counts them.
+/// A proxy that counts connections.
 struct Way {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -101,7 +101,7 @@ async fn a_quiet_client_with_a_live_stream_stays_connected_and_is_sent_what_is_n
     quiet.accept().await;
     let mut owing = Client::connect(address, "owing").await;
     let first = owing.next_policies().await;
-    // Nobody waits for the one that owes an answer any longer: both have been silent for too long.
+    // The client that has not answered is no longer waited for: both have been silent for too long.
     let groups = timeout(LIMIT, discovery.all_acked()).await.expect("a silent client holds it up");
     let states: Vec<_> = groups[0].clients.iter().map(|client| (client.address.as_str(), client.state())).collect();
     assert_eq!(states, [("owing", ClientState::Silent), ("quiet", ClientState::Ready)]);
@@ -109,7 +109,7 @@ async fn a_quiet_client_with_a_live_stream_stays_connected_and_is_sent_what_is_n
     apply(&plane, &guarded("second")).await;
     let second = quiet.next_policies().await;
     assert_eq!(owing.next_policies().await, second, "its stream goes on as well");
-    // An answer to what is no longer in force makes it somebody to wait for, and no more.
+    // An answer to what is no longer in force makes the client count again, and no more.
     owing.ack(&first).await;
     owing.ack(&second).await;
     quiet.ack(&second).await;

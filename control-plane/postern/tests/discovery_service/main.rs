@@ -22,7 +22,7 @@ async fn is_served_on_the_port_of_xds_with_policies_as_written_and_as_a_plan_tha
     let sockets = Sockets::bind(any, any).await.unwrap();
     let (plane, address) = (control_plane(), sockets.xds_address().unwrap());
     tokio::spawn(serve(Arc::clone(&plane), sockets));
-    // Early: it waits until there is something in force.
+    // The client connects before anything is in force, and waits.
     let mut client = Client::connect_as(address, "point-1", identity("", "", &[]), true).await;
     let connected = async { while client.health_check().await != (true, String::new()) {} };
     timeout(LIMIT, connected).await.expect("the client is not known");
@@ -36,7 +36,7 @@ async fn is_served_on_the_port_of_xds_with_policies_as_written_and_as_a_plan_tha
     assert!(postern_engine::Plan::load(&first.plan).unwrap().routes() == 1);
     assert_eq!(client.health_check().await, (true, first.version_info.clone()));
 
-    // A change of policies is pushed; one of something else, before it, is not.
+    // A change of policies is pushed; an earlier change of something else is not.
     apply(&plane, &(guarded("first") + &service(9001))).await;
     apply(&plane, &(guarded("second") + &service(9001))).await;
     let second = client.accept().await;
@@ -63,7 +63,7 @@ async fn who_waits_for_all_is_told_what_each_client_made_of_the_version() {
     let refused = Acknowledgement::Refused("no such header".to_owned());
     assert_eq!(answers, [("bad", refused), ("good", Acknowledgement::Accepted)]);
 
-    // The next version reaches both, and waits for the one that goes only until it is gone.
+    // The next version reaches both. The client that disconnects is waited for only until then.
     apply(&plane, &guarded("second")).await;
     let second = good.accept().await;
     assert_eq!(bad.next_policies().await, second);

@@ -1,4 +1,4 @@
-//! Streams that break, and control planes that go.
+//! Broken streams, and restarts of the control plane.
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
@@ -34,7 +34,7 @@ use tonic::{
 
 use crate::client::{Client, LIMIT, apply, control_plane, first, guarded, names, start, until};
 
-/// Messages in bytes, whatever is in them.
+/// A codec of raw bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Raw;
 
@@ -73,7 +73,7 @@ impl Decoder for Raw {
     }
 }
 
-/// A client accepts what it gets and then sends what is no message. How its stream ends.
+/// A client accepts what it gets and then sends an invalid message. Returns how its stream ends.
 async fn breaks_off_with_garbage(server: SocketAddr, address: &str) -> Status {
     let channel = Endpoint::from_shared(format!("http://{server}")).unwrap().connect().await.unwrap();
     let mut client = tonic::client::Grpc::new(channel);
@@ -134,7 +134,7 @@ async fn stream_errors_remove_the_client_and_its_next_stream_starts_anew() {
         until("the client is removed", async || states(&discovery).await == [ready.clone()]).await;
         timeout(LIMIT, discovery.all_acked()).await.expect("who is gone is waited for");
 
-        // What it said before is forgotten: it has answered nothing yet, and is sent everything.
+        // Its earlier answers are forgotten: it has answered nothing yet, and is sent everything.
         let mut again = Client::connect(address, "one").await;
         let response = again.next_policies().await;
         assert_eq!(names(&response), ["users-api"]);
@@ -148,7 +148,7 @@ async fn stream_errors_remove_the_client_and_its_next_stream_starts_anew() {
     assert!(other.health_check().await.0, "nobody else was touched");
 }
 
-/// A control plane with a runtime of its own, so that it can go as a process goes.
+/// A control plane with a runtime of its own, so that it can end as a process does.
 struct Process {
     plane: Arc<ControlPlane>,
     address: SocketAddr,
@@ -168,7 +168,7 @@ impl Process {
         Self { plane, address, runtime }
     }
 
-    /// All of its connections break, with whatever was under way on them.
+    /// Breaks all of its connections. Returns the address.
     fn stop(self) -> SocketAddr {
         self.runtime.shutdown_timeout(LIMIT);
         self.plane.commands().end().wait().unwrap();
@@ -193,13 +193,13 @@ fn control_plane_restarts_during_update_and_clients_get_the_latest_version() {
     assert_ne!(second.version_info, first.version_info);
     let address = before.stop();
     for client in [&mut one, &mut two] {
-        // It sees the end of its stream by an error: which one depends on what was under way.
+        // The stream ends with an error; which one depends on what was under way.
         clients.block_on(client.end());
     }
 
     let restarted = Process::start(state.path(), address);
     let discovery = Discovery::new(Arc::clone(restarted.plane.clients()), Options::default());
-    // One comes with an empty state, the other with what it had.
+    // One client reconnects with an empty state, the other with what it had.
     let mut one = clients.block_on(Client::connect(address, "one"));
     let request = PolicyDiscoveryRequest {
         version_info: first.version_info.clone(),

@@ -1,4 +1,4 @@
-//! What the fleet knows of its nodes: what they run, what they refused, and that they are gone.
+//! What the fleet records of its nodes: what they run and refused, and that they disconnected.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::server::{Server, soon, until};
 async fn all_acked_is_there_once_every_connected_node_runs_the_revision() {
     let server = Server::start(Limits::default()).await;
     let first_revision = server.publish(1, 10).await;
-    // Nobody is there to run it.
+    // No node is connected.
     soon("an empty fleet", server.plane.fleet().all_acked(&first_revision)).await;
     let (mut a, mut b) = (server.stream("a").await, server.stream("b").await);
     for client in [&mut a, &mut b] {

@@ -1,4 +1,4 @@
-//! Clients that break limits: each gets a clear status, and harms nobody.
+//! Clients that break limits: each gets a clear status, and no other client is affected.
 
 use std::{
     io::{Read, Write},
@@ -30,7 +30,7 @@ async fn a_stream_too_many_is_refused_and_there_is_room_again_once_another_ends(
     assert!(refused.message().contains("2 xDS streams"), "{refused}");
     drop(ended);
     until("the end of a stream", || server.plane.fleet().report().iter().any(|node| !node.connected)).await;
-    // The one that was kept did not notice.
+    // The connection that was kept is not affected.
     server.publish(2, 10).await;
     kept.next().await.unwrap();
     let mut next = soon("room", async {
@@ -78,7 +78,7 @@ async fn names_of_too_many_bytes_end_their_stream() {
     assert!(status.message().contains("9000000 bytes"), "{status}");
 }
 
-/// What the server makes of the headers of a stream.
+/// The server's answer to a stream with these headers.
 async fn open_with(server: &Server, headers: &[(&str, &str)]) -> Response<Body> {
     let uri = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
     let mut request = Request::post(format!("http://{}{uri}", server.address));
@@ -181,7 +181,7 @@ async fn a_client_that_does_not_answer_pings_is_cut_off() {
     assert!(heard.windows(ping.len()).any(|bytes| bytes == ping), "it was asked before: {heard:?}");
 }
 
-/// How many connections to a port stand and wait to be accepted, as the system counts them.
+/// The number of connections to a port that wait to be accepted, as the kernel counts them.
 fn waiting(port: u16) -> usize {
     let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let fields = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! The xDS server on real connections, with clients that behave, and with clients that do not.
+//! The xDS server on real connections, with clients that keep to the protocol and clients that do not.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 

@@ -42,13 +42,13 @@ async fn apply(server: &Server, address: &str, header: &str) -> u64 {
     }
 }
 
-/// The label of the plan that a node is served.
+/// The label of the node's plan.
 fn label(server: &Server) -> String {
     let publication = server.plane.publications().latest().unwrap();
     publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned()
 }
 
-/// Waits until the node has acknowledged all that it is sent of what is in force: it has nothing else to come.
+/// Waits until the node has acknowledged everything that is in force for it.
 async fn settled(server: &Server) {
     let revision = server.plane.publications().latest().unwrap().revision().clone();
     until("the node to run the revision", || server.plane.fleet().progress(&revision).settled == 1).await;

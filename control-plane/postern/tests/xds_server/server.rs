@@ -1,4 +1,4 @@
-//! A server inside this process, and a client that is told what to do.
+//! A server in this process, and a scripted client.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,10 +27,10 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
 
-/// Far beyond what anything here takes: reaching it is a failure, not a measurement.
+/// Far longer than anything here takes: reaching it is a failure, not a measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What must come, or the test fails.
+/// Awaits a future, and fails the test if it takes too long.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("waited {LIMIT:?} in vain for {what}"))
 }
@@ -68,7 +68,7 @@ impl Server {
         Self { plane, address, task }
     }
 
-    /// Puts one resource of every type in force, each of so many bytes, and returns the revision.
+    /// Puts one resource of every type in force, each of this many bytes, and returns the revision.
     pub(crate) async fn publish(&self, version: u8, size: usize) -> Digest {
         let resources = ResourceType::ALL.map(|kind| {
             let value = vec![version; size];
@@ -98,7 +98,7 @@ fn plan() -> postern_compile::gate::AdmittedPlan {
     compile(&[file], &FilterCode::new(vec![1], None)).unwrap().plan().clone()
 }
 
-/// One aggregated stream, state of the world.
+/// A client of one aggregated stream, state of the world.
 pub(crate) struct Client {
     node: String,
     pub(crate) requests: mpsc::Sender<DiscoveryRequest>,
@@ -120,7 +120,7 @@ impl Client {
         self.requests.send(first(&self.node, ResourceType::Cluster)).await.unwrap();
     }
 
-    /// The next response, or how the stream ended.
+    /// The next response, or the status with which the stream ended.
     pub(crate) async fn next(&mut self) -> Result<DiscoveryResponse, Status> {
         match soon("a response", self.responses.message()).await? {
             Some(response) => Ok(response),
@@ -133,7 +133,7 @@ impl Client {
     }
 }
 
-/// An ACK, or a NACK.
+/// An ACK or a NACK of a response.
 pub(crate) fn answer_to(response: &DiscoveryResponse, error: Option<&str>) -> DiscoveryRequest {
     let error = error.map(|message| rpc::Status { message: message.to_owned(), ..Default::default() });
     DiscoveryRequest {

@@ -21,7 +21,7 @@ use tonic::Code;
 
 use crate::server::{Server, first, first_incremental, first_of, soon};
 
-/// Asks one service in both variants: the names go in, and the resource comes out.
+/// Calls one service in both variants, with these names, and checks the resource.
 macro_rules! check {
     ($server:expr, $client:ident, $kind:expr, $world:ident, $incremental:ident) => {{
         let named = DiscoveryRequest { resource_names: vec!["r/a".to_owned()], ..first("node", $kind) };

@@ -1,11 +1,11 @@
-//! What is never shown of a resource: credentials, wherever users may write them.
+//! Removes credentials from resources before they are shown, wherever users may write them.
 
 use serde_json::Value;
 
-/// What stands in place of a value.
+/// The text that replaces a hidden value.
 const HIDDEN: &str = "(hidden)";
 
-/// Fields that hold a credential, whatever they stand in.
+/// Fields that hold a credential, in whatever object they are.
 const FIELDS: [&str; 9] = [
     "password",
     "passwordHash",
@@ -17,20 +17,20 @@ const FIELDS: [&str; 9] = [
     "inlineBytes",
     "token",
 ];
-/// The same, by what they stand in.
+/// Fields that hold a credential in one object only: the object's name, then the field's.
 const NESTED: [(&str, &str); 2] = [("apiKeys", "key"), ("tls", "key")];
-/// Members of a JSON Web Key that are not for everybody (RFC 7518, 6.2.2, 6.3.2 and 6.4).
+/// Private members of a JSON Web Key (RFC 7518, 6.2.2, 6.3.2 and 6.4).
 const KEY_MEMBERS: [&str; 8] = ["d", "dp", "dq", "k", "oth", "p", "q", "qi"];
-/// Headers that carry credentials by their nature.
+/// Headers that always carry credentials.
 const HEADERS: [&str; 7] =
     ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token", "x-csrf-token"];
 
-/// Takes every credential out of a resource as it was written. Its shape stays: what was a scalar is one.
+/// Replaces every credential in a resource as it was written. The shape is kept: only scalars are replaced.
 pub(crate) fn hide(value: &mut Value) {
     walk(value, "", false);
 }
 
-/// Takes every credential out of one field, by the last part of its path.
+/// Replaces every credential in the value of one field, which is identified by the last part of its path.
 pub fn hide_field(path: &str, value: &mut Value) {
     let name = path.rsplit(['.', '"']).find(|part| !part.is_empty() && *part != "]").unwrap_or_default();
     let mut written = Value::Object([(name.to_owned(), value.take())].into_iter().collect());
@@ -38,12 +38,12 @@ pub fn hide_field(path: &str, value: &mut Value) {
     *value = written.get_mut(name).map(Value::take).unwrap_or_default();
 }
 
-/// Whether a header, or another field of this name, is one to hide.
+/// Whether the value of a header, or of another field of this name, is hidden.
 fn hides(name: &str) -> bool {
     FIELDS.contains(&name) || HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name))
 }
 
-/// `within` is the nearest field above, lists left out.
+/// Walks a value. `within` is the name of the nearest enclosing field; list indices do not count.
 fn walk(value: &mut Value, within: &str, keys: bool) {
     match value {
         Value::Object(fields) => {
@@ -58,7 +58,7 @@ fn walk(value: &mut Value, within: &str, keys: bool) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| walk(item, within, keys)),
-        // A key set can be its JSON in a string, and a key its PEM.
+        // A key set can be JSON in a string, and a key can be PEM.
         Value::String(text) if (keys && within == "jwks") || text.contains("PRIVATE KEY-----") => {
             HIDDEN.clone_into(text);
         }
@@ -66,7 +66,8 @@ fn walk(value: &mut Value, within: &str, keys: bool) {
     }
 }
 
-/// A list or mapping under such a name, such as the headers that a policy removes, holds names and not values.
+/// Whether a value under such a name is no credential: a list, such as the names of headers that a policy removes, a
+/// boolean or null.
 fn names_a_place(value: &Value) -> bool {
     matches!(value, Value::Array(_) | Value::Bool(_) | Value::Null)
 }

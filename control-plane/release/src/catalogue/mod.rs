@@ -1,5 +1,5 @@
-//! The resources of a revision as their users wrote them, by kind, mesh and name: what is shown, compared and taken out.
-//! It reads what was admitted before, and checks nothing.
+//! The resources of a revision as users wrote them, by kind, mesh and name, to be shown, compared and removed. It reads
+//! what was admitted before, and validates nothing.
 
 mod hidden;
 
@@ -19,7 +19,7 @@ use self::hidden::hide;
 pub use self::hidden::hide_field;
 use crate::store::{Document, Store, StoreError};
 
-/// How many revisions are kept at hand: those in force, and two that somebody compares.
+/// The number of catalogues that are cached: those of the revisions in force, and of two that are being compared.
 const AT_HAND: usize = 4;
 
 /// What tells a resource from all others.
@@ -53,25 +53,25 @@ impl fmt::Display for ResourceKey {
     }
 }
 
-/// One resource as it was written. It has no `Debug`: it can hold a credential.
+/// One resource as it was written. It has no `Debug`, because it can hold a credential.
 #[derive(Clone)]
 pub struct Entry {
-    /// The file that it stands in.
+    /// The file that it is in.
     pub file: String,
-    /// The line that it starts at.
+    /// The line at which it starts.
     pub line: usize,
     written: Value,
 }
 
 impl Entry {
-    /// What was written, without credentials.
+    /// The resource as written, without credentials.
     pub fn shown(&self) -> Value {
         let mut value = self.written.clone();
         hide(&mut value);
         value
     }
 
-    /// What was written, with everything: to compare, never to show.
+    /// The resource as written, with credentials: for comparison, never for display.
     pub fn written(&self) -> &Value {
         &self.written
     }
@@ -88,23 +88,23 @@ impl fmt::Debug for Catalogue {
 }
 
 impl Catalogue {
-    /// Of documents. What is no resource, such as a certificate, is left out.
+    /// The catalogue of these documents. Documents that are no resources, such as certificates, are left out.
     pub fn of(documents: &[Document]) -> Self {
         Self(documents.iter().filter_map(entry).collect())
     }
 
-    /// One resource.
+    /// The resource with this key, or `None`.
     pub fn get(&self, key: &ResourceKey) -> Option<&Entry> {
         self.0.get(key)
     }
 
-    /// All of them, by kind, mesh and name.
+    /// All resources, sorted by kind, mesh and name.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceKey, &Entry)> {
         self.0.iter()
     }
 }
 
-/// The documents without those of a resource; `None` if it has none.
+/// The documents without those of one resource, or `None` if the resource is not among them.
 pub fn without(documents: Vec<Document>, key: &ResourceKey) -> Option<Vec<Document>> {
     let before = documents.len();
     let others = |document: &Document| entry(document).is_none_or(|(found, _)| found != *key);
@@ -117,7 +117,7 @@ fn entry(document: &Document) -> Option<(ResourceKey, Entry)> {
         return None;
     }
     let file = File { name: document.file.clone(), bytes: document.text.clone() };
-    // What was admitted can be read; what an older version admitted and this one cannot read is not shown.
+    // What was admitted can be read; what only an older version could read is not shown.
     let written = read_document(&file).ok()?;
     let text = |place: &str| written.pointer(place).and_then(Value::as_str).map(str::to_owned);
     let (kind, name) = (text("/kind")?, text("/metadata/name")?);
@@ -126,7 +126,7 @@ fn entry(document: &Document) -> Option<(ResourceKey, Entry)> {
     Some((ResourceKey { kind, mesh, name }, Entry { file: document.file.clone(), line, written }))
 }
 
-/// How many lines stand before the first that says something.
+/// The number of lines before the first line with content.
 fn lines_before(text: &[u8]) -> usize {
     let says_nothing = |line: &&[u8]| {
         let line = line.trim_ascii();
@@ -135,12 +135,12 @@ fn lines_before(text: &[u8]) -> usize {
     text.split(|byte| *byte == b'\n').take_while(says_nothing).count()
 }
 
-/// The catalogues of the revisions that were asked for last: revisions never change, and reading one takes its time.
+/// A cache of the catalogues that were asked for last. Revisions are immutable, and parsing one is slow.
 #[derive(Debug, Default)]
 pub struct Catalogues(Mutex<VecDeque<(u64, Arc<Catalogue>)>>);
 
 impl Catalogues {
-    /// That of a revision; `None` if it is not kept.
+    /// The catalogue of a revision, or `None` if the store no longer has the revision.
     pub fn get(&self, store: &dyn Store, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
         let kept = |held: &VecDeque<(u64, Arc<Catalogue>)>| {
             held.iter().find(|(held, _)| *held == number).map(|(_, catalogue)| Arc::clone(catalogue))
@@ -159,7 +159,7 @@ impl Catalogues {
     }
 }
 
-/// The digest of every resource: what counts is what it says, and not how it is written.
+/// The digest of every resource. It depends on the resource's meaning, not on its formatting.
 pub fn digests(bundle: &Bundle) -> BTreeMap<ResourceKey, Digest> {
     bundle.iter().map(|resource| (ResourceKey::from(resource), resource.digest.clone())).collect()
 }

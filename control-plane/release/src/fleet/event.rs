@@ -1,4 +1,4 @@
-//! What a stream learns about its node, as plain values.
+//! Events that a stream reports about its node, as plain values.
 
 use postern_base::digest::Digest;
 use postern_compile::snapshot::ResourceType;
@@ -6,46 +6,46 @@ use postern_compile::snapshot::ResourceType;
 /// What a stream learnt about its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It runs a version of a type, and should.
+    /// The node accepted the version of a type that it should run.
     Acked {
         /// The type.
         kind: ResourceType,
         /// The version.
         version: Digest,
     },
-    /// It is back on its last good version of a type, after it had refused another.
+    /// The node is back on its last good version of a type, after it had refused another.
     Restored {
         /// The type.
         kind: ResourceType,
         /// The last good version.
         version: Digest,
     },
-    /// It refused a version of a type.
+    /// The node refused a version of a type.
     Nacked {
         /// The type.
         kind: ResourceType,
         /// The version.
         version: Digest,
-        /// In the client's words.
+        /// The client's error message.
         message: String,
-        /// Those of the refused resources that the words name.
+        /// The refused resources that the message names.
         resources: Vec<String>,
-        /// What the refused response carried, by name and version, up to a limit. A client that subscribes to some names
-        /// refuses a version that stands for these alone.
+        /// The contents of the refused response, by name and version, up to a limit. For a client that subscribes to
+        /// some names only, the refused version is that of these resources.
         carried: Vec<(String, Digest)>,
     },
-    /// It runs a version of a type, but not all of what that is for.
+    /// The node runs a version of a type, but ignores some of it.
     Warned {
         /// The type.
         kind: ResourceType,
-        /// Why, and what to do about it.
+        /// The reason, and what to do about it.
         warning: &'static str,
     },
-    /// It runs all that it subscribed to of a revision.
+    /// The node runs everything that it subscribed to of a revision.
     Settled {
         /// The revision.
         revision: Digest,
     },
-    /// It is due something else than what it was settled on.
+    /// The node is to run something other than what it was settled on.
     Unsettled,
 }

@@ -1,4 +1,4 @@
-//! The fleet of a running control plane, which its streams and its readers share.
+//! The fleet of a running control plane, shared by its streams and its readers.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,15 +11,15 @@ use tokio::sync::watch;
 use super::{Fleet, Joined, Learnt, NodeReport, Progress, Sighting};
 use crate::journal::Journal;
 
-/// A pause between two looks: a change reaches thousands of nodes at once, which are looked at together.
+/// The time between two looks at the fleet: a change reaches thousands of nodes at once, and their answers are batched.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A [`Fleet`] that many share. Every call takes and returns values: nobody can hold it.
+/// A shared [`Fleet`]. Every call takes and returns values, so that no caller can hold the lock.
 #[derive(Debug, Default)]
 pub struct LiveFleet(Mutex<Fleet>);
 
 impl LiveFleet {
-    /// A fleet whose comings and goings are noted in a journal.
+    /// An empty fleet that records connects and disconnects in a journal.
     pub fn noted_in(journal: Arc<Journal>) -> Self {
         Self(Mutex::new(Fleet::noted_in(journal)))
     }
@@ -84,17 +84,17 @@ impl LiveFleet {
         self.fleet().ring();
     }
 
-    /// Several answers as of one moment. `ask` must not take long: everybody waits for it.
+    /// Asks several questions about one moment. `ask` runs under the lock and must be fast.
     pub fn ask<T>(&self, ask: impl FnOnce(&Fleet) -> T) -> T {
         ask(&self.fleet())
     }
 
-    /// Waits until every connected node runs a revision in all that it subscribed to. A node that refuses it, or stays
-    /// silent, holds this up: set a time limit, and ask [`Self::progress`] for the reason.
+    /// Waits until every connected node runs a revision in all that it subscribed to. It never ends while a node
+    /// refuses it or stays silent: set a time limit, and ask [`Self::progress`] for the reason.
     pub async fn all_acked(&self, revision: &Digest) {
         let mut changes = self.changes();
         while !self.progress(revision).is_complete() {
-            // The sender is part of the fleet, so that this ends only with it.
+            // The sender is part of the fleet, so this fails only when the fleet is gone.
             if changes.changed().await.is_err() {
                 return;
             }
@@ -102,7 +102,7 @@ impl LiveFleet {
         }
     }
 
-    /// Each statement leaves it whole, so that a panic elsewhere does not spoil it.
+    /// Locks the fleet. A poisoned lock is ignored: every statement leaves the fleet consistent.
     fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

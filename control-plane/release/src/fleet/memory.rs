@@ -1,5 +1,5 @@
-//! A place for what all streams of a node remember of it. Who delivers decides what that is; the fleet keeps it as long as
-//! the node, and asks for two things.
+//! A place for the protocol's memory of a node, shared by its streams. Its content belongs to the protocol; the fleet
+//! keeps it as long as the node, and asks it the two questions of [`StreamMemory`].
 
 use std::{
     any::Any,
@@ -9,23 +9,23 @@ use std::{
 
 use postern_compile::snapshot::ResourceType;
 
-/// What the streams of a node remember of it, as far as the fleet needs it.
+/// What streams remember of their node, as far as the fleet needs it.
 pub trait StreamMemory: Any + Debug + Send + Sync {
-    /// Whether a stream's refusal of something of a type still counts.
+    /// Whether a stream's refusal of something of this type still counts.
     fn is_outstanding(&self, kind: ResourceType, stream: u64) -> bool;
 
-    /// The node runs all that it subscribed to on the open streams, which are all that it has: what others had accepted or
-    /// refused no longer counts.
+    /// Called when the node runs all that it subscribed to on its open streams. What ended streams had accepted or
+    /// refused is forgotten.
     fn settle(&self, is_open: &dyn Fn(u64) -> bool);
 }
 
-/// The place for the memory of one node. Clones share it.
+/// The memory of one node. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Remembered(Arc<OnceLock<Box<dyn StreamMemory>>>);
 
 impl Remembered {
-    /// The memory of the node, which its first stream makes. All streams of a node have one type of memory; one of another
-    /// type starts with nothing.
+    /// The memory of the node; its first stream creates it. All streams of a node must use one type of memory: a caller
+    /// with another type gets a default value that is not shared.
     pub fn recall<M: StreamMemory + Clone + Default>(&self) -> M {
         let memory: &dyn Any = &**self.0.get_or_init(|| Box::<M>::default());
         memory.downcast_ref::<M>().cloned().unwrap_or_default()

@@ -1,7 +1,7 @@
 //! The fleet: which node runs which version of what, and why it refused another. Free of I/O; time is an argument.
 //!
-//! Streams tell it what their clients do ([`Fleet::connect`], [`Fleet::record`], [`Fleet::disconnect`]); all others ask
-//! ([`Fleet::report`], [`Fleet::sightings`], [`Fleet::progress`]) and learn by [`Fleet::changes`] when to ask again.
+//! Streams report what their clients do ([`Fleet::connect`], [`Fleet::record`], [`Fleet::disconnect`]). Readers ask
+//! ([`Fleet::report`], [`Fleet::sightings`], [`Fleet::progress`]) and are notified of changes by [`Fleet::changes`].
 
 mod event;
 mod live;
@@ -26,14 +26,14 @@ pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
 
 use crate::journal::{Happening, Journal};
 
-/// How many nodes that went away are remembered at most; the ones that left first are forgotten first.
+/// The maximum number of disconnected nodes that are remembered; the first to leave are forgotten first.
 const MOST_DISCONNECTED: usize = 10_000;
 
-/// What is said of a node that is several.
+/// The warning for several nodes that share one identity.
 const SHARED: &str =
     "several Envoys use this node id: what one of them says is taken for the other's. Give each an id of its own";
 
-/// Every node that is connected, or was not long ago.
+/// All nodes that are connected, or were recently.
 #[derive(Debug)]
 pub struct Fleet {
     nodes: BTreeMap<String, Node>,
@@ -45,35 +45,35 @@ pub struct Fleet {
 #[derive(Debug, Default)]
 struct Node {
     identity: Arc<NodeIdentity>,
-    /// The streams that are open, each with the revision that it is settled on.
+    /// The open streams, each with the revision that it is settled on.
     streams: Vec<(u64, Option<Digest>)>,
-    /// Those of them that carry every type, each with the latest of them when it last said anything: an Envoy has one, and
-    /// after it has opened another it says nothing on the first any more.
+    /// The aggregated streams among them, each with the number of the latest such stream when it last received
+    /// something. An Envoy has one, and sends nothing on the first after it has opened another.
     aggregated: Vec<(u64, u64)>,
     is_shared: bool,
     since: u64,
     types: BTreeMap<ResourceType, TypeStatus>,
-    /// What it refused and has not got past, by type and stream.
+    /// Refusals that the node has not recovered from, by type and stream.
     refusals: BTreeMap<(ResourceType, u64), Arc<Refusal>>,
-    /// What all of its streams know of it.
+    /// The memory that all of its streams share.
     memory: Remembered,
 }
 
-/// A stream that a node opened.
+/// The result of opening a stream.
 #[derive(Debug)]
 pub struct Joined {
-    /// Its number, unique in this process.
+    /// The number of the stream, unique in this process.
     pub stream: u64,
-    /// What all streams of the node share.
+    /// The memory that all streams of the node share.
     pub memory: Remembered,
 }
 
-/// What a stream learnt about its node at once.
+/// The events that a stream reports together.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    /// What happened.
+    /// The events, in order.
     pub events: Vec<Event>,
-    /// The filter's own reason, for a refusal that leaves it out.
+    /// The filter's own reason for a refusal, if the client's message lacks it.
     pub reason: Option<String>,
 }
 
@@ -84,12 +84,12 @@ impl Default for Fleet {
 }
 
 impl Fleet {
-    /// A fleet whose comings and goings are noted in a journal.
+    /// An empty fleet that records connects and disconnects in a journal.
     pub fn noted_in(journal: Arc<Journal>) -> Self {
         Self { nodes: BTreeMap::new(), streams: 0, changes: watch::Sender::new(0), journal }
     }
 
-    /// A node opened a stream.
+    /// Records that a node opened a stream. Creates the node if it is new.
     pub fn connect(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         self.streams = self.streams.wrapping_add(1);
         let node = self.nodes.entry(identity.id.clone()).or_default();
@@ -107,7 +107,7 @@ impl Fleet {
         joined
     }
 
-    /// A node opened a stream for every type.
+    /// Records that a node opened an aggregated stream. Otherwise like [`Self::connect`].
     pub fn connect_aggregated(&mut self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         let joined = self.connect(identity, now);
         if let Some(node) = self.nodes.get_mut(&identity.id) {
@@ -116,7 +116,7 @@ impl Fleet {
         joined
     }
 
-    /// A node's stream ended.
+    /// Records that a node's stream ended. Ignored if the node or the stream is unknown.
     pub fn disconnect(&mut self, id: &str, stream: u64, now: SystemTime) {
         if let Some(node) = self.nodes.get_mut(id) {
             node.streams.retain(|(open, _)| *open != stream);
@@ -131,7 +131,7 @@ impl Fleet {
         }
     }
 
-    /// A stream learnt something about its node.
+    /// Records what a stream learnt about its node.
     pub fn record(&mut self, id: &str, stream: u64, learnt: Learnt, now: SystemTime) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         let Learnt { events, mut reason } = learnt;
@@ -163,8 +163,8 @@ impl Fleet {
         self.changed();
     }
 
-    /// Forgets nodes that have been away for longer than `keep`, and of too many the first to leave; those that `is_known`
-    /// says are somebody's, and not just anybody's, come last. Says how many.
+    /// Forgets nodes that have been disconnected for longer than `keep` and, if there are too many, those that left
+    /// first. Nodes for which `is_known` returns true are forgotten last. Returns the number of forgotten nodes.
     pub fn forget(&mut self, keep: Duration, now: SystemTime, is_known: impl Fn(&NodeIdentity) -> bool) -> usize {
         let limit = seconds(now).saturating_sub(keep.as_secs());
         let before = self.nodes.len();
@@ -178,7 +178,7 @@ impl Fleet {
         forgotten
     }
 
-    /// Forgets some of the nodes that are away: those that left first.
+    /// Forgets this many disconnected nodes, those that left first before others.
     fn forget_first(&mut self, number: usize, is_known: impl Fn(&NodeIdentity) -> bool) {
         if number == 0 {
             return;
@@ -191,27 +191,27 @@ impl Fleet {
         }
     }
 
-    /// Who they say they are, all of them.
+    /// The identities of all nodes.
     pub fn identities(&self) -> Vec<NodeIdentity> {
         self.nodes.values().map(|node| NodeIdentity::clone(&node.identity)).collect()
     }
 
-    /// How many streams are open.
+    /// The number of open streams.
     pub fn open_streams(&self) -> usize {
         self.nodes.values().map(|node| node.streams.len()).sum()
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// All nodes, in the order of their identities.
+    /// The reports of all nodes, sorted by identity.
     pub fn report(&self) -> Vec<NodeReport> {
         let report = |(id, node): (&String, &Node)| NodeReport {
             id: id.clone(),
@@ -225,7 +225,7 @@ impl Fleet {
         self.nodes.iter().map(report).collect()
     }
 
-    /// All nodes, in the order of their identities, as a rollout looks at them.
+    /// All nodes as a rollout sees them, sorted by identity.
     pub fn sightings(&self) -> Vec<Sighting> {
         let sighting = |node: &Node| Sighting {
             node: Arc::clone(&node.identity),
@@ -251,12 +251,12 @@ impl Fleet {
         progress
     }
 
-    /// Counts the changes of the fleet: whoever follows it asks again when it moves.
+    /// A counter that increases with each change of the fleet.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Something that rollouts look at beside the fleet has changed: clients of policy discovery.
+    /// Notifies those who follow [`Self::changes`] of a change outside of the fleet: clients of policy discovery.
     pub(crate) fn ring(&self) {
         self.changed();
     }
@@ -266,7 +266,7 @@ impl Fleet {
     }
 }
 
-/// What is noted of an event: what a node says, and not what we conclude from it.
+/// The journal entry for an event, if it has one: what nodes said is recorded, our conclusions are not.
 fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening> {
     let node = id.to_owned();
     match event {
@@ -280,7 +280,8 @@ fn happening(id: &str, event: &Event, reason: Option<&str>) -> Option<Happening>
 }
 
 impl Node {
-    /// Something was said on a stream. Says whether it is news that another Envoy has the same identity.
+    /// Records that a stream received something. Returns whether this shows for the first time that two Envoys share an
+    /// identity.
     fn spoke(&mut self, stream: u64) -> bool {
         let Some(latest) = self.aggregated.iter().map(|(stream, _)| *stream).max() else { return false };
         let Some(spoken) = self.aggregated.iter_mut().find(|(open, _)| *open == stream) else { return false };
@@ -290,8 +291,8 @@ impl Node {
         is_news
     }
 
-    /// It accepted a version of a type. What it refused of that type on other streams counts as long as their sessions say
-    /// so.
+    /// Records an accepted version of a type. Refusals of that type on other streams count for as long as the memory of
+    /// their sessions says so.
     fn accepted(&mut self, kind: ResourceType, version: Digest, at: u64) {
         self.refusals.retain(|(of, stream), _| *of != kind || self.memory.is_outstanding(kind, *stream));
         let refused = self.refused(kind);
@@ -306,7 +307,7 @@ impl Node {
         if self.revision().is_none() {
             return;
         }
-        // It runs all that it subscribed to: what streams that have ended refused is history.
+        // The node runs all that it subscribed to, so refusals of ended streams no longer count.
         let is_open = |stream: u64| self.streams.iter().any(|(open, _)| *open == stream);
         self.memory.settle(is_open);
         if self.refusals.keys().all(|(_, stream)| is_open(*stream)) {
@@ -319,18 +320,18 @@ impl Node {
         }
     }
 
-    /// The latest refusal of a type that it has not got past.
+    /// The latest refusal of a type that the node has not recovered from.
     fn refused(&self, kind: ResourceType) -> Option<Arc<Refusal>> {
         let of_kind = self.refusals().filter(|(of, _)| *of == kind);
         of_kind.max_by_key(|(_, refusal)| refusal.at).map(|(_, refusal)| Arc::clone(refusal))
     }
 
-    /// What it refused and has not got past.
+    /// The refusals that the node has not recovered from.
     fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Arc<Refusal>)> {
         self.refusals.iter().map(|((kind, _), refusal)| (*kind, refusal))
     }
 
-    /// The revision that all of its streams are settled on.
+    /// The revision that all of its streams are settled on, or `None` if there is none.
     fn revision(&self) -> Option<&Digest> {
         let mut streams = self.streams.iter().map(|(_, settled)| settled.as_ref());
         let first = streams.next()??;

@@ -1,4 +1,4 @@
-//! What is shown of the fleet.
+//! The fleet as it is shown by the API and seen by rollouts.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether it is a refusal of what a snapshot has: of the whole type, or of the resources that the node asked for.
+    /// Whether this refuses what a snapshot has: the whole type, or the resources that the node asked for.
     pub(crate) fn is_of(&self, kind: ResourceType, snapshot: &Snapshot) -> bool {
         let whole = snapshot.whole(kind);
         let has = |(name, version): &(String, Digest)| whole.get(name).is_some_and(|it| it.version == *version);
@@ -78,41 +78,41 @@ pub struct NodeReport {
     pub types: BTreeMap<ResourceType, TypeStatus>,
 }
 
-/// A node as a rollout looks at it. Thousands of them are looked at many times during one, so it is made without copying
-/// anything, and does not hold up the fleet.
+/// A node as a rollout sees it. Rollouts look at thousands of nodes many times, so a sighting is made without deep
+/// copies, and holds no lock.
 #[derive(Debug, Clone)]
 pub struct Sighting {
-    /// Who it is.
+    /// The node's identity.
     pub node: Arc<NodeIdentity>,
-    /// Whether it has a stream open.
+    /// Whether the node has an open stream.
     pub connected: bool,
-    /// The revision that it runs in all that it subscribed to.
+    /// The revision that the node runs in all that it subscribed to.
     pub revision: Option<Digest>,
-    /// What it refused and has not got past.
+    /// The refusals that the node has not recovered from.
     pub refused: Vec<(ResourceType, Arc<Refusal>)>,
-    /// The revision whose policies it refused, and why, if it is a client of policy discovery.
+    /// For a client of policy discovery: the revision whose policies it refused, and its reason.
     pub refused_policies: Option<(Digest, String)>,
 }
 
 /// How far the connected nodes are with a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
-    /// How many nodes are connected.
+    /// The number of connected nodes.
     pub connected: usize,
-    /// How many of them run it in all that they subscribed to.
+    /// The number of connected nodes that run the revision in all that they subscribed to.
     pub settled: usize,
-    /// Those that refused something and have not got past it, by their identities.
+    /// The identities of the connected nodes that have not recovered from a refusal.
     pub refusing: Vec<String>,
 }
 
 impl Progress {
-    /// Whether every connected node runs it.
+    /// Whether every connected node runs the revision.
     pub fn is_complete(&self) -> bool {
         self.settled == self.connected
     }
 }
 
-/// A time as it is shown.
+/// A time in seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,4 +1,4 @@
-//! What the owner can be told, and how it answers.
+//! The commands of the owner, and the handle that sends them.
 
 use std::{
     pin::Pin,
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use super::work::{Reply, Step};
 use crate::releases::{Applied, ApplyError, Proposal};
 
-/// One thing that the owner is told.
+/// A command to the owner.
 #[derive(Debug)]
 pub(super) enum Command {
     Restore(Reply<bool>),
@@ -25,33 +25,33 @@ pub(super) enum Command {
     PastTheGate(Proposal, Vec<u8>, Reply<()>),
     Look(Reply<()>),
     End(Reply<()>),
-    /// The work that was under way is done: this is what it leads to. Nothing, if it panicked.
+    /// The work under way has ended, with this step; `None` if it panicked.
     Done(Option<Step>),
 }
 
-/// What can be done with a rollout that is under way.
+/// Commands to the rollout under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steering {
-    /// It stays where it is.
+    /// Stop it at the present step.
     Pause,
-    /// It goes on.
+    /// Continue it.
     Resume,
-    /// All nodes go back.
+    /// Send all nodes back to the last good revision.
     Abort,
 }
 
-/// The handle for those who change what is in force. Changes are carried out one after the other, in the order in which
-/// they come. Cheap to clone.
+/// The handle for those who change what is in force. Commands are carried out one after the other, in the order in
+/// which they are sent. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Commands(UnboundedSender<Command>);
 
-/// An answer that is awaited: in a task with `await`, on a thread with [`Self::wait`]. A command is carried out whether or
-/// not anybody waits for its answer.
+/// A pending answer: `await` it in a task, or call [`Self::wait`] on a thread. The command is carried out even if the
+/// answer is dropped.
 #[derive(Debug)]
 #[must_use = "what came of a command is in its answer"]
 pub struct Answer<T> {
     receiver: oneshot::Receiver<Result<T, ApplyError>>,
-    /// The owner lives until it has answered.
+    /// Keeps the owner alive until it has answered.
     _owner: UnboundedSender<Command>,
 }
 
@@ -79,19 +79,19 @@ impl Commands {
         Self(sender)
     }
 
-    /// Puts in force what an earlier process left in the store. Says whether there was anything.
+    /// Restores what an earlier process left in the store. The answer is whether there was anything.
     pub fn restore(&self) -> Answer<bool> {
         self.ask(Command::Restore)
     }
 
-    /// Puts resources in force as a new revision, with the published keys that are known, or refuses them whole. Keys
-    /// that are not known yet are fetched; nothing waits for them.
+    /// Puts resources in force as a new revision with the published keys that are known, or refuses them whole. Unknown
+    /// key sets are fetched in the background; the command does not wait for them.
     pub fn apply(&self, proposal: Proposal) -> Answer<Applied> {
         self.ask(|reply| Command::Apply(proposal, reply))
     }
 
-    /// Like [`Self::apply`] for the contents of a directory, which are applied only if they are not what it said last: what
-    /// other ways have changed since stays as they left it.
+    /// Like [`Self::apply`], for the contents of a directory. They are applied only if they differ from its last
+    /// contents, so that changes made by other ways since are kept.
     pub fn follow(&self, proposal: Proposal) -> Answer<()> {
         self.ask(|reply| Command::Follow(proposal, reply))
     }
@@ -101,36 +101,35 @@ impl Commands {
         self.ask(|reply| Command::Steer(steering, reply))
     }
 
-    /// Records that a change was refused before it was proposed; what is in force stays.
+    /// Records that a change was refused before it was proposed. What is in force does not change.
     pub fn refuse(&self, error: &impl ToString) -> Answer<()> {
         self.ask(|reply| Command::Refuse(error.to_string(), reply))
     }
 
-    /// Puts the resources in force with the keys that are known now.
+    /// Compiles the resources in force again, with the keys that are known now.
     pub fn renew_keys(&self) {
         self.tell(Command::RenewKeys);
     }
 
-    /// Puts a snapshot in force for all nodes. It is no revision: the store does not know it, and the next revision replaces
+    /// Puts a snapshot in force for all nodes. It is not a revision: it is not stored, and the next revision replaces
     /// it.
     pub fn publish(&self, snapshot: Snapshot) -> Answer<()> {
         self.ask(|reply| Command::Publish(Box::new(snapshot), reply))
     }
 
-    /// Looks at the fleet, so that the rollout and all conditions are up to date when the answer comes. It does not wait for
-    /// changes that are being taken in.
+    /// Looks at the fleet, so that the rollout and all conditions are up to date when the answer comes. It does not
+    /// wait for changes under way.
     pub fn look(&self) -> Answer<()> {
         self.ask(Command::Look)
     }
 
-    /// Ends the owner, once all changes that came before are carried out. When the answer comes, it has let go of the store;
-    /// whatever it is told afterwards is answered with [`ApplyError::Ended`].
+    /// Ends the owner after all commands that were sent before. When the answer comes, the store is closed; later
+    /// commands are answered with [`ApplyError::Ended`].
     pub fn end(&self) -> Answer<()> {
         self.ask(Command::End)
     }
 
-    /// Puts resources in force with a plan that no gate has seen, as a new revision, so that a test can see what a fleet
-    /// makes of it.
+    /// Puts resources in force as a new revision with a plan that no gate has checked. For tests of how a fleet reacts.
     #[cfg(feature = "test-hooks")]
     pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Answer<()> {
         self.ask(|reply| Command::PastTheGate(proposal, plan, reply))
@@ -143,7 +142,7 @@ impl Commands {
     }
 
     fn tell(&self, command: Command) {
-        // An owner that has ended drops the reply, which is an answer too.
+        // If the owner has ended, the reply is dropped, which the receiver reports as `Ended`.
         let _ = self.0.send(command);
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted of proposals and rollouts.
+//! Counters of proposals and rollouts.
 
 use std::time::Duration;
 
@@ -10,47 +10,47 @@ use crate::{
     store::StoreError,
 };
 
-/// What came of proposals.
+/// Counters of proposals, by result.
 #[derive(Debug, Default)]
 pub struct Proposals {
-    /// They became revisions.
+    /// Proposals that became revisions.
     pub created: Counter,
-    /// They said what the latest revision says.
+    /// Proposals that equal the latest revision.
     pub unchanged: Counter,
-    /// They were wrong, or the filter refused them.
+    /// Proposals that were invalid, or that the filter refused.
     pub invalid: Counter,
-    /// Another revision came in between.
+    /// Proposals that conflicted with another revision.
     pub conflict: Counter,
-    /// They could not be taken in for another reason.
+    /// Proposals that failed for another reason.
     pub failed: Counter,
 }
 
-/// What came of rollouts.
+/// Counters of rollouts, by result.
 #[derive(Debug, Default)]
 pub struct Rollouts {
-    /// They began.
+    /// Rollouts that started.
     pub started: Counter,
-    /// They reached all nodes.
+    /// Rollouts that reached all nodes.
     pub completed: Counter,
-    /// They went back because nodes refused them.
+    /// Rollouts that were rolled back because nodes refused the revision.
     pub rolled_back: Counter,
-    /// Somebody ended them.
+    /// Rollouts that a user aborted.
     pub aborted: Counter,
 }
 
-/// What is counted of changes.
+/// The counters of the owner.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// What came of proposals.
+    /// Counters of proposals.
     pub proposals: Proposals,
-    /// What came of rollouts.
+    /// Counters of rollouts.
     pub rollouts: Rollouts,
-    /// How long it takes to take a proposal in: compiling, gate and store.
+    /// The time to accept a proposal: compilation, gate and store.
     pub applies: Histogram,
 }
 
 impl Counts {
-    /// A proposal was taken in, or was not.
+    /// Counts a proposal by its result, and how long it took.
     pub(super) fn applied(&self, applied: &Result<Applied, ApplyError>, took: Duration) {
         let Proposals { created, unchanged, invalid, conflict, failed } = &self.proposals;
         let counter = match applied {
@@ -64,14 +64,14 @@ impl Counts {
         self.applies.observe(took);
     }
 
-    /// A rollout is elsewhere than it was.
+    /// Counts a rollout whose state has changed.
     pub(super) fn rollout(&self, before: Option<&RolloutReport>, now: &RolloutReport) {
         let same = before.filter(|report| report.candidate == now.candidate);
         let under_way = |state: &State| matches!(state, State::Progressing | State::Paused);
         if same.is_none() && under_way(&now.state) {
             self.rollouts.started.increment();
         }
-        // What a restart finds at its end has ended before.
+        // A rollout that a restart finds at its end was counted by the earlier process.
         if !same.is_some_and(|report| under_way(&report.state)) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The owner itself: what it has, and how it carries out each command.
+//! The owner itself: its state, and how it carries out each command.
 
 use std::{
     collections::VecDeque,
@@ -26,15 +26,15 @@ use crate::{
     store::Revision,
 };
 
-/// How many errors of a refused change are told to those who follow events.
+/// The maximum number of errors of a refused change in an event.
 const MOST_REASONS: usize = 50;
-/// How many warnings about a directory are logged; the status has the others.
+/// The maximum number of warnings about a directory that are logged; the status has all.
 const MOST_LOGGED: usize = 20;
 
-/// Where publications go.
+/// The channel of publications.
 type Publishing = watch::Sender<Option<Arc<Publication>>>;
 
-/// What is in force, and whom it is told.
+/// The owner's state: what is in force, and the channels by which it is published.
 pub(super) struct Desk {
     releases: Releases,
     refused_change: Arc<[String]>,
@@ -45,9 +45,9 @@ pub(super) struct Desk {
     examiner: Examiner,
     workshop: Workshop,
     is_at_work: bool,
-    /// The changes that wait until the work under way is done.
+    /// The changes that wait for the end of the work under way.
     waiting: VecDeque<Command>,
-    /// Who wants it to end.
+    /// The reply to the command to end, while work is under way.
     ended: Option<Reply<()>>,
     publications: Publishing,
     in_force: watch::Sender<Arc<InForce>>,
@@ -90,7 +90,7 @@ impl Desk {
         Self { counts, ..self }
     }
 
-    /// Carries out commands until nobody can give any, or until it is told to end.
+    /// Carries out commands until all senders are dropped, or until a command ends it.
     pub(super) fn run(mut self, mut commands: UnboundedReceiver<Command>) {
         while let Some(command) = commands.blocking_recv() {
             self.guarded(|desk| desk.take(command));
@@ -101,14 +101,15 @@ impl Desk {
                 self.guarded(|desk| desk.carry_out(next));
             }
             if let Some(reply) = self.ended.take() {
-                // What it had goes first, the store above all.
+                // The state is dropped before the reply, so that the store is closed.
                 drop((self, commands));
                 return answer(reply, Ok(()));
             }
         }
     }
 
-    /// A panic costs the command its answer, and no other command anything: each statement leaves everything whole.
+    /// Calls `act` and catches a panic, which drops the reply of this command only: every statement leaves the state
+    /// consistent.
     fn guarded(&mut self, act: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| act(self))).is_err() {
             tracing::error!("a command panicked, and was not carried out to its end");
@@ -125,7 +126,7 @@ impl Desk {
                     None => tracing::error!("a change panicked while it was compiled, and is not taken in"),
                 }
             }
-            // One look at the keys is enough for all changes of keys that came before it.
+            // One renewal is enough for all key changes that came before it.
             Command::RenewKeys if self.waiting.iter().any(|waiting| matches!(waiting, Command::RenewKeys)) => {}
             command => self.waiting.push_back(command),
         }
@@ -168,7 +169,7 @@ impl Desk {
         self.work(move || Step::TakeIn(examination(proposal, &ground, &examiner), reply));
     }
 
-    /// A directory has a say when it says something new.
+    /// Applies a directory, but only when its contents change.
     fn follow(&mut self, proposal: Proposal, reply: Reply<()>) {
         self.releases.note_runners(&self.population.fleet.sightings());
         let (ground, examiner, directory) = (self.releases.ground(), self.examiner.clone(), self.releases.directory());
@@ -180,7 +181,7 @@ impl Desk {
         });
     }
 
-    /// What was worked at leads to this.
+    /// Carries out the result of a piece of work.
     fn step(&mut self, step: Step) {
         match step {
             Step::TakeIn(examined, reply) => answer(reply, self.take_in(examined)),
@@ -191,7 +192,7 @@ impl Desk {
 
     fn take_in_directory(&mut self, news: Result<Option<(Examination, Digest)>, ApplyError>) -> Result<(), ApplyError> {
         let Some((examined, said)) = news? else {
-            // What was wrong with it meanwhile is taken back.
+            // The last refusal is obsolete.
             self.refused_change = Arc::default();
             self.publish();
             return Ok(());
@@ -208,7 +209,7 @@ impl Desk {
         Ok(self.releases.followed(revision.number, said)?)
     }
 
-    /// Takes in what was proved, or tells why it was not.
+    /// Stores a proposal that was proved, or returns why it was refused.
     fn take_in(&mut self, (proved, begin): Examination) -> Result<Applied, ApplyError> {
         let applied = proved.and_then(|proved| self.releases.admit(*proved, SystemTime::now()));
         self.counts.applied(&applied, begin.elapsed());
@@ -218,7 +219,7 @@ impl Desk {
             let (revision, author, message) = (*number, author.clone(), message.clone());
             self.journal.note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
             self.put_in_force();
-            // It is stored; the rest can follow while nodes take it in.
+            // It is stored. The notes can be written while nodes receive it.
             self.releases.note();
         }
         self.publish();
@@ -296,24 +297,24 @@ impl Desk {
         Ok(())
     }
 
-    /// Has something done that takes long. Changes that come meanwhile wait.
+    /// Starts long work on the second thread. Changes that come meanwhile wait.
     fn work(&mut self, work: impl FnOnce() -> Step + Send + 'static) {
         self.is_at_work = self.workshop.hand(work);
     }
 
-    /// Tells every stream, unless that would tell it nothing. The keys that the resources in force need are wanted from
-    /// now on.
+    /// Publishes to every stream, unless nothing changes for any node. The key sets that the resources in force need
+    /// are fetched from now on.
     fn put_in_force(&mut self) {
         let Some(publication) = self.releases.publication() else { return };
         let revision = publication.revision().clone();
         let mut before = None;
         self.publications.send_if_modified(|current| {
             let is_news = !current.as_ref().is_some_and(|current| publication.serves_the_same_as(current));
-            // Whoever comes later finds what holds on to nothing that is over.
+            // Later readers get a value that does not keep the former publication alive.
             before = current.replace(Arc::new(publication));
             is_news
         });
-        // Nobody waits while it is taken apart.
+        // Dropping it is slow, and no lock is held here.
         drop(before);
         self.moves = self.moves.wrapping_add(1);
         self.note_warnings();
@@ -339,7 +340,7 @@ impl Desk {
         }
     }
 
-    /// Shows readers what is so now.
+    /// Publishes the present state to readers.
     fn publish(&self) {
         let (releases, moves) = (self.releases.view(), self.moves);
         let (refused_change, warned) = (Arc::clone(&self.refused_change), Arc::clone(&self.warned));
@@ -347,13 +348,13 @@ impl Desk {
     }
 }
 
-/// Examines a proposal by what is known now.
+/// Examines a proposal with what is known now.
 fn examination(proposal: Proposal, ground: &Ground, examiner: &Examiner) -> Examination {
     let begin = Instant::now();
     (prove(proposal, ground, &examiner.known()).map(Box::new), begin)
 }
 
-/// Tells whoever asked, if anybody still waits for it.
+/// Sends an answer, unless nobody waits for it any more.
 fn answer<T>(reply: Reply<T>, answer: Result<T, ApplyError>) {
     let _ = reply.send(answer);
 }

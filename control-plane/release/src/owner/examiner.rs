@@ -1,4 +1,4 @@
-//! Admission in a running control plane: with the keys that are fetched, the nodes that are there and what is in force.
+//! Admission in a running control plane: with the fetched keys, the connected nodes and what is in force.
 
 use std::sync::Arc;
 
@@ -17,13 +17,14 @@ use crate::{
     releases::{Admission, ApplyError, Examined, examine},
 };
 
-/// Proves resources as the owner does, and changes nothing. It takes its time: not for tasks. Cheap to clone.
+/// Examines resources as the owner does, without changing anything. It is slow and must not run on an async worker.
+/// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Examiner(Arc<Knowledge>);
 
 #[derive(Debug)]
 struct Knowledge {
-    /// What was read before.
+    /// Remembers documents that were read before.
     reader: Reader,
     code: FilterCode,
     keys: Arc<LiveSources>,
@@ -36,9 +37,9 @@ struct Knowledge {
 pub struct Known {
     knowledge: Arc<Knowledge>,
     key_sets: KeySets,
-    /// The nodes, for which everything must be right.
+    /// The nodes for which the resources must be valid.
     nodes: Vec<NodeIdentity>,
-    /// What is in force: what it has compiled and a change does not touch is kept.
+    /// The publication in force: what a change does not touch is reused from it.
     previous: Option<Arc<Publication>>,
 }
 
@@ -52,7 +53,7 @@ impl Examiner {
         Self(Arc::new(Knowledge { reader: Reader::default(), code, keys, population, publications }))
     }
 
-    /// What is known now.
+    /// Takes what is known now.
     pub fn known(&self) -> Known {
         let knowledge = Arc::clone(&self.0);
         let (key_sets, nodes) = (knowledge.keys.sets(), knowledge.population.identities());
@@ -60,7 +61,8 @@ impl Examiner {
         Known { knowledge, key_sets, nodes, previous }
     }
 
-    /// Reads and examines resources: they would be taken, unless they open what is guarded now.
+    /// Reads and examines resources. Returns what would be put in force, or why it would be refused; whether routes
+    /// would lose authentication is not checked.
     pub fn examine(&self, files: &[File]) -> Result<(Bundle, Examined), ApplyError> {
         let known = self.known();
         let bundle = known.read(files)?;
@@ -89,7 +91,7 @@ impl Admission for Known {
         &self.nodes
     }
 
-    /// Over the resources alone: keys come and go without anybody's doing.
+    /// The digest of the resources alone: keys change without anybody proposing it.
     fn digest(&self, bundle: &Bundle) -> Digest {
         revision(bundle, &KeySets::default(), self.knowledge.code.digest())
     }

@@ -1,4 +1,4 @@
-//! What is in force, as a value for those who show it.
+//! What is in force, as a value for readers.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use tokio::sync::watch;
 
 use crate::{releases::View, rollout::RolloutReport};
 
-/// What is in force, how it spreads and what was refused, as of one moment.
+/// What is in force, its rollout and the last refused change, as of one moment.
 #[derive(Debug, Clone, Default)]
 pub struct InForce {
     pub(super) releases: View,
     pub(super) refused_change: Arc<[String]>,
     pub(super) warned: Arc<Warned>,
-    /// How often something was put in force.
+    /// The number of times that something was put in force.
     pub(super) moves: u64,
 }
 
-/// What is worth a warning about a revision.
+/// The warnings about a revision.
 #[derive(Debug, Default)]
 pub(super) struct Warned {
     pub(super) revision: Option<u64>,
     pub(super) findings: Arc<[Finding]>,
-    /// What depends on the nodes that are there.
+    /// Warnings that depend on which nodes are connected.
     pub(super) waiting: Waiting,
 }
 
@@ -33,23 +33,23 @@ impl InForce {
         &self.releases
     }
 
-    /// Why the latest change was refused, a line an error; empty if it was not.
+    /// The errors of the latest change, if it was refused; otherwise empty.
     pub fn refused_change(&self) -> &[String] {
         &self.refused_change
     }
 
-    /// How what is in force spreads.
+    /// The rollout of what is in force.
     pub fn rollout_report(&self) -> Option<RolloutReport> {
         self.releases.report()
     }
 
-    /// What is worth a warning about what is in force while these nodes are there, by file and line.
+    /// The warnings about what is in force while these nodes are connected, sorted by file and line.
     pub fn warnings(&self, nodes: &[NodeIdentity]) -> Vec<Finding> {
         warnings(&self.warned.findings, &self.warned.waiting, nodes)
     }
 }
 
-/// What is worth a warning about resources while these nodes are there, by file and line.
+/// The warnings about resources while these nodes are connected, sorted by file and line.
 pub fn warnings(findings: &[Finding], waiting: &Waiting, nodes: &[NodeIdentity]) -> Vec<Finding> {
     let mut all = findings.to_vec();
     all.extend(waiting.findings(nodes));
@@ -57,7 +57,7 @@ pub fn warnings(findings: &[Finding], waiting: &Waiting, nodes: &[NodeIdentity])
     all
 }
 
-/// What is published for readers. Cheap to clone.
+/// The readers' handle to what the owner publishes. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Readings(watch::Receiver<Arc<InForce>>);
 
@@ -67,7 +67,7 @@ impl Readings {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits until something was put in force since a reading. Never ends after the owner has.
+    /// Waits until something is put in force after this reading. Never ends once the owner has ended.
     pub(super) async fn moved_since(&mut self, reading: &InForce) {
         if self.0.wait_for(|latest| latest.moves != reading.moves).await.is_err() {
             std::future::pending().await

@@ -1,9 +1,9 @@
 //! The owner of what is in force: one thread that takes commands over a channel and publishes values.
 //!
-//! It alone has the [`Releases`](crate::releases::Releases). Writers send [`Commands`] and await their answers; readers look
-//! at what is published ([`Publications`], [`InForce`]) and wait for nobody. The owner does nothing that takes long but
-//! store: whatever reads, compiles or runs the gate is the work of a second thread, and ends with a step on the owner's
-//! ([`work`]). Changes are carried out in the order in which they come; looks at the fleet are taken in between.
+//! It alone has the [`Releases`](crate::releases::Releases). Writers send [`Commands`] and await their answers; readers
+//! look at what is published ([`Publications`], [`InForce`]) and never wait. The owner's only slow operation is
+//! storing: reading, compiling and the gate run on a second thread, whose result is a step that the owner carries out
+//! ([`work`]). Changes are carried out in order; looks at the fleet are taken in between.
 
 mod command;
 mod counts;
@@ -34,23 +34,23 @@ use crate::{
     releases::Releases,
 };
 
-/// Enforcement points that are no nodes of the fleet, and count for rollouts like them.
+/// Enforcement points that are not in the fleet, but count for rollouts like its nodes.
 pub trait Enforcers: std::fmt::Debug + Send + Sync {
-    /// Those that say who they are, as a rollout looks at nodes.
+    /// Those that identify themselves, as a rollout sees nodes.
     fn sightings(&self) -> Vec<Sighting>;
 }
 
-/// All that enforce: the nodes of the fleet, and others.
+/// All enforcement points: the nodes of the fleet, and others.
 #[derive(Debug, Clone)]
 pub struct Population {
     /// The nodes.
     pub fleet: Arc<LiveFleet>,
-    /// The others.
+    /// The other enforcement points.
     pub others: Arc<dyn Enforcers>,
 }
 
 impl Population {
-    /// All of them, in the order of their identities.
+    /// All enforcement points, sorted by identity.
     pub fn sightings(&self) -> Vec<Sighting> {
         let mut all = self.fleet.sightings();
         all.extend(self.others.sightings());
@@ -58,7 +58,7 @@ impl Population {
         all
     }
 
-    /// Who they say they are.
+    /// The identities of all enforcement points.
     pub fn identities(&self) -> Vec<NodeIdentity> {
         let mut all = self.fleet.identities();
         all.extend(self.others.sightings().into_iter().map(|sighting| NodeIdentity::clone(&sighting.node)));
@@ -66,31 +66,31 @@ impl Population {
     }
 }
 
-/// What the owner works with, beside the releases.
+/// What the owner works with, besides the releases.
 #[derive(Debug)]
 pub struct Surroundings {
     /// The filter that nodes run.
     pub code: FilterCode,
     /// Published key sets.
     pub keys: Arc<LiveSources>,
-    /// Where happenings are noted.
+    /// The journal of events.
     pub journal: Arc<Journal>,
-    /// Who enforces what is in force.
+    /// The enforcement points.
     pub population: Population,
-    /// Where publications go.
+    /// The channel of publications.
     pub publications: watch::Sender<Option<Arc<Publication>>>,
 }
 
-/// A running owner, as others see it.
+/// The handles to a running owner.
 #[derive(Debug, Clone)]
 pub struct Handles {
-    /// For writers.
+    /// The writers' handle.
     pub commands: Commands,
-    /// For readers.
+    /// The readers' handle.
     pub readings: Readings,
-    /// Proves resources without putting them in force.
+    /// Examines resources without putting them in force.
     pub examiner: Examiner,
-    /// What is counted.
+    /// The counters.
     pub counts: Arc<Counts>,
 }
 
@@ -104,7 +104,7 @@ pub fn start(releases: Releases, surroundings: Surroundings) -> Handles {
     let examiner = Examiner::new(code, Arc::clone(&keys), population.clone(), published);
     let owner = sender.downgrade();
     let workshop = Workshop::start(move |step| {
-        // Without an owner there is nothing to be changed.
+        // The owner may have ended already.
         if let Some(owner) = owner.upgrade() {
             let _ = owner.send(Command::Done(step));
         }

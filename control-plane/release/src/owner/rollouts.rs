@@ -1,4 +1,4 @@
-//! Has rollouts looked at, as the fleet answers. The looking itself is the owner's.
+//! Asks the owner to look at the rollout when the fleet has changed. The look itself is the owner's.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use tokio::{sync::watch, time};
 
 use super::{Commands, Readings};
 
-/// A rollout is looked at as soon as a node has something to say. After a look there is a pause of so many times what it
-/// took: while thousands of nodes answer, a look costs much and tells little …
+/// After a look at the rollout there is a pause of this many times its duration: while thousands of nodes answer, a
+/// look is costly and finds little new.
 const PAUSE_FOR_LOOK: u32 = 19;
-/// … but no longer than this, since one may have refused.
+/// The longest such pause, since a node may have refused meanwhile.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// How often a rollout is looked at because a pause may have ended.
+/// The interval of looks without a change of the fleet, because the pause of a canary step may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
 
-/// Looks after rollouts: has them promoted, completed and rolled back as the fleet answers. `changes` are those of the
-/// fleet. Ends when the owner does.
+/// Asks for a look after each of `changes` (of the fleet) and at intervals, so that rollouts are promoted, completed
+/// and rolled back. Returns when the owner has ended.
 pub async fn follow_rollouts(commands: Commands, mut readings: Readings, mut changes: watch::Receiver<u64>) {
     loop {
         changes.mark_unchanged();

@@ -1,5 +1,5 @@
-//! The thread for what takes long. The owner hands it one piece of work at a time, and carries out what that leads to
-//! itself: nobody else changes anything.
+//! The thread for long work. The owner gives it one piece of work at a time, and carries out the resulting step itself:
+//! this thread changes nothing.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,31 +17,32 @@ use crate::{
     releases::{Applied, ApplyError, Proved},
 };
 
-/// Where an answer goes. Whoever asked may be gone.
+/// The sender of an answer. The receiver may be gone.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, ApplyError>>;
 
-/// What became of a proposal, and when its examination began.
+/// The result of examining a proposal, and when the examination began.
 pub(super) type Examination = (Result<Box<Proved>, ApplyError>, Instant);
 
-/// What work leads to.
+/// The result of a piece of work, for the owner to carry out.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A proposal is to be taken in, or was refused.
+    /// Store and spread a proposal, or report its refusal.
     TakeIn(Examination, Reply<Applied>),
-    /// So is what a directory says, unless it says what it said last. The digest is that of its files.
+    /// The same for the contents of a directory, with the digest of its files; `None` if they have not changed.
     Follow(Result<Option<(Examination, Digest)>, ApplyError>, Reply<()>),
-    /// What is live was compiled with other keys.
+    /// Replace the live publications by ones compiled with other keys.
     Renew(Result<Vec<(u64, Publication)>, CompileError>),
 }
 
 type Work = Box<dyn FnOnce() -> Step + Send>;
 
-/// The thread, as the owner sees it.
+/// The owner's handle to the thread.
 #[derive(Debug)]
 pub(super) struct Workshop(mpsc::Sender<Work>);
 
 impl Workshop {
-    /// Starts the thread, which calls `done` after each piece of work: with nothing, if it panicked. It ends with the owner.
+    /// Starts the thread. It calls `done` after each piece of work, with `None` if the work panicked. It ends with the
+    /// owner.
     pub(super) fn start(done: impl Fn(Option<Step>) + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::channel::<Work>();
         thread("postern-compile", move || {
@@ -52,13 +53,13 @@ impl Workshop {
         Self(sender)
     }
 
-    /// Hands over work. `false` if there is nobody to do it.
+    /// Hands over a piece of work. Returns false if the thread is gone.
     pub(super) fn hand(&self, work: impl FnOnce() -> Step + Send + 'static) -> bool {
         self.0.send(Box::new(work)).is_ok()
     }
 }
 
-/// Starts a thread. Without it, whoever asks it for anything is told that it has ended.
+/// Starts a thread. If the system refuses, those who send it something are answered that it has ended.
 pub(super) fn thread(name: &'static str, run: impl FnOnce() + Send + 'static) {
     if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(run) {
         tracing::error!(name, "a thread cannot be started: {error}");

@@ -1,5 +1,5 @@
-//! The groups that are compiled, so many at most. When another comes, the one that was not asked for longest is dropped: of
-//! those that no stream is served from, and of these first one that no resource foresees.
+//! A cache of compiled groups with a limit. When it is full, the least recently used group is evicted that no stream is
+//! served from; groups that no resource foresees are evicted first.
 
 use std::{
     collections::HashMap,
@@ -9,40 +9,40 @@ use std::{
 use postern_compile::attach::Signature;
 use postern_compile::{snapshot::Snapshot, support::Support};
 
-/// How many groups are kept, besides those that streams are served from.
+/// The maximum number of groups, besides those that streams are served from.
 pub(super) const MOST_GROUPS: usize = 1024;
 
-/// A group's snapshot, once it is compiled.
+/// The snapshot of a group; empty until it is compiled.
 pub(super) type SharedSnapshot = Arc<OnceLock<Arc<Snapshot>>>;
 
-/// What tells a group: which targets select its nodes, and what these understand.
+/// The key of a group: the targets that select its nodes, and what these support.
 pub(super) type Key = (Signature, Support);
 
-/// Groups by what tells them apart.
+/// The cache: groups by key.
 #[derive(Debug, Default)]
 pub(super) struct Compiled {
     groups: HashMap<Key, Group>,
-    /// How often a group was asked for.
+    /// The number of lookups so far.
     asked: u64,
 }
 
 #[derive(Debug)]
 struct Group {
     place: SharedSnapshot,
-    /// When it was last asked for, by that count.
+    /// The number of the last lookup of this group.
     asked: u64,
-    /// Whether it was compiled when the resources were admitted.
+    /// Whether the group was compiled when the resources were admitted.
     foreseen: bool,
 }
 
 impl Compiled {
-    /// Keeps a group that the resources foresee.
+    /// Adds a group that was compiled at admission.
     pub(super) fn foresee(&mut self, key: Key, snapshot: Arc<Snapshot>) {
         let asked = self.tick();
         self.groups.insert(key, Group { place: Arc::new(OnceLock::from(snapshot)), asked, foreseen: true });
     }
 
-    /// The place of a group, which is made if it is new.
+    /// The entry of a group. Created empty if it is new.
     pub(super) fn group(&mut self, key: Key) -> SharedSnapshot {
         let asked = self.tick();
         if !self.groups.contains_key(&key) && self.groups.len() >= MOST_GROUPS {
@@ -54,7 +54,7 @@ impl Compiled {
         Arc::clone(&group.place)
     }
 
-    /// The snapshot of a group, if it is compiled.
+    /// The snapshot of a group, or `None` if it is not compiled.
     pub(super) fn compiled(&mut self, key: &Key) -> Option<Arc<Snapshot>> {
         let asked = self.tick();
         let group = self.groups.get_mut(key)?;
@@ -62,7 +62,7 @@ impl Compiled {
         group.place.get().cloned()
     }
 
-    /// What selects the nodes of each group that is compiled, and the label of its plan.
+    /// For each compiled group, what selects its nodes, and the label of its plan.
     pub(super) fn plans(&self) -> Vec<(Signature, String)> {
         let compiled = |((signature, _), group): (&Key, &Group)| {
             Some((signature.clone(), group.place.get()?.plan().label().to_owned()))
@@ -89,8 +89,8 @@ impl Compiled {
 }
 
 impl Group {
-    /// Whether a stream is served from it, or somebody is compiling it. Besides this place, the list of what is known holds
-    /// on to a snapshot.
+    /// Whether a stream is served from it, or a thread is compiling it. This cache and the map of known snapshots hold
+    /// one reference each.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.place) > 1 || self.place.get().is_some_and(|snapshot| Arc::strong_count(snapshot) > 2)
     }

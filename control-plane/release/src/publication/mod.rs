@@ -1,8 +1,8 @@
-//! What is in force: for every node, the snapshot of the group that it belongs to. Streams follow publications; which
-//! node is in which group is decided here and nowhere else.
+//! Publications: for every node, the snapshot of its group. Streams follow publications; only this module decides which
+//! node is in which group.
 //!
-//! Nodes that the same resources select are one group, whatever their number. A group is compiled when its first node
-//! comes, or before, when a change is admitted; and one that a change does not touch keeps the snapshot that it had.
+//! All nodes that the same resources select are one group. A group is compiled when a change is admitted, or when its
+//! first node connects. A group that a change does not touch keeps its snapshot.
 
 mod compiled;
 mod policies;
@@ -36,10 +36,10 @@ use self::{
 pub use self::{policies::Audience, policy_set::PolicySet, published::Publications};
 use crate::rollout::Rollout;
 
-/// What a group is called that every node belongs to.
+/// The label of the group of all nodes.
 const EVERY_NODE: &str = "every node";
 
-/// One revision, or two during a rollout, as nodes are served them. What it says does not change; streams share it.
+/// One revision, or two during a rollout, as served to nodes. Its content is immutable; streams share it.
 #[derive(Debug)]
 pub struct Publication {
     revision: Digest,
@@ -49,11 +49,11 @@ pub struct Publication {
 
 #[derive(Debug)]
 enum Content {
-    /// The same for every node.
+    /// One snapshot for every node.
     Uniform(Arc<Snapshot>),
-    /// To each group its own.
+    /// One snapshot for each group.
     Grouped(Box<Groups>),
-    /// To each node what the rollout says.
+    /// Each node gets the revision that the rollout decides.
     Split(Box<Split>),
 }
 
@@ -70,25 +70,25 @@ struct Groups {
     key_sets: KeySets,
     code: FilterCode,
     kinship: Kinship,
-    /// By the targets that select their nodes, and by what these understand.
+    /// Compiled groups, by the targets that select their nodes and by what these support.
     compiled: Mutex<Compiled>,
-    /// By their own revision, for the next publication.
+    /// Snapshots by their own revision, for reuse by the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
-    /// What is made for several revisions.
+    /// Parts that several revisions share.
     kept: Arc<Kept>,
-    /// What clients of policy discovery are told.
+    /// The policies for clients of policy discovery.
     policies: PolicySets,
 }
 
 impl Publication {
-    /// The same for every node.
+    /// A publication with one snapshot for every node.
     pub fn uniform(snapshot: Snapshot) -> Self {
         let (revision, content) = (snapshot.revision().clone(), Content::Uniform(Arc::new(snapshot)));
         Self { revision, content, turns: Turns::default() }
     }
 
-    /// Puts resources together for all nodes, or refuses them whole. Checked are the groups of these nodes, and one for
-    /// every target that could select nodes. What `previous` has compiled and the change does not touch is kept.
+    /// Compiles resources for all nodes, or refuses them whole. The groups of `nodes` are checked, and one for every
+    /// target that could select nodes. Snapshots of `previous` that the change does not touch are reused.
     pub fn admit(
         bundle: Bundle,
         key_sets: KeySets,
@@ -105,19 +105,19 @@ impl Publication {
         Ok(Self { revision, content: Content::Grouped(Box::new(groups)), turns: Turns::default() })
     }
 
-    /// The candidate of a rollout for the nodes that it says, and the last good revision for all others.
+    /// The candidate of a rollout for the nodes that the rollout names, and the last good revision for all others.
     pub fn split(rollout: Rollout, last_good: Arc<Self>, candidate: Arc<Self>) -> Self {
         let revision = if rollout.is_back() { last_good.revision() } else { candidate.revision() }.clone();
         let content = Content::Split(Box::new(Split { rollout, last_good, candidate }));
         Self { revision, content, turns: Turns::default() }
     }
 
-    /// The revision that is in force, or spreads.
+    /// The revision that is in force, or is spreading.
     pub fn revision(&self) -> &Digest {
         &self.revision
     }
 
-    /// The revision that this node is to run: one of two during a rollout.
+    /// The publication that a node is to run: one of two during a rollout.
     pub fn release_for(&self, node: &NodeIdentity) -> &Self {
         match &self.content {
             Content::Uniform(_) | Content::Grouped(_) => self,
@@ -126,7 +126,7 @@ impl Publication {
         }
     }
 
-    /// Like [`Self::release_for`], to be kept.
+    /// Like [`Self::release_for`], as an owned reference.
     pub fn shared_release_for(self: &Arc<Self>, node: &NodeIdentity) -> Arc<Self> {
         match &self.content {
             Content::Uniform(_) | Content::Grouped(_) => Arc::clone(self),
@@ -137,7 +137,7 @@ impl Publication {
         }
     }
 
-    /// How many groups of nodes are kept compiled: strangers can make up nodes, but no more than so many groups.
+    /// The number of compiled groups. It is bounded, although any client can invent nodes.
     pub fn groups(&self) -> usize {
         match &self.content {
             Content::Uniform(_) => 1,
@@ -146,7 +146,7 @@ impl Publication {
         }
     }
 
-    /// Whether a target, and not only its mesh, selects this node.
+    /// Whether a target other than the mesh selects this node.
     pub fn selects(&self, node: &NodeIdentity) -> bool {
         match &self.content {
             Content::Uniform(_) => false,
@@ -155,15 +155,15 @@ impl Publication {
         }
     }
 
-    /// Whether every node is served the very same as by another: a rollout that reached the last node and one that has
-    /// completed differ in nothing that a node could see.
+    /// Whether every node is served the same by another publication. A rollout in its last step and a completed one do
+    /// not differ for any node.
     pub fn serves_the_same_as(&self, other: &Self) -> bool {
         let (Content::Split(own), Content::Split(others)) = (&self.content, &other.content) else { return false };
         let everywhere = own.rollout.is_everywhere() && others.rollout.is_everywhere();
         everywhere && Arc::ptr_eq(&own.candidate, &others.candidate)
     }
 
-    /// What this node is served, if it is compiled already.
+    /// The snapshot of a node, or `None` if it is not compiled yet.
     pub fn compiled_for(&self, node: &NodeIdentity) -> Option<Arc<Snapshot>> {
         match &self.content {
             Content::Uniform(snapshot) => Some(Arc::clone(snapshot)),
@@ -172,8 +172,8 @@ impl Publication {
         }
     }
 
-    /// What this node is served. Nodes of one group get the same `Arc`, so that what is made of it can be shared too. This
-    /// compiles a group that nobody has asked for, and must not run where others wait: see [`Self::prepare`].
+    /// The snapshot of a node. Nodes of one group get the same `Arc`, so that derived values can be shared too. This
+    /// may compile a group, and must not run on an async worker: see [`Self::prepare`].
     pub fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
         match &self.content {
             Content::Uniform(snapshot) => Arc::clone(snapshot),
@@ -182,7 +182,7 @@ impl Publication {
         }
     }
 
-    /// The groups that are compiled, by what selects their nodes, each with the label of its plan.
+    /// For each compiled group, what selects its nodes, and the label of its plan.
     pub(crate) fn plans(&self) -> Vec<(String, String)> {
         match &self.content {
             Content::Uniform(snapshot) => vec![(EVERY_NODE.to_owned(), snapshot.plan().label().to_owned())],
@@ -191,7 +191,7 @@ impl Publication {
         }
     }
 
-    /// The same for the group of one node.
+    /// What selects the group of one node, and the label of its plan.
     pub(crate) fn plan_for(&self, node: &NodeIdentity) -> (String, String) {
         let release = self.release_for(node);
         let group = match &release.content {
@@ -201,7 +201,7 @@ impl Publication {
         (group, release.snapshot_for(node).plan().label().to_owned())
     }
 
-    /// What is compiled for this filter, by the revisions of groups.
+    /// The snapshots that are compiled for this filter, by the revisions of their groups.
     fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
         match &self.content {
             Content::Grouped(groups) if groups.code.digest() == filter => lock(&groups.known).clone(),
@@ -214,7 +214,7 @@ impl Publication {
         }
     }
 
-    /// What was made for this revision and may serve others.
+    /// The parts of this publication that others may share.
     fn kept(&self) -> Option<Arc<Kept>> {
         match &self.content {
             Content::Uniform(_) => None,
@@ -241,12 +241,13 @@ impl Groups {
         }
     }
 
-    /// Compiles the groups that there are and may be, and keeps of older ones only what is still used.
+    /// Compiles the groups that exist or could exist, and drops snapshots that are no longer used.
     fn check(&self, nodes: &[NodeIdentity]) -> Result<(), CompileError> {
         let mut checked = BTreeSet::new();
         let (mut errors, mut used) = (Vec::new(), HashMap::new());
         for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
-            // What an old node lacks is no fault of the change: its own is compiled when it asks.
+            // A feature that an old Envoy lacks is not the change's fault: that node's group is compiled when it
+            // connects.
             let node = NodeIdentity { envoy: None, ..node };
             let signature = self.kinship.signature(&node);
             if checked.len() >= MOST_IMAGINED || !checked.insert(signature.clone()) {
@@ -282,12 +283,12 @@ impl Groups {
         lock(&self.compiled).plans().into_iter().map(name).collect()
     }
 
-    /// How many groups are kept.
+    /// The number of compiled groups.
     fn count(&self) -> usize {
         lock(&self.compiled).len().max(lock(&self.known).len())
     }
 
-    /// Compiles a group that was not foreseen. What is wrong in it refuses its requests, and is in the log.
+    /// Compiles a group that was not foreseen. If that fails, its requests are refused, and the errors are logged.
     fn serve(&self, node: &NodeIdentity) -> Arc<Snapshot> {
         match self.compile(node, Strictness::Permissive) {
             Ok(snapshot) => snapshot,
@@ -321,7 +322,7 @@ impl Groups {
         let snapshot = Arc::new(snapshot);
         let mut known = lock(&self.known);
         if known.len() >= MOST_GROUPS {
-            // Those that no group and no stream has any more.
+            // Drops those that no group and no stream uses.
             known.retain(|_, snapshot| Arc::strong_count(snapshot) > 1);
         }
         known.insert(revision, Arc::clone(&snapshot));
@@ -329,7 +330,7 @@ impl Groups {
     }
 }
 
-/// Each statement leaves the value whole, so that a panic elsewhere does not spoil it.
+/// Locks a mutex. A poisoned lock is ignored: every statement leaves the value consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

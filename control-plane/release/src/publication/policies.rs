@@ -1,5 +1,5 @@
-//! What clients of policy discovery are told of resources: made when the first of them asks, and shared by all that get
-//! the same.
+//! The policies that clients of policy discovery get. Compiled when the first client asks, and shared by all clients
+//! that get the same.
 
 use std::{
     collections::HashMap,
@@ -12,14 +12,14 @@ use postern_model::Resource;
 
 use super::{Content, Groups, PolicySet, Publication, compiled::MOST_GROUPS, lock};
 
-/// Whom policies are for.
+/// The client that policies are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
-    /// A client that does not say who it is.
+    /// A client that does not identify itself.
     Anyone,
-    /// A client that does.
+    /// A client that identifies itself.
     Identified {
-        /// Who it is.
+        /// Its identity.
         node: Arc<NodeIdentity>,
         /// Whether it is sent the plan.
         plan: bool,
@@ -27,7 +27,7 @@ pub enum Audience {
 }
 
 impl Audience {
-    /// Who it is, if it says so.
+    /// The client's identity, if it has one.
     pub fn node(&self) -> Option<&Arc<NodeIdentity>> {
         match self {
             Self::Anyone => None,
@@ -41,11 +41,11 @@ impl Audience {
     }
 }
 
-/// Sets that were made: of everyone's policies, or by what tells groups apart and whether the plan is in it.
+/// The sets made so far: under `None` the one for anonymous clients, else by group and by whether the plan is included.
 pub(super) type PolicySets = Mutex<HashMap<Option<(Signature, bool)>, Arc<PolicySet>>>;
 
 impl Publication {
-    /// The release that a client is to have. One that does not say who it is gets what a node gets that says nothing either.
+    /// The release for a client. An anonymous client gets what a node with the default identity gets.
     pub fn release_for_client(&self, client: &Audience) -> &Self {
         match client {
             Audience::Anyone => self.release_for(&NodeIdentity::default()),
@@ -53,13 +53,13 @@ impl Publication {
         }
     }
 
-    /// The policies that concern a client, and their plan if it wants that; for a client that does not say who it is, all of
-    /// the default mesh. This may compile, unless [`Self::has_policies_for`] it.
+    /// The policies that concern a client, with their plan if it wants one; for an anonymous client, all policies of
+    /// the default mesh. This may compile, unless [`Self::has_policies_for`] the client.
     pub fn policies_for(&self, client: &Audience) -> Arc<PolicySet> {
         let release = self.release_for_client(client);
         match &release.content {
             Content::Grouped(groups) => groups.policies_for(client),
-            // Nobody knows any more what it was made of.
+            // The resources that it was compiled from are not known here.
             Content::Uniform(_) | Content::Split(_) => {
                 let plan = client.node().filter(|_| client.wants_plan()).map(|node| release.snapshot_for(node));
                 Arc::new(PolicySet::new(Vec::new(), plan.map(|snapshot| snapshot.plan().clone())))
@@ -67,7 +67,7 @@ impl Publication {
         }
     }
 
-    /// Whether a client's policies are made already.
+    /// Whether the policies for a client are compiled already.
     pub fn has_policies_for(&self, client: &Audience) -> bool {
         match &self.release_for_client(client).content {
             Content::Grouped(groups) => lock(&groups.policies).contains_key(&groups.policy_key(client)),

@@ -1,4 +1,4 @@
-//! What is discovered: the policies that a client is to have, and the version that stands for exactly these.
+//! A set of policies for clients of policy discovery, and its version (docs/rules.md, Policy discovery).
 
 use postern_base::digest::Digest;
 use postern_compile::gate::AdmittedPlan;
@@ -8,7 +8,7 @@ use prost::{Message, bytes::Bytes};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// The policies that some clients are to have, with or without their plan. Immutable; streams share it.
+/// The policies for some clients, with or without their plan. Immutable; streams share it.
 #[derive(Debug)]
 pub struct PolicySet {
     version: Digest,
@@ -17,7 +17,7 @@ pub struct PolicySet {
 }
 
 impl PolicySet {
-    /// These resources, and the plan that was made of them.
+    /// The policies among these resources, and the plan that was compiled from them.
     pub fn of<'r>(
         route_policies: impl Iterator<Item = &'r Resource<RoutePolicy>>,
         traffic_permissions: impl Iterator<Item = &'r Resource<TrafficPermission>>,
@@ -28,19 +28,19 @@ impl PolicySet {
         Self::new(chains.chain(permissions).collect(), plan)
     }
 
-    /// Any policies, in any order, and a plan.
+    /// A set of any policies, in any order, and a plan.
     pub fn new(policies: Vec<Policy>, plan: Option<AdmittedPlan>) -> Self {
         Self::encoded(policies, plan.map(|plan| Bytes::copy_from_slice(plan.bytes())))
     }
 
-    /// The same with a plan as it is sent.
+    /// Like [`Self::new`], with an encoded plan.
     pub fn encoded(mut policies: Vec<Policy>, plan: Option<Bytes>) -> Self {
         policies.sort_by(|one, other| (&one.kind, &one.name).cmp(&(&other.kind, &other.name)));
         let version = version(&policies, plan.as_deref());
         Self { version, policies, plan: plan.unwrap_or_default() }
     }
 
-    /// The digest over the policies, and over the plan if there is one.
+    /// The digest of the policies, and of the plan if there is one.
     pub fn version(&self) -> &Digest {
         &self.version
     }
@@ -50,14 +50,14 @@ impl PolicySet {
         &self.policies
     }
 
-    /// The same compiled; empty if it is for clients that are not sent it.
+    /// The encoded plan; empty for clients that are not sent it.
     pub fn plan(&self) -> &Bytes {
         &self.plan
     }
 }
 
-/// As the protocol computes it: name and encoding of each policy, one after the other. A plan changes with keys that no
-/// policy shows, so that its digest comes behind them.
+/// The version, as the protocol defines it: the digest over name and encoding of each policy. A plan can change while
+/// no policy does, when keys change, so its digest is appended.
 fn version(policies: &[Policy], plan: Option<&[u8]>) -> Digest {
     let encoded: Vec<_> = policies.iter().map(Message::encode_to_vec).collect();
     let names = policies.iter().map(|policy| policy.name.as_bytes());
@@ -67,7 +67,7 @@ fn version(policies: &[Policy], plan: Option<&[u8]>) -> Digest {
 }
 
 fn policy<T: Serialize>(kind: &str, resource: &Resource<T>) -> Policy {
-    // The same was written for the resource's digest, without which there is no plan.
+    // This cannot fail: the resource's digest was computed from the same serialization.
     let spec = serde_json::to_string(&resource.spec).unwrap_or_default();
     Policy { name: resource.name.clone(), kind: kind.to_owned(), spec }
 }

@@ -1,4 +1,4 @@
-//! The handle to what is in force, and the way to what takes its time to make of it.
+//! The readers' handle to what is in force, and slow work on it.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use tokio::{
 
 use super::Publication;
 
-/// How many threads make something of one publication at a time. Who asks for what is being made waits as a future, and
-/// finds it made.
+/// The maximum number of threads that work on one publication. Others wait asynchronously, and usually find the result
+/// made.
 const THREADS: usize = 2;
 
-/// What is in force, now and later. Cheap to clone.
+/// A receiver of publications. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Publications(watch::Receiver<Option<Arc<Publication>>>);
 
 impl Publications {
-    /// What is in force now; nothing before the first revision is.
+    /// The publication in force, or `None` before the first revision.
     pub fn latest(&self) -> Option<Arc<Publication>> {
         self.0.borrow().clone()
     }
 
-    /// What is in force, and a bell for what comes after it.
+    /// A receiver that is notified of each new publication.
     pub fn follow(&self) -> watch::Receiver<Option<Arc<Publication>>> {
         let mut receiver = self.0.clone();
         receiver.mark_unchanged();
@@ -37,7 +37,7 @@ impl From<watch::Receiver<Option<Arc<Publication>>>> for Publications {
     }
 }
 
-/// Turns for those who make something of a publication.
+/// Permits to work on a publication.
 #[derive(Debug, Clone)]
 pub(super) struct Turns(Arc<Semaphore>);
 
@@ -48,15 +48,15 @@ impl Default for Turns {
 }
 
 impl Publication {
-    /// Makes something of this publication that may take its time, such as the snapshot of a group that nobody foresaw, on
-    /// a thread that may block. The work ends even if nobody waits for it any more. `None` if it panicked.
+    /// Calls a function that may be slow, such as one that compiles a group that was not foreseen, on a thread that may
+    /// block. It runs to its end even if the future is dropped. Returns `None` if it panicked.
     pub fn prepare<T: Send + 'static>(
         self: &Arc<Self>,
         make: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send + 'static {
         let (publication, Turns(turns)) = (Arc::clone(self), self.turns.clone());
         async move {
-            // Nobody closes the semaphore.
+            // The semaphore is never closed.
             let turn = turns.acquire_owned().await.ok();
             let made = task::spawn_blocking(move || {
                 let made = make(&publication);
@@ -95,7 +95,7 @@ mod tests {
             })
         };
         let asked: Vec<_> = (0..20).map(|_| tokio::spawn(ask())).collect();
-        // Who goes away costs the others nothing.
+        // Dropping the future must not stop the work for others.
         drop(ask());
         for answer in asked {
             let made = answer.await.unwrap().unwrap();

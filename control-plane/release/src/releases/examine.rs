@@ -1,5 +1,5 @@
-//! Admission as a whole: all errors of a bundle at once, whoever finds them, and what is worth a warning about it. It
-//! changes nothing, so that it can run on any thread, beside whatever else happens.
+//! Admission as a whole: all errors of a bundle at once, and its warnings. It changes nothing, so it can run on any
+//! thread, in parallel with everything else.
 
 use std::{panic::resume_unwind, sync::Arc, thread};
 
@@ -17,23 +17,24 @@ use crate::{
     store::{Parent, Prepared, Store, StoreError, split},
 };
 
-/// A bundle that may be put in force.
+/// A bundle that passed admission.
 #[derive(Debug)]
 pub struct Examined {
     /// What nodes get.
     pub publication: Publication,
-    /// What is worth a warning about it, by file and line.
+    /// The warnings, sorted by file and line.
     pub findings: Arc<[Finding]>,
 }
 
-/// What a proposal is examined against: what is in force when it comes.
+/// What a proposal is compared with: what is in force when it is examined.
 #[derive(Debug, Clone)]
 pub struct Ground {
     pub(super) in_force: Option<(u64, Arc<Bundle>)>,
     pub(super) store: Arc<dyn Store>,
 }
 
-/// A proposal that admission and the gate let through. Whether it opens routes is known, and is told when it is taken in.
+/// A proposal that passed admission and the gate. Whether it opens routes is known too; it is refused for that only
+/// when it is stored.
 #[derive(Debug)]
 pub struct Proved {
     pub(super) bundle: Bundle,
@@ -46,18 +47,18 @@ pub struct Proved {
     pub(super) parent: Parent,
     pub(super) again: bool,
     allow_unguarded: bool,
-    /// What it would open of the revision that it was compared with.
+    /// The routes that it would open, compared with the revision in force at its examination.
     opens: Result<(), Opens>,
     compared_with: Option<u64>,
     nodes: Vec<NodeIdentity>,
 }
 
-/// Reviews and admits a bundle, or says everything that is wrong with it.
+/// Reviews and admits a bundle, or returns all errors.
 pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, CompileError> {
     examine_beside(bundle, admission, || ()).0
 }
 
-/// Reads, reviews and admits a proposal, or says everything that is wrong with it.
+/// Reads, reviews and admits a proposal, or returns all errors.
 pub fn prove(proposal: Proposal, ground: &Ground, admission: &dyn Admission) -> Result<Proved, ApplyError> {
     let Proposal { files, author, message, parent, again, allow_unguarded } = proposal;
     let bundle = admission.read(&files)?;
@@ -86,7 +87,7 @@ pub fn prove(proposal: Proposal, ground: &Ground, admission: &dyn Admission) -> 
 }
 
 impl Ground {
-    /// The revision that is in force.
+    /// The revision in force.
     fn revision(&self) -> Option<u64> {
         self.in_force.as_ref().map(|(number, _)| *number)
     }
@@ -97,7 +98,7 @@ impl Ground {
     }
 }
 
-/// Refuses a change that removes the last guard of a route, or everything.
+/// Refuses a change that removes the last authentication step of a route, or all resources.
 pub(super) fn stays_guarded(before: Option<&Bundle>, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
     if after.is_empty() {
         return Err(Opens::Everything(match before.map_or(0, Bundle::len) {
@@ -110,8 +111,8 @@ pub(super) fn stays_guarded(before: Option<&Bundle>, after: &Bundle, nodes: &[No
 }
 
 impl Proved {
-    /// Whether it leaves guarded what is, by what is in force now. That is seldom another revision than when it was
-    /// examined: only a rollout that went back meanwhile makes it one.
+    /// Checks that no route is opened, compared with what is in force now. That differs from what was in force at the
+    /// examination only if a rollout was rolled back meanwhile.
     pub(super) fn stays_guarded(&mut self, ground: &Ground) -> Result<(), Opens> {
         if ground.revision() != self.compared_with {
             self.opens = ground.stays_guarded(&self.bundle, self.allow_unguarded, &self.nodes);
@@ -120,13 +121,13 @@ impl Proved {
     }
 }
 
-/// Like [`examine`], with something else to find out about the bundle meanwhile.
+/// Like [`examine`], running another check on the bundle in parallel.
 fn examine_beside<T: Send>(
     bundle: &Bundle,
     admission: &dyn Admission,
     beside: impl FnOnce() -> T + Send,
 ) -> (Result<Examined, CompileError>, T) {
-    // None needs another, and all look at everything.
+    // None depends on another, and each looks at the whole bundle.
     let (reviewed, found, admitted) = thread::scope(|scope| {
         let reviewing = scope.spawn(|| (review(bundle), beside()));
         let admitted = admission.admit(bundle);

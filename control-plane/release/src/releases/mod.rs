@@ -1,8 +1,8 @@
-//! Releases: the revisions that nodes run or are to run, from a proposal to the store and on through a rollout.
+//! Releases: the revisions that nodes run or are to run, from a proposal to the store and through a rollout.
 //!
-//! It owns the order of things: admission and gate first, then the store, and only what is stored is published. It
-//! does no I/O but the store's; the fleet and the time are arguments, and publishing is up to whoever holds it. Readers
-//! get a [`View`], which is a value: they hold up nobody, and nobody holds them up.
+//! This module owns the order: admission and gate, then the store, then publication, so that only what is stored is
+//! published. The store is its only I/O; the fleet and the time are arguments, and its owner publishes. Readers get a
+//! [`View`], a value, so that they and the owner never wait for each other.
 
 mod examine;
 mod observed;
@@ -43,26 +43,26 @@ use crate::{
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
 };
 
-/// The notes that a rollout, and what is known of revisions, are kept under.
+/// The names of the notes in which the rollout, and what is known of revisions, are stored.
 const ROLLOUT: &str = "rollout";
 const LIFECYCLES: &str = "lifecycles";
-/// The note of which plan which revision brought to which nodes.
+/// The note that records which revision brought which plan to which nodes.
 const PLANS: &str = "plans";
-/// The note of the revision that a directory last became.
+/// The note with the revision that the directory last became.
 const DIRECTORY: &str = "directory";
-/// How many revisions are kept unless somebody says otherwise.
+/// The number of revisions that are kept by default.
 pub const KEPT: usize = 20;
 
-/// A revision that nodes run or are to run.
+/// A live revision: nodes run it or are to run it.
 #[derive(Debug, Clone)]
 struct Release {
     bundle: Arc<Bundle>,
     publication: Arc<Publication>,
-    /// What is worth a warning about it.
+    /// Its warnings.
     findings: Arc<[Finding]>,
 }
 
-/// All revisions that matter now.
+/// All live revisions.
 #[derive(Debug)]
 pub struct Releases {
     store: Arc<dyn Store>,
@@ -72,18 +72,18 @@ pub struct Releases {
     /// The nodes that run the last good revision.
     runners: Runners,
     live: BTreeMap<u64, Release>,
-    /// Shared with views: one that changes is copied.
+    /// Shared with views: copied on write.
     lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
     plans: Plans,
     /// The nodes that were connected when a rollout last ended.
     known: Arc<BTreeMap<String, NodeRecord>>,
     /// The revision that the directory last became.
     directory: Option<u64>,
-    /// The digest of its files then, if it was this process that saw them.
+    /// The digest of its files, if this process read them.
     said: Option<Digest>,
 }
 
-/// What a directory last said.
+/// The last contents of the directory.
 #[derive(Debug, Clone)]
 pub struct Directory {
     revision: Option<u64>,
@@ -92,8 +92,9 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Whether it says that again, after a restart perhaps. It is no news then, and does not overrule what was put in force
-    /// by other ways since. `digest` is the [digest](digest_of) of its files.
+    /// Whether these files are the directory's last contents, even if an earlier process read them. They are then not
+    /// applied, so that they do not overrule changes made by other ways since. `digest` is the [digest](digest_of) of
+    /// `files`.
     pub fn says_again(&self, files: &[File], digest: &Digest) -> Result<bool, StoreError> {
         let Some(number) = self.revision else { return Ok(false) };
         if let Some(said) = &self.said {
@@ -103,14 +104,14 @@ impl Directory {
     }
 }
 
-/// The digest of files, as they are.
+/// The digest of the names and bytes of files.
 pub fn digest_of(files: &[File]) -> Digest {
     Digest::of_parts(files.iter().flat_map(|file| [file.name.as_bytes(), file.bytes.as_slice()]))
 }
 
 impl Releases {
-    /// Nothing is in force until something is [restored](Self::restore) or [applied](Self::apply). Revisions spread by
-    /// `terms`, and `keep` of them are kept, unless their own `Settings` say otherwise.
+    /// Releases without anything in force until a revision is [restored](Self::restore) or [applied](Self::apply).
+    /// Revisions spread by `terms`, and `keep` of them are kept, unless their own `Settings` say otherwise.
     pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
         let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
@@ -128,7 +129,7 @@ impl Releases {
         self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
         let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
-            // The process ended between storing a revision and its first step.
+            // The earlier process ended after storing a revision, and before its first step.
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
                 let documents = self.store.documents(latest.number)?.unwrap_or_default();
@@ -140,7 +141,7 @@ impl Releases {
         for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
             match self.load(number, admission, now) {
                 Ok(()) => {}
-                // The last good one will do.
+                // Falls back to the last good revision.
                 Err(error) if Some(number) != rollout.last_good() && rollout.abort().is_ok() => {
                     tracing::error!(revision = number, "a stored revision cannot be served: {error}");
                 }
@@ -152,18 +153,18 @@ impl Releases {
         Ok(Some(latest))
     }
 
-    /// What the directory last said, for whoever has to tell whether it says something else.
+    /// The last contents of the directory, to compare new contents with.
     pub fn directory(&self) -> Directory {
         Directory { revision: self.directory, said: self.said.clone(), store: Arc::clone(&self.store) }
     }
 
-    /// A directory with files of this [digest](digest_of) has become this revision.
+    /// Records that a directory with files of this [digest](digest_of) became this revision.
     pub fn followed(&mut self, number: u64, said: Digest) -> Result<(), StoreError> {
         (self.directory, self.said) = (Some(number), Some(said));
         self.store.put_note(DIRECTORY, Some(number.to_string().as_bytes()))
     }
 
-    /// A note of an earlier process. One that this version cannot read says nothing.
+    /// Reads a note of an earlier process. Returns `None` for one that this version cannot parse.
     fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
         Ok(self.store.note(name)?.and_then(|note| serde_json::from_slice(&note).ok()))
     }
@@ -173,7 +174,7 @@ impl Releases {
         let mut lifecycle =
             self.lifecycles.remove(&number).map_or_else(|| Lifecycle::scheduled(now), Arc::unwrap_or_clone);
         let permissive::Served { bundle, publication, problems } = permissive::serve(documents, admission)?;
-        // What was admitted by an earlier version is served, whatever this one thinks of it.
+        // A revision that an earlier version admitted is served, even if this version's review finds errors.
         let findings = review(&bundle).unwrap_or_else(|errors| {
             let errors = errors.into_iter().map(|at| Finding { at, code: "stored-error" });
             errors
@@ -195,7 +196,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Admission, gate, store, rollout: a proposal that passes the first three is a revision, and spreads.
+    /// Admits, stores and spreads a proposal, or returns why it is refused.
     pub fn apply(
         &mut self,
         proposal: Proposal,
@@ -207,7 +208,7 @@ impl Releases {
         Ok(applied)
     }
 
-    /// Like [`Self::apply`], for whoever [notes](Self::note) where the rollout is once nodes have been told of it.
+    /// Like [`Self::apply`], but leaves it to the caller to [note](Self::note) the rollout, after nodes have been told.
     pub fn accept(
         &mut self,
         proposal: Proposal,
@@ -218,14 +219,14 @@ impl Releases {
         self.admit(proved, now)
     }
 
-    /// What a proposal is examined against now.
+    /// What a proposal is compared with now.
     pub fn ground(&self) -> Ground {
         let in_force = self.in_force().and_then(|number| Some((number, Arc::clone(&self.live.get(&number)?.bundle))));
         Ground { in_force, store: Arc::clone(&self.store) }
     }
 
-    /// The second half of [`Self::accept`]: stores what was proved, and starts its rollout. What is in force may be another
-    /// revision by now than when it was examined: what it would open is looked at again then.
+    /// The second half of [`Self::accept`]: stores a proved proposal and starts its rollout. If the revision in force
+    /// has changed since the examination, the routes that it would open are determined again.
     pub fn admit(&mut self, mut proved: Proved, now: SystemTime) -> Result<Applied, ApplyError> {
         if let Some(latest) = self.store.latest()?.filter(|latest| latest.digest == proved.digest)
             && self.live.contains_key(&latest.number)
@@ -240,7 +241,7 @@ impl Releases {
         self.release(draft, parent, release, now).map(Applied::Revision)
     }
 
-    /// Stores and spreads what no gate has seen.
+    /// Stores and spreads a publication that no gate has checked.
     #[cfg(feature = "test-hooks")]
     pub(crate) fn release_unproved(
         &mut self,
@@ -275,7 +276,7 @@ impl Releases {
         let mut lifecycle = Lifecycle::scheduled(now);
         lifecycle.initialized(now);
         self.lifecycles.insert(revision.number, Arc::new(lifecycle));
-        // A candidate that has not made it is nobody's any more.
+        // A superseded candidate is no longer live.
         let superseded = self.rollout.as_ref().map(Rollout::candidate).filter(|number| Some(*number) != last_good);
         if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
             Arc::make_mut(lifecycle).observe(&[], now);
@@ -286,12 +287,12 @@ impl Releases {
         Ok(revision)
     }
 
-    /// A proposal to go back to what an earlier revision said.
+    /// A proposal with the content of an earlier revision.
     pub fn rollback(&self, number: u64, author: String, parent: Parent) -> Result<Proposal, ApplyError> {
         Proposal::to_go_back(&*self.store, number, author, parent)
     }
 
-    /// Notes which nodes run the last good revision: what they will say of the next one counts.
+    /// Records which nodes run the last good revision: they are the witnesses of the next one.
     pub fn note_runners(&mut self, fleet: &[Sighting]) {
         let Some(last_good) = self.rollout.as_ref().and_then(Rollout::last_good) else { return };
         let Some(release) = self.live.get(&last_good) else { return };
@@ -300,7 +301,7 @@ impl Releases {
         self.runners.add(last_good, &self.known, running.map(|node| node.node.id.as_str()));
     }
 
-    /// Looks at the fleet, whose nodes come in the order of their names. Says whether the rollout is somewhere else now.
+    /// Looks at the fleet, whose nodes must be sorted by name. Returns whether the rollout changed.
     pub fn observe(&mut self, fleet: &[Sighting], now: SystemTime) -> bool {
         self.plans.look(fleet, &self.live, milliseconds(now));
         let Some(rollout) = &mut self.rollout else { return false };
@@ -310,7 +311,7 @@ impl Releases {
         let change = rollout.observe(&seen, now);
         for (number, release) in &self.live {
             let Some(lifecycle) = self.lifecycles.get_mut(number) else { continue };
-            // What a revision failed on is the last that is said of it: whoever owns it wants to know why.
+            // The conditions of a revision that failed are frozen, so that its author can see why.
             let judged = if rollout.is_back() && *number == rollout.candidate() { &before } else { &*rollout };
             if judged.is_back() && *number == rollout.candidate() {
                 continue;
@@ -344,13 +345,13 @@ impl Releases {
         Ok(())
     }
 
-    /// The live revisions with their resources, for whoever compiles them again.
+    /// The live revisions with their resources, to be compiled again.
     pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>)> {
         self.live.iter().map(|(number, release)| (*number, Arc::clone(&release.bundle))).collect()
     }
 
-    /// The same resources as they were compiled anew, by revision: with keys that have changed. A revision that is no
-    /// longer live is left out.
+    /// Replaces live publications by ones compiled again, by revision, because keys have changed. Revisions that are no
+    /// longer live are ignored.
     pub fn renew(&mut self, renewed: Vec<(u64, Publication)>, now: SystemTime) {
         for (number, publication) in renewed {
             if let Some(release) = self.live.get_mut(&number) {
@@ -371,22 +372,22 @@ impl Releases {
         Some(Publication::split(rollout.clone(), last_good, candidate))
     }
 
-    /// All resources that nodes run or are to run.
+    /// The resources of all live revisions.
     pub fn bundles(&self) -> impl Iterator<Item = &Bundle> {
         self.live.values().map(|release| &*release.bundle)
     }
 
-    /// Whether a rollout has to be looked at.
+    /// Whether the rollout is under way.
     pub fn is_under_way(&self) -> bool {
         self.rollout.as_ref().is_some_and(Rollout::is_under_way)
     }
 
-    /// Where the rollout is.
+    /// The state of the rollout.
     pub fn report(&self) -> Option<RolloutReport> {
         self.rollout.as_ref().map(RolloutReport::of)
     }
 
-    /// The revision that is in force: the one that spreads or has spread, or the last good one if it went back.
+    /// The revision in force: the candidate, or the last good revision if the candidate was rolled back.
     pub fn in_force(&self) -> Option<u64> {
         self.rollout.as_ref().and_then(in_force)
     }
@@ -396,34 +397,34 @@ impl Releases {
         self.live.get(&number).map(|release| &*release.bundle)
     }
 
-    /// What readers see: all that is known now.
+    /// A value with all that is known now, for readers.
     pub fn view(&self) -> View {
         let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
         View { rollout, live, lifecycles, uses: self.plans.all().clone(), known: Arc::clone(&self.known) }
     }
 
-    /// What is known of the revisions that matter now.
+    /// The lifecycles of the revisions that matter now.
     pub fn lifecycles(&self) -> &BTreeMap<u64, Arc<Lifecycle>> {
         &self.lifecycles
     }
 
-    /// Which revisions brought a plan to which nodes, the latest first.
+    /// The revisions that brought a plan to nodes, latest first.
     pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
         uses_of(self.plans.all(), label)
     }
 
-    /// Where everything is kept.
+    /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Forgets what nothing leads back to, and notes where the rollout is.
+    /// Removes revisions that are no longer needed, and notes the rollout.
     fn tidy_up(&mut self, now: SystemTime) {
         self.forget(now);
         self.note();
     }
 
-    /// Forgets the revisions that no node is to run, and that none would go back to.
+    /// Forgets the revisions that are neither live nor a target of a rollback.
     fn forget(&mut self, now: SystemTime) {
         let needed = self.needed();
         self.live.retain(|number, _| needed.contains(number));
@@ -435,8 +436,8 @@ impl Releases {
         rollout.flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]).flatten().collect()
     }
 
-    /// Notes where the rollout is, and removes old revisions from the store. That it could not is no reason to stop: the
-    /// revisions themselves are stored, and a restart takes the rollout up from its first step.
+    /// Notes the rollout in the store, and removes old revisions. Errors are only logged: the revisions themselves are
+    /// stored, and a restart starts the rollout at its first step.
     pub fn note(&mut self) {
         let needed = self.needed();
         let Some(rollout) = &self.rollout else { return };
@@ -445,7 +446,7 @@ impl Releases {
         let pinned = needed.iter().copied().chain(self.directory).collect();
         let kept = self.store.collect(keep, &pinned).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
-            // Plain data can always be written down.
+            // Serialization of plain data cannot fail.
             let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
             let (rollout, lifecycles) = (serde_json::to_vec(rollout), serde_json::to_vec(&self.lifecycles));
             let plans = self.plans.changes().map(|uses| note(serde_json::to_vec(uses)));
@@ -459,7 +460,7 @@ impl Releases {
         }
     }
 
-    /// What a label in a log stands for is wanted for longer than this process lives.
+    /// Notes the plans: the labels in log lines must be resolvable after a restart.
     fn note_plans(&mut self) {
         let Some(uses) = self.plans.changes() else { return };
         let kept = self.store.put_note(PLANS, Some(&serde_json::to_vec(uses).unwrap_or_default()));
@@ -469,21 +470,21 @@ impl Releases {
     }
 }
 
-/// The revision that is in force by a rollout.
+/// The revision in force by a rollout.
 fn in_force(rollout: &Rollout) -> Option<u64> {
     if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
 }
 
-/// How many revisions are kept, if the latest says so itself.
+/// The number of revisions to keep, if the bundle sets it.
 fn kept_by(bundle: &Bundle) -> Option<usize> {
     let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
     retention.map(|retention| retention.revisions)
 }
 
-/// What is to be remembered of connected nodes.
+/// The records of connected nodes to be stored.
 fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
     let record = |observed: &Observed| {
-        // Who has not acknowledged the new revision runs the one before, if it did.
+        // A node that has not acknowledged the new revision runs the previous one, if it ever ran it.
         let revision = match observed.standing {
             Standing::Acked => Some(rollout.candidate()),
             Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),

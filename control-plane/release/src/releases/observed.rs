@@ -1,4 +1,4 @@
-//! Where a node of the fleet stands with a revision, by what it said.
+//! Where a node of the fleet stands with a revision, derived from its sighting.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     rollout::{Observed, Standing},
 };
 
-/// A node with regard to a revision: it runs it if it runs all that it subscribed to of it, and refuses it if it refuses
-/// anything of it.
+/// A node's standing with a release: it runs the release if it runs all of it that it subscribed to, and refuses it if
+/// it refuses any part of it.
 pub fn observed(sighting: &Sighting, release: &Publication) -> Observed {
     let standing = if let Some(reason) = refusal(sighting, release) {
         Standing::Nacked(reason)
@@ -23,7 +23,7 @@ pub fn observed(sighting: &Sighting, release: &Publication) -> Observed {
     Observed { node: Arc::clone(&sighting.node), connected: sighting.connected, standing }
 }
 
-/// Why a node refuses a revision. What it refused may be of another one.
+/// The reason for which a node refuses a release, or `None`. A refusal of another release does not count.
 fn refusal(sighting: &Sighting, release: &Publication) -> Option<String> {
     if let Some((revision, reason)) = &sighting.refused_policies
         && revision == release.revision()

@@ -1,5 +1,5 @@
-//! What was valid when it was stored, and is not any more: a newer version of this program may know better. A start
-//! serves all that can be served, and refuses what cannot in the user's stead.
+//! Start-up with a stored revision that is no longer valid, because a newer version of this program checks more.
+//! Everything valid is served; the rest is served as a refusal (docs/rules.md, 4.2).
 
 use postern_compile::pipeline::CompileError;
 use postern_model::{Absence, Bundle, Diagnostic, Diagnostics, File, SCHEMAS};
@@ -15,13 +15,13 @@ use crate::{
 pub(super) struct Served {
     pub(super) bundle: Bundle,
     pub(super) publication: Publication,
-    /// All that is wrong with it, and is served as a refusal or not at all.
+    /// All errors of the revision; their resources are served as refusals, or not at all.
     pub(super) problems: Option<Diagnostics>,
 }
 
-/// Serves documents, without those that are wrong: a policy gives way to one that answers 500 on the same route, what
-/// policies refer to is left out. What could let a request through by its absence cannot be left out: then nothing is
-/// served.
+/// Serves documents without the invalid ones: an invalid policy is replaced by one that answers 500 on the same route,
+/// and invalid resources that policies refer to are left out. If leaving one out could let a request through, nothing
+/// is served and the errors are returned.
 pub(super) fn serve(mut documents: Vec<Document>, admission: &dyn Admission) -> Result<Served, ApplyError> {
     let mut problems: Vec<Diagnostic> = Vec::new();
     loop {
@@ -75,7 +75,7 @@ fn in_its_stead(document: &Document) -> Stead {
     let absence = SCHEMAS.iter().find(|schema| schema.name == kind).map(|schema| schema.absence);
     match target {
         _ if absence == Some(Absence::FailsClosed) => Stead::Nothing,
-        // A refusal that is wrong itself would be replaced by itself for ever.
+        // If a refusal itself is invalid, replacing it again would never end.
         Some(target) if kind == "RoutePolicy" && value.pointer("/metadata/labels/postern-refusal").is_none() => {
             Stead::Refusal(refusal(document, &value, target))
         }
@@ -83,7 +83,7 @@ fn in_its_stead(document: &Document) -> Stead {
     }
 }
 
-/// A policy that answers 500, for the same route and under the same name.
+/// A policy with the same name that answers 500 on the same route.
 fn refusal(document: &Document, value: &Value, target: &Value) -> Document {
     let body = json!({ "error": "Policy configuration error", "code": "POLICY_INVALID" }).to_string();
     let name = value.pointer("/metadata/name");
@@ -101,7 +101,7 @@ fn refusal(document: &Document, value: &Value, target: &Value) -> Document {
             }],
         },
     });
-    // JSON is YAML, and one line keeps the lines of all others.
+    // JSON is YAML, and one line keeps the line numbers of the following documents.
     let start = if document.text.starts_with(b"---") { "--- " } else { "" };
     let lines = document.text.iter().filter(|byte| **byte == b'\n').count();
     let text = format!("{start}{refusal}{}", "\n".repeat(lines.max(1)));

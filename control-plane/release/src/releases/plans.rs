@@ -1,5 +1,5 @@
-//! Which plan which revision brought to which nodes, and when: what the label in a log line stands for. It is bounded and
-//! free of I/O; time is an argument.
+//! Which revision brought which plan to which nodes, and when, so that the label in a log line can be resolved. Bounded
+//! and free of I/O; time is an argument.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::Release;
 use crate::fleet::Sighting;
 
-/// How many uses of plans are remembered: those that began last.
+/// The maximum number of remembered uses; the latest are kept.
 const MOST_USES: usize = 500;
-/// How many nodes are remembered by name for each.
+/// The maximum number of node names that are remembered for each.
 const MOST_NODES: usize = 50;
 
 /// A plan in one revision: who got it from there, and when.
@@ -39,30 +39,30 @@ pub struct PlanUse {
     pub nodes: BTreeMap<String, u64>,
 }
 
-/// Uses in the order in which they began. Views share them: one that changes is copied.
+/// Uses in the order in which they began. Shared with views: copied on write.
 pub(super) type Uses = VecDeque<Arc<PlanUse>>;
 
-/// The uses of a plan, the latest first.
+/// The uses of a plan, latest first.
 pub(super) fn uses_of(uses: &Uses, label: &str) -> Vec<PlanUse> {
     uses.iter().rev().filter(|used| used.label == label).map(|used| PlanUse::clone(used)).collect()
 }
 
-/// The uses that are remembered.
+/// The remembered uses.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     uses: Uses,
-    /// What each node last acknowledged.
+    /// The revision that each node last acknowledged.
     told: HashMap<String, Digest>,
     changed: bool,
 }
 
 impl Plans {
-    /// What an earlier process remembered.
+    /// Resumes with the uses that an earlier process stored.
     pub(super) fn remembered(uses: Uses) -> Self {
         Self { uses, ..Self::default() }
     }
 
-    /// From now on, nodes are served these releases and no others.
+    /// Records that nodes are served these releases, and no others, from now on.
     pub(super) fn serve<'r>(&mut self, live: impl IntoIterator<Item = (&'r u64, &'r Release)>, now: u64) {
         let mut served = BTreeSet::new();
         for (number, release) in live {
@@ -80,7 +80,7 @@ impl Plans {
         }
     }
 
-    /// Takes note of the nodes that have acknowledged a release since they were last looked at.
+    /// Records the nodes that have acknowledged a release since the last call.
     pub(super) fn look(&mut self, fleet: &[Sighting], live: &BTreeMap<u64, Release>, now: u64) {
         for Sighting { node, revision, .. } in fleet {
             let Some(revision) = revision.as_ref().filter(|revision| self.told.get(&node.id) != Some(*revision)) else {
@@ -110,12 +110,12 @@ impl Plans {
         &self.uses
     }
 
-    /// What is to be remembered, if it has changed since this was last asked.
+    /// The uses to be stored, or `None` if they have not changed since the last call.
     pub(super) fn changes(&mut self) -> Option<&Uses> {
         std::mem::take(&mut self.changed).then_some(&self.uses)
     }
 
-    /// Notes something of the use of a plan by a revision, which begins now if it has not.
+    /// Updates the use of a plan by a revision. Creates it if it is new.
     fn of(&mut self, label: &str, revision: u64, now: u64, note: impl FnOnce(&mut PlanUse)) {
         let same = |used: &&mut Arc<PlanUse>| used.label == label && used.revision == revision && used.until.is_none();
         if let Some(used) = self.uses.iter_mut().rev().find(same) {

@@ -1,4 +1,4 @@
-//! What is proposed, what proves it, and what comes of it.
+//! Proposals, their admission, and their results.
 
 use postern_base::{digest::Digest, node::NodeIdentity};
 use postern_compile::pipeline::CompileError;
@@ -10,44 +10,44 @@ use crate::{
     store::{Parent, Revision, Store, StoreError, assemble},
 };
 
-/// What proves resources: the way from a bundle to what nodes get, through the gate.
+/// Admission: the way from a bundle to what nodes get, through the gate.
 pub trait Admission: Sync {
-    /// What nodes would get, or why they must not.
+    /// Compiles what nodes would get, or returns why it must not be served.
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError>;
 
-    /// What files declare, or all that is wrong with them.
+    /// Reads files, or returns all errors.
     fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
         postern_model::read(files)
     }
 
-    /// What the content of a bundle is called.
+    /// The digest that identifies the content of a bundle.
     fn digest(&self, bundle: &Bundle) -> Digest;
 
-    /// The nodes that are known, for which a change must not open a route unasked.
+    /// The known nodes, for which a change must not open a route unless it is allowed explicitly.
     fn nodes(&self) -> &[NodeIdentity] {
         &[]
     }
 }
 
-/// What somebody wants in force.
+/// A set of resources that somebody proposes to put in force.
 #[derive(Debug, Clone)]
 pub struct Proposal {
-    /// All resources.
+    /// The complete set of resources.
     pub files: Vec<File>,
-    /// Who wants it.
+    /// The author.
     pub author: String,
-    /// Why.
+    /// The author's message.
     pub message: String,
-    /// What it is meant to follow.
+    /// The revision that it must follow.
     pub parent: Parent,
-    /// Whether to try once more what the latest revision says, if that was rolled back.
+    /// Whether to retry the content of the latest revision if that was rolled back.
     pub again: bool,
-    /// Whether it may leave routes without authentication that have it now, or remove everything.
+    /// Whether it may remove authentication from routes that have it now, or remove all resources.
     pub allow_unguarded: bool,
 }
 
 impl Proposal {
-    /// A proposal to go back to what an earlier revision said.
+    /// A proposal with the content of an earlier revision. Fails if that revision is not kept.
     pub fn to_go_back(store: &dyn Store, number: u64, author: String, parent: Parent) -> Result<Self, ApplyError> {
         let documents = store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let message = format!("rollback to revision {number}");
@@ -55,51 +55,51 @@ impl Proposal {
     }
 }
 
-/// What came of a proposal.
+/// The result of an accepted proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
-    /// It is a revision now, and spreads.
+    /// It is a new revision, and spreads.
     Revision(Revision),
-    /// The latest revision says the same.
+    /// It equals the latest revision; nothing changed.
     Unchanged(Revision),
 }
 
-/// Why a proposal came to nothing. What is in force stays.
+/// Why a proposal was refused. What is in force does not change.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// It is wrong, or the filter refuses it.
+    /// It is invalid, or the filter refuses it.
     #[error(transparent)]
     Compile(#[from] CompileError),
     /// It could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It would open routes, and nobody said that this is meant.
+    /// It would open routes, and this was not allowed explicitly.
     #[error(transparent)]
     Unguarded(#[from] Opens),
-    /// There is nothing to go back to under this number.
+    /// The revision to roll back to does not exist.
     #[error("revision {0} is not kept: `postern revisions` lists those that are")]
     NoRevision(u64),
-    /// A command that does not fit.
+    /// The command does not fit the state of the rollout.
     #[error(transparent)]
     NotNow(#[from] NotNow),
-    /// There is nothing to command.
+    /// There is no rollout to command.
     #[error("no rollout has been started")]
     NoRollout,
-    /// Whoever was to take it in has ended, or panicked.
+    /// The owner has ended, or panicked.
     #[error("the change was not taken in: the control plane failed or is shutting down, and the log says why")]
     Ended,
 }
 
-/// What a change would open. It needs an explicit word.
+/// What a change would open. It must be allowed explicitly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Opens {
-    /// These routes are guarded now, and would not be afterwards.
+    /// These routes have authentication now, and would lose it.
     #[error(
         "this change would leave routes without authentication that have it now: {}; nothing was changed. If that is meant, \
          say `--allow-unguarded` (in the API: `allowUnguarded`), or `public: {{ reason: … }}` at the route", .0.join(", ")
     )]
     Routes(Vec<String>),
-    /// It declares nothing at all.
+    /// It declares no resources.
     #[error(
         "this change declares no resources, so that {0} would be removed; nothing was changed. If that is meant, say \
          `--allow-unguarded` (in the API: `allowUnguarded`)"

@@ -1,4 +1,4 @@
-//! On what terms revisions spread, and whose word counts.
+//! The terms of a rollout: its strategy, its tolerance, and its witnesses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::{
     store::NodeRecord,
 };
 
-/// How revisions spread, unless their own `Settings` say otherwise.
+/// The defaults for revisions whose `Settings` do not set them.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// Who gets them first.
+    /// Which nodes get them first.
     pub strategy: Strategy,
     /// How many nodes may refuse one.
     pub tolerance: Tolerance,
@@ -25,7 +25,7 @@ impl From<Strategy> for Terms {
 }
 
 impl Terms {
-    /// The terms of a revision: its own, as far as it has any.
+    /// The terms of a revision: those of its `Settings`, with these as defaults.
     pub(super) fn with(&self, bundle: &Bundle) -> Self {
         let said = bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref());
         let steps = said.and_then(|said| said.steps.as_deref());
@@ -49,7 +49,7 @@ pub(super) struct Runners {
 }
 
 impl Runners {
-    /// More of them. Those of another revision are forgotten; `known` are the nodes of an earlier time.
+    /// Adds nodes that run a revision, and forgets those of other revisions. `known` are records from before a restart.
     pub(super) fn add<'a>(
         &mut self,
         revision: u64,
@@ -66,13 +66,13 @@ impl Runners {
         }
     }
 
-    /// All that ran a revision, as far as is known.
+    /// Takes all nodes that ran a revision, as far as is known.
     pub(super) fn take(&mut self, revision: Option<u64>, known: &BTreeMap<String, NodeRecord>) -> BTreeSet<String> {
         if self.of.is_some() && self.of == revision { self.nodes.clone() } else { runners_of(revision, known) }
     }
 }
 
-/// The nodes that ran a revision when they were last heard of.
+/// The nodes that ran a revision when they were last seen.
 pub(super) fn runners_of(revision: Option<u64>, known: &BTreeMap<String, NodeRecord>) -> BTreeSet<String> {
     let ran = known.iter().filter(|(_, node)| revision.is_some() && node.revision == revision);
     ran.map(|(id, _)| id.clone()).collect()

@@ -1,4 +1,4 @@
-//! What releases show to whoever asks: which revision a node is to run and runs, and where single resources are.
+//! What readers see of releases: which revision a node is to run and runs, and the conditions of single resources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,18 +28,18 @@ use crate::{
     store::NodeRecord,
 };
 
-/// Where a node is among the revisions.
+/// Where a node stands among the revisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeStanding {
     /// The revision that it is to run.
     pub target: Option<u64>,
-    /// The one that it runs, if it is one of those that are live.
+    /// The live revision that it runs, if any.
     pub running: Option<u64>,
-    /// Why it refuses the one that it is to run.
+    /// The reason for which it refuses the revision that it is to run.
     pub refused: Option<String>,
 }
 
-/// What is known of the revisions that matter now, as of one moment. It is a value, cheap to make and to keep.
+/// What is known of live revisions, as of one moment. A value, cheap to create and to keep.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     pub(super) rollout: Option<Rollout>,
@@ -50,17 +50,17 @@ pub struct View {
 }
 
 impl View {
-    /// The revision that is in force: the one that spreads or has spread, or the last good one if it went back.
+    /// The revision in force: the candidate, or the last good revision if the candidate was rolled back.
     pub fn in_force(&self) -> Option<u64> {
         self.rollout.as_ref().and_then(in_force)
     }
 
-    /// The latest revision, in force or not: what comes next follows it.
+    /// The latest revision, in force or not, which the next one follows.
     pub fn latest(&self) -> Option<u64> {
         self.rollout.as_ref().map(Rollout::candidate)
     }
 
-    /// The revisions that nodes run or are to run, and the one that went back, the latest first.
+    /// The live revisions and the one that was rolled back, latest first.
     pub fn live(&self) -> impl Iterator<Item = u64> {
         self.live.keys().rev().copied()
     }
@@ -70,13 +70,13 @@ impl View {
         self.live.get(&number).map(|release| &release.bundle)
     }
 
-    /// What is worth a warning about what is in force, by file and line.
+    /// The warnings about what is in force, sorted by file and line.
     pub fn findings(&self) -> Arc<[Finding]> {
         let release = self.in_force().and_then(|number| self.live.get(&number));
         release.map(|release| Arc::clone(&release.findings)).unwrap_or_default()
     }
 
-    /// Refuses a change that removes the last guard of a route, or everything.
+    /// Refuses a change that removes the last authentication step of a route, or all resources.
     pub fn stays_guarded(&self, after: &Bundle, nodes: &[NodeIdentity]) -> Result<(), Opens> {
         let before = self.in_force().and_then(|number| self.bundle(number));
         stays_guarded(before.map(Arc::as_ref), after, nodes)
@@ -87,7 +87,7 @@ impl View {
         self.rollout.as_ref().map(|rollout| rollout.revision_for(node))
     }
 
-    /// Where every node of the fleet is among the revisions.
+    /// Where every node of the fleet stands among the revisions.
     pub fn standings(&self, fleet: &[Sighting]) -> BTreeMap<String, NodeStanding> {
         let mut standings: BTreeMap<String, NodeStanding> = BTreeMap::new();
         for (number, release) in &self.live {
@@ -97,7 +97,7 @@ impl View {
                 standing.target = target;
                 let wanted = target == Some(*number);
                 match observed.standing {
-                    // A node for which two revisions are the same runs the one that it is to.
+                    // A node for which two revisions are identical runs the one that it is to run.
                     Standing::Acked if wanted || standing.running.is_none() => standing.running = Some(*number),
                     Standing::Nacked(reason) if wanted => standing.refused = Some(reason),
                     Standing::Acked | Standing::Nacked(_) | Standing::Pending => {}
@@ -107,13 +107,13 @@ impl View {
         standings
     }
 
-    /// Which resources of a live revision concern which of these nodes; `None` if it is not live.
+    /// Which resources of a live revision concern which of these nodes; `None` if the revision is not live.
     pub fn concerns(&self, number: u64, nodes: &[NodeIdentity]) -> Option<Concerns> {
         Some(Concerns::of(self.bundle(number)?, nodes))
     }
 
-    /// The conditions of a resource in a revision: those of the revision, for the nodes that the resource concerns. `None`
-    /// if the revision does not have it, or nothing is known of it any more.
+    /// The conditions of a resource in a revision: those of the revision, for the nodes that the resource concerns.
+    /// `None` if the revision does not have the resource, or is not remembered.
     pub fn resource_conditions(&self, number: u64, key: &ResourceKey, concerns: &Concerns) -> Option<Conditions> {
         let unconcerned = concerns.others(key)?;
         let mut conditions = self.lifecycles.get(&number)?.conditions_of(&key.label());
@@ -126,34 +126,34 @@ impl View {
         Some(conditions)
     }
 
-    /// What is known of the life of a revision.
+    /// The lifecycle of a revision, or `None` if it is not remembered.
     pub fn lifecycle(&self, number: u64) -> Option<&Lifecycle> {
         self.lifecycles.get(&number).map(Arc::as_ref)
     }
 
-    /// Which revisions brought a plan to which nodes, the latest first.
+    /// The revisions that brought a plan to nodes, latest first.
     pub fn plan_uses(&self, label: &str) -> Vec<PlanUse> {
         uses_of(&self.uses, label)
     }
 
-    /// The nodes that were connected when a rollout last ended, with what they ran: after a restart, those that have
-    /// not come back are among them.
+    /// The nodes that were connected when a rollout last ended, with what they ran. After a restart this includes those
+    /// that have not reconnected.
     pub fn known_nodes(&self) -> &BTreeMap<String, NodeRecord> {
         &self.known
     }
 
-    /// Where the rollout is.
+    /// The state of the rollout.
     pub fn report(&self) -> Option<RolloutReport> {
         self.rollout.as_ref().map(RolloutReport::of)
     }
 
-    /// Whether a rollout has to be looked at.
+    /// Whether the rollout is under way.
     pub fn is_under_way(&self) -> bool {
         self.rollout.as_ref().is_some_and(Rollout::is_under_way)
     }
 }
 
-/// Which resources of a revision concern which nodes. Nodes that the same resources select are looked at once.
+/// Which resources of a revision concern which nodes. Computed once for all nodes that the same resources select.
 #[derive(Debug)]
 pub struct Concerns {
     all: BTreeSet<ResourceKey>,
@@ -173,14 +173,14 @@ impl Concerns {
         Self { all: digests(bundle).into_keys().collect(), groups: groups.into_values().collect() }
     }
 
-    /// The nodes that a resource does not concern; `None` if there is no such resource.
+    /// The nodes that a resource does not concern; `None` if the resource does not exist.
     fn others(&self, key: &ResourceKey) -> Option<BTreeSet<&str>> {
         let others = self.groups.iter().filter(|(resources, _)| !resources.contains(key));
         self.all.contains(key).then(|| others.flat_map(|(_, nodes)| nodes).map(String::as_str).collect())
     }
 }
 
-/// Says of all nodes together what they say one by one.
+/// Sets the condition of all nodes together from those of each.
 fn sum_up(conditions: &mut Conditions) {
     let ready = |condition: &&Condition| condition.kind == ConditionType::Ready && condition.node.is_some();
     let nodes: Vec<_> = conditions.iter().filter(ready).cloned().collect();

@@ -1,12 +1,12 @@
-//! Rollouts: which node gets which of two revisions, and when the new one goes on, ends or goes back. Pure: the fleet
-//! as it is and the time are arguments.
+//! Rollouts: which node gets which of two revisions, and when the new one is promoted, completed or rolled back. Pure:
+//! the fleet and the time are arguments.
 //!
-//! A rollout is looked at as often as one likes ([`Rollout::observe`]); it depends on what is the case and not on
-//! having seen every event, so that it goes on where it was after a restart, and two looks at the same are as good as
-//! one. Nothing passes because nobody was asked: a step needs at least one live node that has acknowledged.
+//! [`Rollout::observe`] can be called at any time. It depends on the present state only, not on having seen every
+//! event, so it continues after a restart, and calling it twice is the same as once. A step never passes by default: it
+//! needs at least one live node that has acknowledged.
 //!
-//! Whose answer counts: the *witnesses*, nodes that ran the last good revision before this one started. One that never ran
-//! that proves nothing about this one: it may be a stranger, broken, or have refused both.
+//! Only the answers of *witnesses* count, nodes that ran the last good revision before this rollout started. The
+//! refusal of any other node proves nothing about the candidate: the node may be foreign, broken, or refuse both.
 
 mod observed;
 mod report;
@@ -30,36 +30,38 @@ pub use self::{
 };
 use crate::store::milliseconds;
 
-/// How long a node of a canary may be away: a stream that is opened anew is no node that is gone.
+/// How long a node of a canary may be disconnected before it counts as failed: it may be reconnecting.
 pub const GRACE: Duration = Duration::from_secs(10);
-/// The same for one that has not come since this process started: whoever found nobody for a while tries less often.
+/// Like [`GRACE`], for a node that has not reconnected since this process started: clients back off while there is no
+/// server.
 pub const GRACE_AFTER_RESTART: Duration = Duration::from_secs(60);
 
-/// A revision on its way to the nodes.
+/// A rollout of one revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// The revision that spreads.
+    /// The revision that is spreading.
     candidate: u64,
-    /// The one to go back to; none for the first of all.
+    /// The revision to roll back to; `None` for the first revision.
     stable: Option<u64>,
     strategy: Strategy,
-    /// How many witnesses may refuse it.
+    /// How many witnesses may refuse the candidate.
     #[serde(default)]
     tolerance: Tolerance,
-    /// The nodes that ran the last good revision when this one started; if that is not known, every node.
+    /// The nodes that ran the last good revision when this rollout started; `None` if unknown: then every node is a
+    /// witness.
     #[serde(default)]
     witnesses: Option<BTreeSet<String>>,
-    /// The step under way; past the last one, all nodes get it.
+    /// The current step. After the last one, all nodes get the candidate.
     step: usize,
     state: State,
-    /// The nodes that steps have chosen by share.
+    /// The nodes that steps have chosen by percentage.
     chosen: BTreeSet<String>,
-    /// Whether the step under way has chosen its own.
+    /// Whether the current step has chosen its nodes.
     has_chosen: bool,
-    /// Since when nodes of a canary are away, in milliseconds since 1970.
+    /// When each disconnected node of a canary was first missed, in milliseconds since 1970.
     away: BTreeMap<String, u64>,
-    /// Since when every node of the step runs it, in milliseconds since 1970.
+    /// Since when every node of the step runs the candidate, in milliseconds since 1970.
     settled: Option<u64>,
 }
 
@@ -87,15 +89,15 @@ pub enum State {
 /// What a look at the fleet, or a command, changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing that anybody has to act on.
+    /// Nothing that requires an action.
     None,
-    /// Other nodes get the new revision now.
+    /// More nodes get the candidate now.
     Spread,
-    /// It is over: see [`Rollout::state`].
+    /// The rollout has ended: see [`Rollout::state`].
     Ended,
 }
 
-/// A command that does not fit the state.
+/// The error of a command that does not fit the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the rollout of revision {revision} is {state}")]
 pub struct NotNow {
@@ -104,8 +106,8 @@ pub struct NotNow {
 }
 
 impl Rollout {
-    /// Starts to spread `candidate` over nodes that run `stable`. The first revision of all has nothing to go back to,
-    /// and so spreads at once.
+    /// Starts to spread `candidate` over nodes that run `stable`. The first revision has nothing to roll back to, and
+    /// spreads to all nodes at once.
     pub fn start(candidate: u64, stable: Option<u64>, strategy: Strategy) -> Self {
         let strategy = if stable.is_some() { strategy } else { Strategy::AllAtOnce };
         Self {
@@ -123,55 +125,55 @@ impl Rollout {
         }
     }
 
-    /// The same, which so many witnesses may refuse.
+    /// Sets how many witnesses may refuse the candidate.
     #[must_use]
     pub fn tolerating(self, tolerance: Tolerance) -> Self {
         Self { tolerance, ..self }
     }
 
-    /// The same, with the nodes that run the last good revision now.
+    /// Sets the witnesses: the nodes that run the last good revision now.
     #[must_use]
     pub fn witnessed_by(self, nodes: BTreeSet<String>) -> Self {
         Self { witnesses: Some(nodes), ..self }
     }
 
-    /// The revision that spreads.
+    /// The revision that is spreading.
     pub fn candidate(&self) -> u64 {
         self.candidate
     }
 
-    /// The revision before it, which nodes go back to.
+    /// The revision that nodes are rolled back to.
     pub fn stable(&self) -> Option<u64> {
         self.stable
     }
 
-    /// The last good revision: the one before until this one has completed.
+    /// The last good revision: the previous one until the candidate has completed.
     pub fn last_good(&self) -> Option<u64> {
         if self.state == State::Completed { Some(self.candidate) } else { self.stable }
     }
 
-    /// What became of it.
+    /// The state of the rollout.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The step under way, from 1, and how many there are with the last one, to all nodes.
+    /// The current step, from 1, and the number of steps including the last one, to all nodes.
     pub fn progress(&self) -> (usize, usize) {
         let steps = self.strategy.steps().len() + 1;
         ((self.step + 1).min(steps), steps)
     }
 
-    /// Whether it still has somewhere to go.
+    /// Whether the rollout has not ended.
     pub fn is_under_way(&self) -> bool {
         matches!(self.state, State::Progressing | State::Paused)
     }
 
-    /// Whether every node is to go back.
+    /// Whether every node is to run the previous revision.
     pub fn is_back(&self) -> bool {
         matches!(self.state, State::RolledBack { .. } | State::Aborted)
     }
 
-    /// Whether every node is to run the new revision, those that will come too.
+    /// Whether every node is to run the candidate, including nodes that connect later.
     pub fn is_everywhere(&self) -> bool {
         match self.state {
             State::Completed => true,
@@ -191,7 +193,7 @@ impl Rollout {
         if on_candidate { self.candidate } else { stable }
     }
 
-    /// Looks at the fleet and draws conclusions.
+    /// Looks at the fleet and updates the state. Returns what changed.
     pub fn observe(&mut self, nodes: &[Observed], now: SystemTime) -> Change {
         if !self.is_under_way() {
             return Change::None;
@@ -208,21 +210,21 @@ impl Rollout {
         self.promote()
     }
 
-    /// Goes no further for now.
+    /// Pauses the rollout. Fails if it is not progressing.
     pub fn pause(&mut self) -> Result<(), NotNow> {
         self.expect(self.state == State::Progressing)?;
         self.state = State::Paused;
         Ok(())
     }
 
-    /// Goes on.
+    /// Resumes a paused rollout. Fails if it is not paused.
     pub fn resume(&mut self) -> Result<(), NotNow> {
         self.expect(self.state == State::Paused)?;
         self.state = State::Progressing;
         Ok(())
     }
 
-    /// Goes back to the last good revision.
+    /// Rolls back to the last good revision. Fails if there is none, or if the rollout has ended.
     pub fn abort(&mut self) -> Result<Change, NotNow> {
         self.expect(self.is_under_way() && self.stable.is_some())?;
         self.state = State::Aborted;
@@ -250,19 +252,19 @@ impl Rollout {
         self.is_last_step() || self.chosen.contains(&node.id) || steps.into_iter().any(|step| step.nodes.names(node))
     }
 
-    /// Whether a node ran the revision before, so that what it says of the new one counts.
+    /// Whether a node ran the previous revision, so that its answer counts.
     pub fn is_witness(&self, node: &NodeIdentity) -> bool {
         self.witnesses.as_ref().is_none_or(|witnesses| witnesses.contains(&node.id))
     }
 
-    /// The node whose refusal of the new revision is one too many, or that is away since it got it.
+    /// The node whose refusal exceeds the tolerance, or that disconnected after it got the candidate, with the reason.
     fn failure(&mut self, nodes: &[Observed], now: u64) -> Option<(String, String)> {
         if let Some(refusal) = self.refusal(nodes) {
             return Some(refusal);
         }
         let mut away = BTreeMap::new();
         for Observed { node, connected, .. } in nodes.iter().filter(|observed| self.includes(&observed.node)) {
-            // Once all nodes get it, one that ends is no sign of anything: fleets shrink and grow.
+            // In the last step a node that disconnects is no failure: fleets shrink and grow.
             if !connected && !self.is_last_step() && (self.away.contains_key(&node.id) || self.was_asked(node)) {
                 away.insert(node.id.clone(), self.away.get(&node.id).copied().unwrap_or(now));
             }
@@ -278,7 +280,7 @@ impl Rollout {
         Some((node.clone(), "it went away".to_owned()))
     }
 
-    /// The first of the witnesses that refuse it, if they are too many.
+    /// The first of the witnesses that refuse the candidate, if they exceed the tolerance.
     fn refusal(&self, nodes: &[Observed]) -> Option<(String, String)> {
         let asked = || nodes.iter().filter(|seen| self.includes(&seen.node) && self.is_witness(&seen.node));
         let mut refusals = asked().filter_map(|seen| match &seen.standing {
@@ -290,7 +292,7 @@ impl Rollout {
         (refusals.count() >= tolerated).then_some(first)
     }
 
-    /// The nodes of a canary that the fleet does not know: they went while nobody was there to see it.
+    /// The chosen nodes that the fleet does not know: they left while no control plane was running.
     fn unseen(&self, nodes: &[Observed]) -> BTreeSet<String> {
         if self.chosen.is_empty() || self.is_last_step() {
             return BTreeSet::new();
@@ -299,13 +301,13 @@ impl Rollout {
         self.chosen.iter().filter(|node| !seen.contains(node.as_str())).cloned().collect()
     }
 
-    /// Nodes that a share chose were live then; those with tags may have been away all along.
+    /// Whether a node was live when a step chose it by percentage. Nodes chosen by tags may never have been connected.
     fn was_asked(&self, node: &NodeIdentity) -> bool {
         self.chosen.contains(&node.id)
     }
 
     fn roll_back(&mut self, node: String, reason: String) -> Change {
-        // The first of all has nothing to go back to: it waits for its nodes, or for a better one.
+        // The first revision has nothing to roll back to: it waits for its nodes, or for a better revision.
         if self.stable.is_none() {
             return Change::None;
         }
@@ -313,7 +315,7 @@ impl Rollout {
         Change::Ended
     }
 
-    /// Lets the step under way choose its nodes, once there are any. Says whether it did.
+    /// Chooses the nodes of the current step, once there are any. Returns whether it did.
     fn choose(&mut self, nodes: &[Observed]) -> bool {
         let Some(step) = self.strategy.steps().get(self.step).filter(|_| !self.has_chosen) else { return false };
         let mut live: Vec<_> = self.counted(nodes).map(|seen| &seen.node).collect();
@@ -322,10 +324,11 @@ impl Rollout {
         }
         let wanted = match &step.nodes {
             Pick::Share(share) => live.len().saturating_mul(usize::from(*share)).div_ceil(100),
-            // Whoever is live and has the tags is watched from now on.
+            // Live nodes with these tags are watched from now on.
             Pick::Tags(_) => live.iter().filter(|node| step.nodes.names(node)).count(),
         };
-        // Those with the tags and those of earlier steps first, then in an order that has nothing to do with names.
+        // Nodes with the tags and those of earlier steps come first, then the rest in an order that does not depend on
+        // names.
         live.sort_by_key(|node| {
             (!step.nodes.names(node), !self.chosen.contains(&node.id), Digest::of(node.id.as_bytes()))
         });
@@ -334,20 +337,20 @@ impl Rollout {
         wanted > 0
     }
 
-    /// The live witnesses; if there are none, all live nodes.
+    /// The live witnesses or, if there are none, all live nodes.
     fn counted<'a>(&self, nodes: &'a [Observed]) -> impl Iterator<Item = &'a Observed> {
         let live = |seen: &&Observed| seen.connected;
         let any = nodes.iter().filter(live).any(|seen| self.is_witness(&seen.node));
         nodes.iter().filter(live).filter(move |seen| !any || self.is_witness(&seen.node))
     }
 
-    /// Whether every live node of the step that counts runs it, but for refusals that are tolerated, and has for as long
-    /// as the step wants.
+    /// Whether every counted live node of the step has run the candidate for as long as the step requires. Tolerated
+    /// refusals do not count.
     fn has_settled(&mut self, nodes: &[Observed], now: u64) -> bool {
         let concerned: Vec<_> = self.counted(nodes).filter(|seen| self.includes(&seen.node)).collect();
         let asked = self.has_chosen || self.is_last_step();
         let runs = |seen: &&&Observed| seen.standing == Standing::Acked;
-        // That there are not too many of these was seen before.
+        // The tolerance was checked before.
         let refuses = |seen: &Observed| self.is_witness(&seen.node) && matches!(seen.standing, Standing::Nacked(_));
         let answered = concerned.iter().all(|seen| runs(&seen) || refuses(seen));
         if !asked || !answered || !concerned.iter().any(|seen| runs(&seen)) {

@@ -1,27 +1,27 @@
-//! Where a node of the fleet stands with a revision.
+//! Where a node of the fleet stands with a revision, as plain values.
 
 use std::sync::Arc;
 
 use postern_base::node::NodeIdentity;
 
-/// One node as the fleet knows it, with regard to the revision that it is to run.
+/// A node, with regard to the revision that it is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
-    /// Who it is.
+    /// The node's identity.
     pub node: Arc<NodeIdentity>,
-    /// Whether it has a stream open.
+    /// Whether it has an open stream.
     pub connected: bool,
-    /// Where it stands with the new revision.
+    /// Its standing with the candidate.
     pub standing: Standing,
 }
 
-/// Where a node stands with a revision.
+/// The standing of a node with a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It has not answered, or was not asked.
+    /// It has not answered, or was not sent the revision.
     Pending,
-    /// It runs it.
+    /// It accepted the revision.
     Acked,
-    /// It refused it, for this reason.
+    /// It refused the revision, for this reason.
     Nacked(String),
 }

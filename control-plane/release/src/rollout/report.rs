@@ -1,4 +1,4 @@
-//! What is shown of a rollout.
+//! A rollout as it is shown by the API.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct RolloutReport {
 }
 
 impl RolloutReport {
-    /// Of a rollout as it is now.
+    /// The report of a rollout as it is now.
     pub(crate) fn of(rollout: &Rollout) -> Self {
         let (step, steps) = rollout.progress();
         let (candidate, last_good, state) = (rollout.candidate(), rollout.last_good(), rollout.state().clone());

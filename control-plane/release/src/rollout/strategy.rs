@@ -1,4 +1,4 @@
-//! How a revision spreads: to all nodes at once, or to some first.
+//! The strategy of a rollout: all nodes at once, or some first.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,14 +6,14 @@ use postern_base::node::NodeIdentity;
 use postern_model::RolloutStep;
 use serde::{Deserialize, Serialize};
 
-/// The way from the first node to the last.
+/// Which nodes get a revision in which order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Strategy {
-    /// Every node gets it now.
+    /// Every node gets it at once.
     #[default]
     AllAtOnce,
-    /// These nodes first, one step after the other, and all the others after the last step.
+    /// The nodes of each step in order, and all other nodes after the last step.
     Canary(Vec<Step>),
 }
 
@@ -30,7 +30,7 @@ impl From<&[RolloutStep]> for Strategy {
     fn from(steps: &[RolloutStep]) -> Self {
         let pick = |step: &RolloutStep| match &step.tags {
             Some(tags) => Pick::Tags(tags.clone()),
-            // Who names no tags names a share: admission sees to it.
+            // Admission guarantees tags or a percentage.
             None => Pick::Share(step.share.unwrap_or(100)),
         };
         let steps: Vec<_> = steps.iter().map(|step| Step { nodes: pick(step), pause: step.pause }).collect();
@@ -42,19 +42,19 @@ impl From<&[RolloutStep]> for Strategy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Which nodes it adds.
+    /// The nodes that it adds.
     pub nodes: Pick,
-    /// How long they must have run it before the next step.
+    /// How long they must have run the revision before the next step.
     pub pause: Duration,
 }
 
-/// Which nodes a step adds to those of the steps before.
+/// The nodes that a step adds to those of earlier steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Pick {
-    /// So many in a hundred of those that are live when the step starts, rounded up: at least one.
+    /// This percentage of the nodes that are live when the step starts, rounded up: at least one.
     Share(u8),
-    /// All that have these tags, those that come later too.
+    /// All nodes with these tags, including those that connect later.
     Tags(BTreeMap<String, String>),
 }
 

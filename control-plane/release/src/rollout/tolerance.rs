@@ -1,20 +1,20 @@
-//! How many nodes may refuse a revision before it goes back.
+//! The tolerance of a rollout: how many nodes may refuse a revision before it is rolled back.
 
 use postern_model::MaxRefused;
 use serde::{Deserialize, Serialize};
 
-/// So many, of the nodes whose answer counts.
+/// A number or percentage of the nodes whose answers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Tolerance {
-    /// This many.
+    /// This number of nodes.
     Nodes(u32),
-    /// This many in a hundred, rounded down.
+    /// This percentage, rounded down.
     Share(u8),
 }
 
 impl Default for Tolerance {
-    /// The first refusal is one too many.
+    /// No refusal is tolerated.
     fn default() -> Self {
         Self::Nodes(0)
     }
@@ -34,7 +34,7 @@ impl From<&MaxRefused> for Tolerance {
     fn from(written: &MaxRefused) -> Self {
         match (written.nodes, written.share) {
             (Some(nodes), _) => Self::Nodes(nodes),
-            // Who names no number names a share: admission sees to it.
+            // Admission guarantees a number or a percentage.
             (None, share) => Self::Share(share.unwrap_or(0)),
         }
     }

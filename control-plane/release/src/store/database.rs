@@ -1,8 +1,8 @@
-//! The store as an embedded database: one file with a few tables, every write a transaction that is on the disk when it
-//! returns. Documents are sealed, kept once for all revisions that have them, and checked when they are read.
+//! The store as an embedded database: one file with a few tables. Every write is a transaction that is durable when it
+//! returns. Documents are encrypted, stored once for all revisions that share them, and verified when they are read.
 //!
-//! After any trouble with the file it is closed, and the next use opens it anew: the database then goes back to its
-//! last whole transaction by itself. So the way back from a full disk is to free space, and nothing else.
+//! After any error of the file the database is closed, and the next use opens it again, which recovers its last
+//! complete transaction. So after a full disk, freeing space is enough.
 
 use std::{
     any::Any,
@@ -27,12 +27,12 @@ use super::{
     },
 };
 
-/// The file in a state directory.
+/// The name of the file in a state directory.
 const FILE: &str = "store.redb";
-/// The key beside it, unless it is kept elsewhere.
+/// The name of the key file beside it, unless another path is configured.
 const KEY: &str = "store.key";
 
-/// How many bytes of the file are kept in memory: some revisions' worth of names. The database's own default is a gigabyte.
+/// The size of the page cache: enough for the names of some revisions. The database's own default is a gigabyte.
 const CACHE: usize = 16 << 20;
 
 /// A store in one file.
@@ -44,12 +44,12 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the store of a state directory, or makes it, with the key that lies beside it.
+    /// Opens the store of a state directory, or creates it, with the key file beside it.
     pub fn open(state: &Path) -> Result<Self, StoreError> {
         Self::open_with(state, &state.join(KEY))
     }
 
-    /// The same with a key that is kept elsewhere, so that the state directory alone gives nothing away.
+    /// Like [`Self::open`], with a key in another place, so that a copy of the state directory reveals nothing.
     pub fn open_with(state: &Path, key: &Path) -> Result<Self, StoreError> {
         let path = state.join(FILE);
         let failed = |error| StoreError::Io { path: path.clone(), error };
@@ -61,15 +61,15 @@ impl Database {
             store.create(&path)?;
         }
         store.with(|database| check_format(database, &store.seal))?;
-        // What is in force is read again at every start: better to hear of damage now than then.
+        // Reads what is in force, so that damage is found at start-up.
         if let Some(latest) = store.latest()? {
             store.documents(latest.number)?;
         }
         Ok(store)
     }
 
-    /// Makes the file under another name first: whatever stands under the right one was a whole store once, and an
-    /// empty file there is damage and no new store.
+    /// Creates the file under a temporary name first: a file under the final name was a complete store once, so that an
+    /// empty one is damage and not a new store.
     fn create(&self, path: &Path) -> Result<(), StoreError> {
         let draft = path.with_extension("draft");
         let made = match fs::remove_file(&draft) {
@@ -78,14 +78,14 @@ impl Database {
         };
         made.and_then(|()| {
             fs::rename(&draft, path).map_err(redb::Error::Io)?;
-            // The name must last as well.
+            // The directory entry must be durable too.
             let folder = path.parent().map(File::open).transpose().map_err(redb::Error::Io)?;
             Ok(folder.map_or(Ok(()), |folder| folder.sync_all()).map_err(redb::Error::Io)?)
         })
         .map_err(|trouble| self.explain(trouble))
     }
 
-    /// Runs an operation on the open database, which is closed if there is any trouble.
+    /// Runs an operation on the open database. Any error of the file closes the database.
     fn with<T>(&self, act: impl FnOnce(&redb::Database) -> Result<T, Trouble>) -> Result<T, StoreError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let database = match open.take() {
@@ -128,13 +128,13 @@ impl Drop for Database {
     }
 }
 
-/// Some damage is found by an assertion inside the database. It is the file's end, not the program's.
+/// Runs an operation, and turns a panic into an error: the database detects some damage by assertions.
 fn guarded<T>(act: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
     let outcome = panic::catch_unwind(AssertUnwindSafe(act));
     outcome.unwrap_or_else(|panic| Err(Trouble::Unreadable(words(panic.as_ref()))))
 }
 
-/// Closing writes too, so it can find the same damage; whoever reads next is told.
+/// Closes the database. Closing writes too and can find the same damage; the next reader gets the error.
 fn close(database: redb::Database) {
     let _ = guarded(|| {
         drop(database);
@@ -246,7 +246,7 @@ impl Store for Database {
     }
 }
 
-/// What the documents of a store are sealed with. Only a new store gets a new key: another one opens nothing.
+/// Reads the key of the store's documents. Creates one for a new store only: a new key would open no existing document.
 fn seal(path: &Path, new: bool) -> Result<Seal, StoreError> {
     let failed = |error| StoreError::Key { path: path.to_owned(), error };
     let key = match secret_file::read(path) {
@@ -262,7 +262,7 @@ fn seal(path: &Path, new: bool) -> Result<Seal, StoreError> {
 }
 
 fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {
-    // Documents are sealed; who runs what is nobody else's matter either.
+    // Documents are encrypted, but the names of nodes are not, so that the file is private too.
     let file = OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
     let file = file.map_err(redb::Error::Io)?;
     if !new && file.metadata().map_err(redb::Error::Io)?.len() == 0 {
@@ -271,14 +271,14 @@ fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {
     Ok(builder().create_file(file)?)
 }
 
-/// A database that keeps little in memory: what is in force is there already, and the rest is rarely asked for.
+/// The builder of a database with a small cache: what is in force is in memory already, and the rest is rarely read.
 fn builder() -> redb::Builder {
     let mut builder = redb::Builder::new();
     builder.set_cache_size(CACHE);
     builder
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("the database gave up").to_owned()

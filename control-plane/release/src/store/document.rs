@@ -1,5 +1,4 @@
-//! Documents as users wrote them, with the place that they stood at: what is kept of a revision, so that whatever is
-//! found wrong with it later can still be said with file and line.
+//! Documents as users wrote them, with file and line, so that errors that are found later can still name the place.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use super::seal::NAME;
 
-/// One document of a file.
+/// One YAML document of a file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Document {
-    /// The file, as the user knows it.
+    /// The path of the file, as the user gave it.
     pub file: String,
-    /// The line that it starts at, from 1.
+    /// The line at which it starts, from 1.
     pub line: usize,
-    /// Its text, byte for byte.
+    /// Its bytes, unchanged.
     #[serde(with = "text")]
     pub text: Vec<u8>,
 }
 
 impl fmt::Debug for Document {
-    /// Without the content: it can hold credentials.
+    /// Omits the content, which can hold credentials.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{} ({} bytes)", self.file, self.line, self.text.len())
     }
 }
 
-/// Documents on their way into a store, perhaps [made ready](super::Store::prepare) by it.
+/// Documents to be appended to a store, optionally [prepared](super::Store::prepare) by it.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     pub(super) documents: Vec<Document>,
-    /// The same as the store that prepared them keeps them; empty if none did.
+    /// The documents as the store that prepared them keeps them; empty if they were not prepared.
     pub(super) named: Vec<Named>,
 }
 
@@ -41,7 +40,7 @@ impl From<Vec<Document>> for Prepared {
     }
 }
 
-/// A document as it is kept, before it is sealed.
+/// A named document before encryption.
 #[derive(Clone)]
 pub(super) struct Named {
     pub(super) name: [u8; NAME],
@@ -49,14 +48,14 @@ pub(super) struct Named {
 }
 
 impl fmt::Debug for Named {
-    /// Without the content: it can hold credentials.
+    /// Omits the content, which can hold credentials.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ({} bytes)", hex::encode(self.name), self.bytes.len())
     }
 }
 
-/// The documents of files. A line that starts with `---` starts one, wherever it stands: YAML has no other use for it
-/// there. Lines without any content of their own are in none.
+/// Splits files into documents. A line that starts with `---` starts one; YAML allows it nowhere else. Documents
+/// without any content are left out.
 pub fn split(files: &[File]) -> Vec<Document> {
     let mut documents = Vec::new();
     for file in files {
@@ -81,7 +80,7 @@ fn starts_document(line: &[u8]) -> bool {
     line.strip_prefix(b"---").is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
 }
 
-/// The files that documents stood in, with every document at its line. Where one is left out, its lines are empty.
+/// Rebuilds the files from documents, with every document at its line. Missing documents leave empty lines.
 pub fn assemble(documents: &[Document]) -> Vec<File> {
     let mut files: BTreeMap<&str, Vec<&Document>> = BTreeMap::new();
     for document in documents {
@@ -104,7 +103,7 @@ pub fn assemble(documents: &[Document]) -> Vec<File> {
     files.into_iter().map(file).collect()
 }
 
-/// Text as text where it is, else in hexadecimal: users may write any bytes, and are told about them elsewhere.
+/// Serializes bytes as text if they are UTF-8, else in hexadecimal. Invalid UTF-8 is reported to users elsewhere.
 mod text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 

@@ -1,16 +1,16 @@
-//! Why the store did not do what it was asked for, in words that say the way back.
+//! Errors of the store. Each message says how to recover.
 
 use std::{io, path::PathBuf};
 
-/// A store's refusal. Whatever it is, no revision was added, and what is in force goes on being served.
+/// An error of the store. No revision was added, and what is in force stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else was faster.
+    /// Another writer added a revision first.
     #[error("the latest revision is {}, not {}: look at what changed and apply again", shown(.latest), shown(.expected))]
     Conflict {
-        /// What the writer believed to follow.
+        /// The revision that the writer expected to follow.
         expected: Option<u64>,
-        /// What it would have followed.
+        /// The latest revision.
         latest: Option<u64>,
     },
     /// The disk is full, or a limit on the file's size is reached.
@@ -18,24 +18,24 @@ pub enum StoreError {
     Full {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// The operating system refused something else.
+    /// Another error of the operating system.
     #[error("{}: the store cannot be used: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// Another process has it.
+    /// Another process has the store open.
     #[error("{}: the store is in use by another `postern`: end that one, or choose another `--state` directory", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// The file does not hold what was written.
+    /// The file is damaged.
     #[error(
         "{}: the store is damaged: {reason}; put a copy of it from a backup in its place, or move it away and start again: \
          the resources of `--config` become revision 1 of a new store",
@@ -47,7 +47,7 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
-    /// It was sealed with a key that is not there.
+    /// The key of the store is missing or unreadable.
     #[error(
         "{}: the key of the store cannot be used: {error}; put it back, or name the file that has it with `--state-key`: what \
          was sealed with it cannot be read without it",
@@ -59,7 +59,7 @@ pub enum StoreError {
         /// What is wrong with it.
         error: io::Error,
     },
-    /// It was sealed with another key.
+    /// The store is encrypted with another key.
     #[error("{}: the store was sealed with another key: name that one with `--state-key`, or put it back beside the store", path.display())]
     Sealed {
         /// The store's file.

@@ -1,4 +1,4 @@
-//! The store where nothing has to last: it ends with the process. A document that several revisions have is there once.
+//! The store in memory, which ends with the process. Revisions that share a document share its memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +18,11 @@ struct Kept {
     nodes: BTreeMap<String, NodeRecord>,
 }
 
-/// In the order of their files and lines.
+/// Documents, sorted by file and line.
 type Documents = Arc<[Arc<Document>]>;
 
 impl Memory {
-    /// Each statement leaves the value whole.
+    /// Locks the state. A poisoned lock is ignored: every statement leaves it consistent.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +97,7 @@ impl Store for Memory {
     }
 }
 
-/// Documents, with those of `earlier` that are among them. Both are sorted.
+/// Reuses the documents of `earlier` that are equal. Both lists are sorted.
 fn shared(documents: Vec<Document>, earlier: &[Arc<Document>]) -> Documents {
     let mut earlier = earlier.iter().peekable();
     let share = |document: Document| {

@@ -1,12 +1,13 @@
-//! What outlives the process: revisions with their resources, where each is on its way, and who ran what.
+//! The store: revisions with their documents, the notes of rollouts, and the last known revision of nodes.
 //!
-//! [`Store`] is what the rest of the control plane knows of it. [`Database`] is an embedded database in one file,
-//! and [`Memory`] serves where nothing has to last. The rules of all implementations:
+//! [`Store`] is the interface for the rest of the control plane. [`Database`] is an embedded database in one file, and
+//! [`Memory`] is for runs without a state directory. Every implementation guarantees:
 //!
-//! - What [`Store::append`] returned is kept, whole: on the disk, if there is one. What it did not return is there whole or not at all.
+//! - What [`Store::append`] returned is kept whole and, on a disk, is durable. After an error, the revision is there
+//!   whole or not at all.
 //! - Revisions have consecutive numbers and never change.
-//! - Documents, which can hold credentials, are not readable where they lie without a key.
-//! - Two writers cannot both follow the same revision: the second is told ([`StoreError::Conflict`]).
+//! - Documents, which can hold credentials, are encrypted at rest.
+//! - Two writers cannot both follow the same revision: the second gets [`StoreError::Conflict`].
 
 mod database;
 mod document;
@@ -52,70 +53,73 @@ pub struct Revision {
     pub documents: usize,
 }
 
-/// What is to become a revision.
+/// The content of a revision to be appended.
 #[derive(Debug, Clone)]
 pub struct Draft {
     /// The SHA-256 of its content, with that of the filter.
     pub digest: String,
-    /// Who makes it.
+    /// The author.
     pub author: String,
-    /// Why.
+    /// The author's message.
     pub message: String,
-    /// When.
+    /// When it was made.
     pub at: SystemTime,
     /// All of its documents.
     pub documents: Prepared,
 }
 
-/// Which revision a writer believes to follow.
+/// The revision that a writer expects to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parent {
-    /// Whichever is the latest.
+    /// Any: whichever is the latest.
     Latest,
-    /// This one; `None`: there is no revision yet.
+    /// This one; `None` if it expects no revision at all.
     Exactly(Option<u64>),
 }
 
-/// Where everything that outlives the process is.
+/// Storage of everything that outlives the process.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// Makes documents ready to be appended. It writes nothing, and may take its time: it can run beside other work.
+    /// Prepares documents to be appended. It writes nothing and may be slow, so that it can run on another thread.
     fn prepare(&self, documents: Vec<Document>) -> Result<Prepared, StoreError> {
         Ok(documents.into())
     }
 
-    /// Adds a revision, durably, before it returns.
+    /// Appends a revision. It is durable when this returns. Fails with [`StoreError::Conflict`] if `parent` is not the
+    /// latest.
     fn append(&self, draft: Draft, parent: Parent) -> Result<Revision, StoreError>;
 
-    /// The latest revision.
+    /// The latest revision, or `None` if the store is empty.
     fn latest(&self) -> Result<Option<Revision>, StoreError>;
 
-    /// A revision that is kept.
+    /// The revision of this number, or `None` if it is not kept.
     fn revision(&self, number: u64) -> Result<Option<Revision>, StoreError>;
 
-    /// All that are kept, the latest first.
+    /// All revisions that are kept, latest first.
     fn revisions(&self) -> Result<Vec<Revision>, StoreError>;
 
-    /// The documents of a revision that is kept, in the order of their files and lines.
+    /// The documents of a revision, sorted by file and line; `None` if it is not kept.
     fn documents(&self, number: u64) -> Result<Option<Vec<Document>>, StoreError>;
 
-    /// Forgets all but the last `keep` revisions and the `pinned` ones, with what only they had. Says which.
+    /// Deletes all but the last `keep` revisions and the `pinned` ones, with the documents that only they had. Returns
+    /// the deleted revisions.
     fn collect(&self, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, StoreError>;
 
-    /// Keeps notes, all of them at once: values by their names, such as the rollout under way. `None` removes one.
+    /// Writes notes, all of them in one transaction. A note is a value under a name, such as the rollout. `None`
+    /// deletes one.
     fn put_notes(&self, notes: &[(&str, Option<&[u8]>)]) -> Result<(), StoreError>;
 
-    /// The same for one.
+    /// Like [`Self::put_notes`], for one note.
     fn put_note(&self, name: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
         self.put_notes(&[(name, value)])
     }
 
-    /// A note, if it was kept.
+    /// The note of this name, or `None`.
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Keeps what is known of nodes, all of it at once.
+    /// Replaces the records of all nodes, in one transaction.
     fn put_nodes(&self, nodes: &BTreeMap<String, NodeRecord>) -> Result<(), StoreError>;
 
-    /// What was known of nodes.
+    /// The records of nodes.
     fn nodes(&self) -> Result<BTreeMap<String, NodeRecord>, StoreError>;
 }
 
@@ -132,7 +136,7 @@ pub struct NodeRecord {
     pub seen: u64,
 }
 
-/// A time as it is kept.
+/// A time in milliseconds since 1970.
 pub fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,8 +1,8 @@
-//! How documents lie on the disk: encrypted and authenticated, under names that say nothing about them.
+//! Encryption of documents at rest: encrypted and authenticated, under names that reveal nothing about them.
 //!
-//! Resources can hold credentials that cannot be kept as digests, such as the keys of HMAC signatures and of
-//! certificates. Whoever gets at the file alone, such as a copy in a backup, reads none of them, and cannot try guesses
-//! either: a document's name is a keyed digest.
+//! Resources can hold credentials that cannot be stored as digests, such as the keys of HMAC signatures and
+//! certificates. Who has the file alone, such as a backup, can read none of them, and cannot test guesses: a document's
+//! name is a keyed digest.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use ring::{
     rand::{SecureRandom as _, SystemRandom},
 };
 
-/// The size of a document's name.
+/// The size of a document's name, in bytes.
 pub(super) const NAME: usize = 32;
 
-/// What the key is used for, each with a key of its own.
+/// The purposes of the key; a separate key is derived for each.
 const ENCRYPT: &[u8] = b"postern store: encrypt documents";
 const CALL: &[u8] = b"postern store: name documents";
 const TELL: &[u8] = b"postern store: tell keys apart";
 
-/// What documents are sealed with.
+/// The derived keys of a store.
 pub(super) struct Seal {
     encryption: Tag,
     naming: hmac::Key,
@@ -41,23 +41,23 @@ impl Seal {
         Self { encryption: own(ENCRYPT), naming: hmac::Key::new(HMAC_SHA256, own(CALL).as_ref()), mark: own(TELL) }
     }
 
-    /// What tells this key from another, without telling the key.
+    /// A value that identifies the key without revealing it.
     pub(super) fn mark(&self) -> &[u8] {
         self.mark.as_ref()
     }
 
-    /// What a document is called: the same whenever it is the same.
+    /// The name of a document, a function of its content and the key.
     pub(super) fn name(&self, document: &[u8]) -> [u8; NAME] {
-        // A tag of HMAC-SHA-256 has this very size.
+        // A tag of HMAC-SHA-256 has exactly this size.
         hmac::sign(&self.naming, document).as_ref().try_into().unwrap_or_default()
     }
 
-    /// `None` never happens: the key has the size that it must have.
+    /// The encryption key. `None` never happens: the key has the right size.
     fn encryption(&self) -> Option<LessSafeKey> {
         UnboundKey::new(&CHACHA20_POLY1305, self.encryption.as_ref()).ok().map(LessSafeKey::new)
     }
 
-    /// A document as it lies on the disk; `None` if the system has no randomness to give.
+    /// Encrypts a document. `None` if the system has no randomness.
     pub(super) fn close(&self, name: &[u8], document: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -69,7 +69,7 @@ impl Seal {
         Some([&nonce, sealed.as_slice(), tag.as_ref()].concat())
     }
 
-    /// The document that was sealed under this name; `None` if it is not what was sealed.
+    /// Decrypts the document with this name. `None` if it is not authentic.
     pub(super) fn open(&self, name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut document = sealed.to_vec();

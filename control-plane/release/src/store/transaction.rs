@@ -1,4 +1,4 @@
-//! What is done in one transaction: the tables of the database, and what is written to several of them at once.
+//! The tables of the database, and operations that run in one transaction.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -16,23 +16,23 @@ use super::{
 };
 
 pub(super) const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
-/// The names of a revision's documents, one after the other.
+/// The names of a revision's documents, concatenated.
 pub(super) const CONTENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("contents");
-/// Documents by their names, sealed.
+/// Encrypted documents, by name.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("documents");
 pub(super) const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
 pub(super) const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
 
-/// The note that says how the tables are laid out.
+/// The note with the version of the table layout.
 pub(super) const FORMAT: (&str, &[u8]) = ("format", b"2");
-/// The note that says which key documents are sealed with.
+/// The note that identifies the key of the documents.
 const MARK: &str = "seal";
 
-/// Why an operation ended: the store's own refusal, or trouble with the file.
+/// Why an operation failed: an error of the store, or of the file.
 pub(super) enum Trouble {
     Refused(StoreError),
     Unreadable(String),
-    /// It was sealed with another key.
+    /// The store is encrypted with another key.
     Foreign,
     Database(redb::Error),
 }
@@ -43,7 +43,7 @@ impl<E: Into<redb::Error>> From<E> for Trouble {
     }
 }
 
-/// Makes all tables, so that readers find them.
+/// Creates all tables, so that readers find them.
 pub(super) fn lay_out(database: &redb::Database, seal: &Seal) -> Result<(), Trouble> {
     let writing = database.begin_write()?;
     writing.open_table(REVISIONS)?;
@@ -114,7 +114,7 @@ pub(super) fn append(
     Ok(revision)
 }
 
-/// Encodes documents and names them.
+/// Encodes and names documents.
 pub(super) fn name(seal: &Seal, documents: &[Document]) -> Result<Vec<Named>, Trouble> {
     let name = |document: &Document| {
         let bytes = encode(document)?;
@@ -141,7 +141,7 @@ pub(super) fn collect(database: &redb::Database, keep: usize, pinned: &BTreeSet<
             unused.extend(names.value().as_chunks::<NAME>().0);
         }
     }
-    // The next ones have nearly all of them.
+    // Later revisions share nearly all of them.
     for entry in contents.iter()?.rev() {
         for name in entry?.1.value().as_chunks::<NAME>().0 {
             unused.remove(name);

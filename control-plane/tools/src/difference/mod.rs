@@ -1,5 +1,5 @@
-//! What one set of resources changes about another: which resources, field by field, and what that means for nodes,
-//! routes and steps. It looks at the same attachment that is served, and decides nothing.
+//! Compares two sets of resources: which resources differ, field by field, and what that means for nodes, routes and
+//! steps. It uses the same attachment that is served, and decides nothing.
 
 mod resources;
 mod routes;
@@ -24,11 +24,11 @@ use self::routes::View;
 /// One side of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// The number, if it is a revision.
+    /// The number of the revision; `None` for a bundle that was not applied.
     pub revision: Option<u64>,
     /// The resources as they are served.
     pub bundle: &'a Bundle,
-    /// The same as they were written.
+    /// The same resources as they were written.
     pub catalogue: &'a Catalogue,
 }
 
@@ -53,7 +53,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether nothing differs.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
     }
@@ -164,7 +164,7 @@ pub struct StepChange {
     pub fields: Vec<FieldChange>,
 }
 
-/// Compares two sets of resources, for these live nodes and all that their targets could select.
+/// Compares two sets of resources, for the live nodes and for every node that their targets could select.
 pub fn compare(before: Side<'_>, after: Side<'_>, live: &[NodeIdentity]) -> Difference {
     let resources = resources::changes(before, after);
     let mut difference = Difference {

@@ -1,4 +1,4 @@
-//! Resources that differ, field by field.
+//! The resources that differ, field by field.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) fn changes(before: Side<'_>, after: Side<'_>) -> Vec<ResourceChange> 
     keys.into_iter().filter_map(change).collect()
 }
 
-/// Compared as they were written, shown without credentials.
+/// The fields that differ. They are compared as written, and shown without credentials.
 fn fields_of(old: &Entry, new: &Entry) -> Vec<FieldChange> {
     let differ = fields(old.written().clone(), new.written().clone());
     let [was, is] = [old, new].map(|entry| fields_by_path(entry.shown()));
@@ -40,7 +40,7 @@ fn fields_of(old: &Entry, new: &Entry) -> Vec<FieldChange> {
     };
     let found: Vec<_> = differ.into_iter().map(change).collect();
     if found.is_empty() {
-        // The same words: a file that they name holds something else.
+        // The texts are equal, so that a file that they refer to differs.
         return vec![FieldChange { field: "spec".to_owned(), before: None, after: None, inherited_from: None }];
     }
     found
@@ -57,7 +57,7 @@ pub(super) fn fields(before: Value, after: Value) -> Vec<FieldChange> {
     between(fields_by_path(before), fields_by_path(after))
 }
 
-/// The same of values by their paths.
+/// The entries that differ between two maps from path to value.
 pub(super) fn between(was: BTreeMap<String, Value>, mut is: BTreeMap<String, Value>) -> Vec<FieldChange> {
     let mut found = Vec::new();
     for (field, before) in was {

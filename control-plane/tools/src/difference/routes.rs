@@ -1,4 +1,4 @@
-//! Routes that are declared or guarded in another way, at one group of nodes.
+//! Routes whose declaration or chain differs, at one group of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::explain::{FieldLine, StepLine, object, permissions, steps};
 
-/// What concerns a group of nodes, by route.
+/// What is attached at a group of nodes, by route.
 pub(super) struct View<'a> {
     scope: &'a Scope<'a>,
     attachment: Attachment<'a>,
@@ -30,7 +30,7 @@ impl<'a> View<'a> {
         Self { attachment: attach(scope), declared: routes.collect(), scope }
     }
 
-    /// Every route that is known by its name, and the one that stands for all others.
+    /// The name of every known route, and the empty name for all others.
     fn names(&self) -> impl Iterator<Item = &'a str> {
         let guarded = self.attachment.routes.keys().copied();
         guarded.chain(self.declared.keys().copied()).chain(self.attachment.default.map(|_| ""))
@@ -40,7 +40,7 @@ impl<'a> View<'a> {
         self.attachment.routes.get(route).copied().or(self.attachment.default)
     }
 
-    /// What its gateway says of it, and what time-outs hold.
+    /// The declaration of a route by its gateway, and its time-outs.
     fn declaration(&self, route: &str) -> Value {
         let Some((gateway, route)) = self.declared.get(route) else { return json!({}) };
         let mut fields = object(*route);
@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         Value::Object(fields)
     }
 
-    /// What holds for a chain as a whole.
+    /// The settings of a chain as a whole.
     fn whole(&self, chain: Option<usize>) -> Value {
         let Some(chain) = chain.and_then(|chain| self.attachment.chains.get(chain)) else { return json!({}) };
         let rules = permissions(chain).into_iter().enumerate().map(|(index, rule)| {
@@ -66,12 +66,12 @@ impl<'a> View<'a> {
     }
 }
 
-/// The places of a route's chains on both sides.
+/// The indices of a route's chains on both sides.
 type ChainPair = (Option<usize>, Option<usize>);
 
 pub(super) fn changes(was: &View<'_>, is: &View<'_>) -> Vec<(String, RouteDifference)> {
     let names: BTreeSet<_> = was.names().chain(is.names()).collect();
-    // Thousands of routes share a few chains.
+    // Computed once for each pair, since thousands of routes share a few chains.
     let mut chains: BTreeMap<ChainPair, (Vec<FieldChange>, Vec<StepChange>)> = BTreeMap::new();
     let mut found = Vec::new();
     for name in names {
@@ -91,7 +91,7 @@ pub(super) fn changes(was: &View<'_>, is: &View<'_>) -> Vec<(String, RouteDiffer
         if change == Change::Changed && differ.is_empty() && steps.is_empty() && whole.is_empty() {
             continue;
         }
-        // A chain that comes or goes says by its steps all that there is to say.
+        // If only one side has a chain, its steps say everything but the permissions.
         if pair.0.is_some() && pair.1.is_some() {
             differ.extend(whole.iter().cloned());
         } else {
@@ -110,7 +110,8 @@ fn step_changes(was: &View<'_>, is: &View<'_>, pair: ChainPair) -> Vec<StepChang
         found.extend(
             old.iter().filter(|step| same(step, &new).is_none()).map(|step| step_change(name, step, Change::Removed)),
         );
-        // The order of what both have; a step that only others moved around is not one that moved.
+        // Compares the order of the common steps only, so that a step does not count as moved when others around it
+        // did.
         let ranks = |steps: &[StepLine], others: &[StepLine]| -> Vec<(String, Option<String>)> {
             steps.iter().filter(|step| same(step, others).is_some()).map(identity).collect()
         };
@@ -140,7 +141,7 @@ fn step_change(phase: &str, step: &StepLine, change: Change) -> StepChange {
     StepChange { phase: phase.to_owned(), step: name, policy, source, change, fields: Vec::new() }
 }
 
-/// What a step is known by in another chain.
+/// What identifies a step in another chain: its name and its source.
 fn identity(step: &StepLine) -> (String, Option<String>) {
     (step.name.clone(), step.source.clone())
 }
@@ -149,7 +150,7 @@ fn same<'s>(step: &StepLine, among: &'s [StepLine]) -> Option<&'s StepLine> {
     among.iter().find(|other| other.name == step.name && other.source == step.source)
 }
 
-/// A field that comes from a less specific step.
+/// The change of a field that is inherited from a less specific step.
 fn inherited(before: Option<&FieldLine>, line: &FieldLine) -> FieldChange {
     FieldChange {
         field: line.field.clone(),
@@ -159,7 +160,7 @@ fn inherited(before: Option<&FieldLine>, line: &FieldLine) -> FieldChange {
     }
 }
 
-/// What a step says, by the paths of its fields.
+/// The fields of a step, by path.
 fn content(step: &StepLine) -> BTreeMap<String, Value> {
     step.fields.iter().map(|line| (line.field.clone(), line.value.clone())).collect()
 }
@@ -167,7 +168,8 @@ fn content(step: &StepLine) -> BTreeMap<String, Value> {
 /// The fields of a step that differ, without credentials.
 fn differing(earlier: &StepLine, step: &StepLine) -> Vec<FieldChange> {
     let mut found = between(content(earlier), content(step));
-    // What is inherited from now on opens the step by what somebody else says, also if it says the same.
+    // A field that is newly inherited is a change even if its value is equal: from now on a less specific resource can
+    // open the step.
     for line in step.fields.iter().filter(|line| line.inherited) {
         let before = earlier.fields.iter().find(|other| other.field == line.field);
         match found.iter_mut().find(|change| change.field == line.field) {

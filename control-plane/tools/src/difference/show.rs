@@ -1,4 +1,4 @@
-//! A difference for people: one that fits a terminal, coloured where there is one.
+//! A difference as text for a terminal, coloured if the terminal supports it.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -14,9 +14,9 @@ const ADDED: Style = AnsiColor::Green.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
 const CHANGED: Style = AnsiColor::Yellow.on_default();
 
-/// The longest value that is shown whole.
+/// The maximum length of a value that is shown whole.
 const LONGEST_VALUE: usize = 40;
-/// How many nodes are named.
+/// The maximum number of nodes that are named.
 const MOST_NAMED: usize = 6;
 
 impl Change {
@@ -110,7 +110,7 @@ fn named(ids: &[&str]) -> String {
     }
 }
 
-/// One line that is not too long and does nothing to a terminal.
+/// A value in one line of bounded length, without control characters.
 fn short(value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),

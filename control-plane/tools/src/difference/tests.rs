@@ -31,7 +31,7 @@ fn differ(before: &str, after: &str, live: &[NodeIdentity]) -> Difference {
     compare(side((&was.0, &was.1), Some(1)), side((&is.0, &is.1), None), live)
 }
 
-/// Without colours, as it stands in a pipe.
+/// The text without colours, as in a pipe.
 fn shown(difference: &Difference) -> String {
     anstream::adapter::strip_str(&difference.to_string()).to_string()
 }

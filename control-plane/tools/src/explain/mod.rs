@@ -1,5 +1,5 @@
-//! Explaining: for a node and a route, which steps run, where every field of them comes from and what it overrides; and
-//! with a request, what each step makes of it. The same attachment that is served, only looked at.
+//! Explains a route at a node: which steps run, where each of their fields comes from and what it overrides and, for a
+//! request, the result of each step. It uses the same attachment that is served, and decides nothing.
 
 mod show;
 
@@ -58,7 +58,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The same without credentials, for those who may not read the files that they stand in.
+    /// Replaces credentials, for readers who may not read the files that have them.
     pub fn hide_credentials(&mut self) {
         fn of_field(line: &mut FieldLine) {
             hide_field(&line.field, &mut line.value);
@@ -201,7 +201,7 @@ pub struct FateLine {
     pub reason: Option<String>,
 }
 
-/// Explains a route at a node, with no published key set known.
+/// Explains a route at a node, without any published key set.
 pub fn explain(
     bundle: &Bundle,
     node: &NodeIdentity,
@@ -211,7 +211,7 @@ pub fn explain(
     explain_with(bundle, &KeySets::default(), node, route, request)
 }
 
-/// The same with the published key sets that are known.
+/// Like [`explain`], with the published key sets that are known.
 pub fn explain_with(
     bundle: &Bundle,
     keys: &KeySets,
@@ -254,7 +254,7 @@ pub fn explain_with(
     })
 }
 
-/// What a user may have meant by a route that nobody knows.
+/// A hint at the route that a user may have meant, if no resource names this one.
 fn hint(bundle: &Bundle, route: &str) -> Option<String> {
     let declared = bundle.gateways.iter().flat_map(|gateway| &gateway.spec.routes).map(|route| route.name.as_str());
     let targeted = bundle.route_policies.iter().filter_map(|policy| policy.spec.target_ref.route());
@@ -356,7 +356,8 @@ pub(crate) fn object<T: Serialize>(value: &T) -> Map<String, Json> {
     }
 }
 
-/// The leaves of a value. Lists are taken whole, as in merging, unless they hold objects, which read badly in a line.
+/// The leaves of a value, by path. Lists are leaves, as in merging, except lists of objects, which are hard to read in
+/// one line.
 pub(crate) fn flatten(path: String, value: Json, into: &mut Vec<(String, Json)>) {
     match value {
         Json::Object(fields) => {
@@ -390,7 +391,7 @@ fn decision(chain: Option<&Attached<'_>>, simulated: &Simulated) -> DecisionLine
     let mut places: Vec<String> = Vec::new();
     if let Some(chain) = chain {
         places.extend((!chain.permissions.is_empty()).then(|| PERMISSION_STEP.to_owned()));
-        // An audit log is no step that decides anything.
+        // An audit log decides nothing and is left out.
         let steps = chain.request.iter().filter(|step| step.step.policy != "auditLog");
         places.extend(steps.map(|step| step.step.name.clone()));
     }

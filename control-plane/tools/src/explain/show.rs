@@ -1,4 +1,4 @@
-//! An explanation for people: one that fits a terminal, coloured where there is one.
+//! An explanation as text for a terminal, coloured if the terminal supports it.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -15,7 +15,7 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 const WARN: Style = AnsiColor::Yellow.on_default();
 
-/// The longest value that is shown whole.
+/// The maximum length of a value that is shown whole.
 const LONGEST_VALUE: usize = 48;
 
 impl Display for Explanation {
@@ -160,7 +160,7 @@ fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result 
     }
 }
 
-/// "RoutePolicy `users-api` (route) users.yaml:14".
+/// An origin as text: "RoutePolicy `users-api` (route) users.yaml:14".
 struct ShownOrigin<'a>(&'a OriginLine);
 
 impl Display for ShownOrigin<'_> {

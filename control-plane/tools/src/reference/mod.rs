@@ -1,4 +1,4 @@
-//! The references in `docs/`, from the very schemas that resources and parameters are checked against.
+//! Generates the references in `docs/` from the schemas that resources and parameters are checked against.
 
 mod policies;
 mod resources;

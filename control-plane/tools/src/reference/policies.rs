@@ -22,7 +22,7 @@ Answers that a policy gives by itself are problem documents (RFC 9457) unless it
 shows; callers do not see it. A step that reads the body answers 413 `body_too_large` past `maxBodySize`.
 ";
 
-/// The whole page.
+/// The whole page, as Markdown.
 pub fn policies() -> String {
     let mut schemas: Vec<_> = SCHEMAS.iter().collect();
     schemas.sort_by_key(|schema| schema.name);
@@ -38,7 +38,7 @@ pub fn policies() -> String {
     page
 }
 
-/// The example of a policy as a whole resource, for a route called `api`.
+/// The example of a policy, in a whole resource for a route `api`.
 pub fn example(schema: &PolicySchema) -> String {
     let phase = schema.phases.first().map_or("request", |phase| phase_name(*phase));
     let steps: String = schema.example.lines().map(|line| format!("    {line}\n")).collect();

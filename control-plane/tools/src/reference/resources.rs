@@ -18,7 +18,7 @@ Where a field takes PEM, it is the text itself or `{ file: NAME }`: the file of 
 below the directory that is served. Its name ends in `.pem`, `.crt` or `.key`.
 ";
 
-/// The whole page.
+/// The whole page, as Markdown.
 pub fn resources() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str("\n| kind | what it is |\n|---|---|\n");
@@ -37,7 +37,7 @@ pub fn resources() -> String {
     page
 }
 
-/// The fields of one part of a document.
+/// Appends a table of the fields of one part of a document.
 fn table(page: &mut String, part: &'static str, document: &Object) {
     let field = document.fields.iter().find(|field| field.name == part);
     let Some(Kind::Object(object)) = field.map(|field| &field.kind) else { return };

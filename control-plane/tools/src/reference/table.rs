@@ -1,10 +1,10 @@
-//! Schemas as tables of Markdown: what the pages share.
+//! Schemas as Markdown tables, for all reference pages.
 
 use std::fmt::Write;
 
 use postern_engine::schema::{Field, Kind, Object};
 
-/// A row for each field, those of nested objects under their path.
+/// Appends a row for each field; fields of nested objects have their path.
 pub(super) fn fields(page: &mut String, object: &Object, prefix: &str) {
     for Field { name, kind, required, default, about, .. } in object.fields {
         let path = format!("{prefix}{name}");
@@ -48,12 +48,12 @@ fn one_of_nested(page: &mut String, kind: &Kind, path: &str) {
     }
 }
 
-/// What an overview has room for.
+/// The first sentence of a text, for an overview.
 pub(super) fn first_sentence(text: &str) -> String {
     text.split_once(". ").map_or_else(|| text.to_owned(), |(first, _)| format!("{first}."))
 }
 
-/// A type as people say it.
+/// A type in words.
 fn words(kind: &Kind) -> String {
     let fixed = match kind {
         Kind::Text => "string",
@@ -93,7 +93,7 @@ fn words(kind: &Kind) -> String {
     fixed.to_owned()
 }
 
-/// A row of a table: a `|` in a cell would end it.
+/// Appends a row to a table. A `|` in a cell is escaped, since it would end the cell.
 pub(super) fn row(page: &mut String, cells: &[&str]) {
     let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     push(page, format_args!("| {} |\n", cells.join(" | ")));

@@ -1,7 +1,7 @@
-//! Users' own tests of their policies: a request, and what must become of it, decided by the filter's very bytes. It owns
-//! the form of such tests and their run; the host is [`postern_compile::wasm`].
+//! Users' own tests of their policies: a request and its expected result, run on the filter's wasm. This module owns
+//! the format of tests and runs them; the host is [`postern_compile::wasm`].
 //!
-//! A file names the resources that it tests and lists tests. All tests of a file run on one VM, one after the other, so that
+//! A file names the resources that it tests, and lists tests. All tests of a file run on one VM in order, so that
 //! limits count across them.
 
 mod observation;
@@ -25,7 +25,7 @@ pub use self::{observation::Mismatch, run::run};
 /// The tests of one file.
 #[derive(Debug)]
 pub struct Suite {
-    /// The file.
+    /// The file's name.
     pub name: String,
     /// The directory of the resources under test.
     pub resources: PathBuf,
@@ -33,17 +33,17 @@ pub struct Suite {
     pub tests: Vec<Test>,
 }
 
-/// One request, and what must become of it.
+/// A request and its expected result.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Test {
-    /// What it shows.
+    /// The name of the test.
     pub name: String,
     request: Sent,
-    /// What the upstream answers, if the request gets there.
+    /// The upstream's answer, if the request gets there.
     #[serde(default)]
     upstream: Answered,
-    /// How often the request is sent; what becomes of the last one counts.
+    /// The number of times that the request is sent; only the last result is checked.
     #[serde(default = "once")]
     times: u32,
     expect: Expect,
@@ -82,11 +82,11 @@ impl Default for Answered {
     }
 }
 
-/// What must be the case. What is not named may be anything; a header that is null must not be there.
+/// The expected result. Fields that are absent are not checked; a header that is null must be absent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Expect {
-    /// `allow`, `deny` and the like; `none` for a route that nothing guards.
+    /// The verdict, such as `allow` or `deny`; `none` for a route without a chain.
     verdict: Option<String>,
     /// The step that decided.
     step: Option<String>,
@@ -115,17 +115,17 @@ impl Expect {
 /// Why tests could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// A file is no YAML.
+    /// A file is not valid YAML.
     #[error(transparent)]
     Diagnostics(#[from] Diagnostics),
-    /// A file is not of the form that it should be.
+    /// A file does not have the format of tests.
     #[error("{file}: {place}: {error}")]
     Form {
         /// The file.
         file: String,
-        /// The part of it.
+        /// The part of the file.
         place: String,
-        /// What is wrong.
+        /// The error.
         error: String,
     },
     /// The resources could not be read.
@@ -134,19 +134,19 @@ pub enum TestError {
     /// The resources are not valid.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// The filter does not start.
+    /// The filter could not be started.
     #[error(transparent)]
     Start(#[from] HostError),
-    /// The filter does not take the plan.
+    /// The filter refused the plan.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The filter failed over a request.
+    /// The filter failed on a request.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
 impl Suite {
-    /// Reads a file. The resources that it names are relative to it.
+    /// Reads a file of tests. The path of its resources is relative to the file.
     pub fn read(file: &File) -> Result<Self, TestError> {
         let form = |place: String, error: String| TestError::Form { file: file.name.clone(), place, error };
         let document: Outer =

@@ -1,4 +1,4 @@
-//! What became of a request, and how that differs from what was expected.
+//! The observed result of a request, and its comparison with the expected one.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,9 +6,9 @@ use postern_compile::wasm::{HeaderMap, Stream};
 
 use super::Expect;
 
-/// What became of a request.
+/// The observed result of a request.
 pub(super) struct Observation {
-    /// The decision's account: verdict, step, reason.
+    /// The filter's account of the decision: verdict, step, reason.
     account: BTreeMap<String, String>,
     status: Option<String>,
     answer: HeaderMap,
@@ -16,14 +16,14 @@ pub(super) struct Observation {
     body: Option<String>,
 }
 
-/// Something that is not as expected.
+/// A field whose value is not the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What it is.
+    /// The name of the field.
     pub what: String,
-    /// What was expected.
+    /// The expected value; `None` if it must be absent.
     pub expected: Option<String>,
-    /// What it is instead.
+    /// The observed value; `None` if it is absent.
     pub found: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Observation {
         }
     }
 
-    /// Everything that is not as expected.
+    /// All fields that do not have the expected value.
     pub(super) fn compare(&self, expect: &Expect) -> Vec<Mismatch> {
         let account = |name: &str| self.account.get(name).cloned();
         let verdict = account("verdict").or_else(|| Some("none".to_owned()));
@@ -91,7 +91,7 @@ fn headers(what: &str, expect: &BTreeMap<String, Option<String>>, headers: Optio
     expect.iter().filter_map(compare).collect()
 }
 
-/// All values of a header, as one.
+/// All values of a header, joined.
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let values: Vec<_> = headers.all(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect();
     (!values.is_empty()).then(|| values.join(", "))

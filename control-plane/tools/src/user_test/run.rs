@@ -1,4 +1,4 @@
-//! Runs the tests of a file on the filter.
+//! Runs the tests of a file on the filter's wasm.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use postern_model::directory;
 
 use super::{Mismatch, Suite, Test, TestError, observation::Observation};
 
-/// How long the timer of a request that waits is let to fire: as often as this, a second each time.
+/// The maximum number of timer ticks for a request that waits, one second each.
 const MOST_TICKS: u32 = 3_600;
 
-/// Runs all tests of a file, in order; each with what was not as expected.
+/// Runs all tests of a file in order. Returns each with its mismatches.
 pub fn run<'a>(
     suite: &'a Suite,
     code: &FilterCode,
@@ -51,7 +51,7 @@ pub fn run<'a>(
 }
 
 struct Worker {
-    /// What routes of Gateways are called in Envoy.
+    /// The names in Envoy of the routes of Gateways.
     names: BTreeMap<String, String>,
     vm: Vm,
     root: RootId,
@@ -84,7 +84,7 @@ impl Worker {
         if !answered(&self.vm) && flow == Flow::Continue {
             let mut headers = HeaderMap::from([(":status", test.upstream.status.to_string().as_str())]);
             test.upstream.headers.iter().for_each(|(name, value)| headers.add(name, value));
-            // Whatever the filter would still wait for, this is all that the upstream said.
+            // The upstream has said everything, whatever the filter may still wait for.
             let _ = self.vm.response_headers(stream, headers, true)?;
         }
         Ok(Observation::of(&self.vm.close(stream)?))

@@ -1,5 +1,5 @@
-//! A client's connection, and the line by which it can be cut off from outside: a client that does not read leaves its
-//! streams nothing to do, so that none of them could end itself.
+//! A client's connection, and the handle that closes it from outside: streams of a client that does not read are not
+//! polled, so that they could not end themselves.
 
 use std::{
     io,
@@ -19,20 +19,20 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
-/// A connection.
+/// A client's connection.
 #[derive(Debug)]
 pub struct Connection {
     tcp: TcpStream,
     line: Arc<Line>,
 }
 
-/// What cuts a connection off.
+/// The handle that closes a connection.
 #[derive(Debug)]
 pub struct Line {
     client: IpAddr,
-    /// How many streams it has, and since when it has none.
+    /// The number of its streams, and since when it has none.
     streams: Mutex<(usize, Instant)>,
-    /// How many lines have no stream: this one too, while it has none.
+    /// The number of connections without a stream, which all connections share.
     unused: Arc<AtomicUsize>,
     is_cut: AtomicBool,
     reader: Mutex<Option<Waker>>,
@@ -50,7 +50,7 @@ impl Line {
         }
     }
 
-    /// A stream was opened on it, and is open until what is returned is dropped.
+    /// Records that a stream was opened. It counts as open until the returned value is dropped.
     pub(crate) fn used(self: &Arc<Self>) -> Used {
         let mut streams = self.streams();
         if streams.0 == 0 {
@@ -66,7 +66,7 @@ impl Line {
         (streams == 0).then_some(since)
     }
 
-    /// Ends the connection with all of its streams.
+    /// Closes the connection with all of its streams.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
         if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -95,7 +95,7 @@ impl Drop for Line {
     }
 }
 
-/// A stream of a connection that is open.
+/// Counts an open stream of a connection.
 #[derive(Debug)]
 pub(crate) struct Used(Arc<Line>);
 
@@ -111,8 +111,8 @@ impl Drop for Used {
 
 impl Connection {
     pub(super) fn new(tcp: TcpStream, client: IpAddr, lines: &Lines) -> Self {
-        // Without it a change would wait for the ACK of the one before, in the network's sense. It is a matter of speed
-        // only: a socket that cannot do it serves all the same.
+        // Without it, Nagle's algorithm would delay a change until the TCP ACK of the previous one. A socket that does
+        // not support it is served all the same.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
@@ -120,7 +120,7 @@ impl Connection {
     }
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Debug)]
 pub(super) struct Lines {
     open: Mutex<Vec<Weak<Line>>>,
@@ -129,13 +129,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Of connections without a stream, only so many are kept.
+    /// No connections yet, of which at most this many may be without a stream.
     pub(super) fn new(most_unused: usize) -> Self {
         Self { open: Mutex::default(), unused: Arc::default(), most_unused: most_unused.max(1) }
     }
 
-    /// One more connection. Of too many without a stream, the one that has been so for longest gives way: one of the same
-    /// client, if there is any.
+    /// Adds a connection. If too many have no stream, the one that has had none for longest is closed, preferably one
+    /// of the same client.
     fn open(&self, client: IpAddr) -> Arc<Line> {
         if self.unused.load(Ordering::Relaxed) >= self.most_unused {
             let _gave_way = self.cut_oldest(|line| line.client == client) || self.cut_oldest(|_| true);
@@ -145,12 +145,13 @@ impl Lines {
         line
     }
 
-    /// Gives up one connection without a stream, if there is any.
+    /// Closes one connection without a stream, if there is any.
     pub(super) fn make_room(&self) {
         self.cut_oldest(|_| true);
     }
 
-    /// Ends the connection that has had no stream for longest, of those that may be ended. Says whether there was one.
+    /// Closes the connection that has had no stream for longest, of those for which `may_end` holds. Returns whether
+    /// there was one.
     fn cut_oldest(&self, may_end: impl Fn(&Line) -> bool) -> bool {
         let lines: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         let unused = lines.iter().filter(|line| !line.is_cut.load(Ordering::Relaxed) && may_end(line));
@@ -162,7 +163,7 @@ impl Lines {
         oldest.is_some()
     }
 
-    /// Ends every connection that has had no stream for this long, and forgets those that have ended.
+    /// Closes every connection that has had no stream for this long, and forgets those that have ended.
     pub(super) fn cut_unused(&self, limit: Duration) {
         let mut open = self.lock();
         open.retain(|line| line.strong_count() > 0);

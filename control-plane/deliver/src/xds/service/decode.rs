@@ -1,4 +1,4 @@
-//! How requests are read.
+//! The decoder of requests.
 
 use std::marker::PhantomData;
 
@@ -9,10 +9,10 @@ use tonic::{
 
 use crate::xds::wire::ClientMessage;
 
-/// How much room is made for a request before it comes: most ACKs fit.
+/// The initial size of a request's buffer: most ACKs fit.
 const REQUEST_BUFFER: usize = 256;
 
-/// Decodes requests, with little room set aside for them: thousands of streams wait for one.
+/// Decodes requests, with a small buffer: thousands of streams wait for one.
 pub(super) struct Decode<M>(PhantomData<fn() -> M>);
 
 impl<M> Default for Decode<M> {

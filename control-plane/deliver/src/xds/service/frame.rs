@@ -1,25 +1,26 @@
-//! A response on the wire: gRPC's head and the nonce, which are the stream's own, and the rest, which all streams share.
+//! A response in wire format: gRPC's header and the nonce, which belong to the stream, and the rest, which streams
+//! share.
 
 use prost::bytes::{BufMut, Bytes, BytesMut};
 
 use crate::xds::session::Response;
 
-/// Up to this size a response is copied, so that it is one frame; above, its bytes are shared.
+/// Up to this size a response is copied, so that it is one frame; larger ones share their bytes.
 const COPIED: usize = 4096;
 
-/// The field `nonce`, number 5 in both variants of the protocol, as a string.
+/// The tag of the field `nonce`, number 5 in both variants of the protocol, as a string.
 const NONCE_TAG: u8 = 5 << 3 | 2;
 
-/// The frames of a response: the first, and another if it is large.
+/// The frames of a response: the first and, if it is large, another.
 pub(super) fn frames(response: &Response) -> (Bytes, Option<Bytes>) {
     let shared = response.content.encoded();
     let nonce = response.nonce.as_bytes();
-    // A nonce is far shorter than the 128 bytes that its length would need a second byte for.
+    // A nonce is always shorter than 128 bytes, so that its length takes one byte.
     let length = u8::try_from(nonce.len()).unwrap_or(u8::MAX);
     let size = shared.len().saturating_add(nonce.len()).saturating_add(2);
     let is_copied = shared.len() <= COPIED;
     let mut head = BytesMut::with_capacity(nonce.len() + 7 + if is_copied { shared.len() } else { 0 });
-    // Not compressed; then the size of the message.
+    // The flag for "not compressed", and then the size of the message.
     head.put_u8(0);
     head.put_u32(u32::try_from(size).unwrap_or(u32::MAX));
     head.put_slice(&[NONCE_TAG, length]);

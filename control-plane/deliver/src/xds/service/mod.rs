@@ -1,9 +1,9 @@
 //! The gRPC face of xDS: the aggregated service and one for each type, in both variants of the protocol.
 //!
-//! All of them are one handler. It is not the generated one, because that would encode, and keep, every response anew for
-//! each stream; here a response is bytes that all streams share, behind a nonce ([`frame`]). A stream is a response
-//! body that is polled ([`stream`]): it needs no task and no channel of its own, and is not asked for more while its
-//! client does not read.
+//! All of them are one handler. The generated one is not used, because it would encode and keep every response for each
+//! stream; here all streams share the bytes of a response, and have only a nonce each ([`frame`]). A stream is a
+//! response body that is polled ([`stream`]): it needs neither a task nor a channel, and is not polled while its client
+//! does not read.
 
 mod connection;
 mod decode;
@@ -52,7 +52,7 @@ use super::{
     wire::{ClientMessage, Scope},
 };
 
-/// Every service: its name, what it carries, and its methods for state of the world and for changes.
+/// Every service: its name, its types, and its methods for state of the world and for incremental.
 const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
     (
         "envoy.service.discovery.v3.AggregatedDiscoveryService",
@@ -72,7 +72,7 @@ const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
         Some("StreamRoutes"),
         "DeltaRoutes",
     ),
-    // Virtual hosts on demand are told as changes only.
+    // VHDS exists in the incremental variant only.
     (
         "envoy.service.route.v3.VirtualHostDiscoveryService",
         Scope::Single(ResourceType::VirtualHost),
@@ -105,7 +105,7 @@ const SERVICES: [(&str, Scope, Option<&str>, &str); 8] = [
     ),
 ];
 
-/// The xDS server: what all of its streams share.
+/// The xDS server: the state that its streams share.
 #[derive(Debug, Clone)]
 pub struct XdsServer {
     shared: Arc<Shared>,
@@ -124,7 +124,7 @@ struct Shared {
 }
 
 impl XdsServer {
-    /// Serves what is published to the nodes of a fleet.
+    /// A server that serves what is published to the nodes of a fleet.
     pub fn new(publications: Publications, fleet: Arc<LiveFleet>, traffic: Arc<Traffic>, limits: Limits) -> Self {
         let (watchdog, lines) = (Watchdog::default(), Lines::new(open_files::share(limits.streams)));
         let open_streams = AtomicUsize::new(0);
@@ -144,7 +144,7 @@ impl XdsServer {
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
     }
 
-    /// All discovery services.
+    /// The routes of all discovery services.
     pub fn routes(&self) -> Routes {
         let mut router = Routes::default().into_axum_router();
         for (service, scope, world, incremental) in SERVICES {
@@ -159,7 +159,7 @@ impl XdsServer {
         router.into()
     }
 
-    /// The connections of clients, each of which can be cut off. A socket that has none to give for a while is no end.
+    /// The connections of clients. An error of accepting a connection is retried, and does not end the stream.
     pub fn incoming(&self, listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> + use<> {
         let shared = Arc::clone(&self.shared);
         let (sender, receiver) = mpsc::channel(64);
@@ -180,7 +180,7 @@ impl XdsServer {
         ReceiverStream::new(receiver)
     }
 
-    /// Cuts off clients that do not read, and forgets nodes that are long gone. Never ends.
+    /// Cuts off clients that do not read, and forgets nodes that are long gone. Never returns.
     pub async fn sweep(&self) {
         let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -195,7 +195,7 @@ impl XdsServer {
         }
     }
 
-    /// Opens a stream, unless it cannot be understood or there are too many.
+    /// Opens a stream, or refuses it if its headers are wrong or there are too many streams.
     fn open<M: ClientMessage>(&self, scope: Scope, request: Request) -> Response {
         if let Err(refusal) = check_headers(request.headers()) {
             return *refusal;
@@ -216,11 +216,11 @@ impl XdsServer {
     }
 }
 
-/// The content type of gRPC, which a format or parameters may follow.
+/// The content type of gRPC, which may be followed by a format or parameters.
 const GRPC: &str = "application/grpc";
 
-/// Refuses what is not gRPC, and messages that are compressed: none of ours are worth it, and a few compressed bytes may
-/// stand for many.
+/// Refuses requests that are not gRPC, and those with compressed messages: ours are too small to benefit, and a few
+/// compressed bytes can expand to many.
 fn check_headers(headers: &HeaderMap) -> Result<(), Box<Response>> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let format = text(CONTENT_TYPE).and_then(|kind| kind.strip_prefix(GRPC));

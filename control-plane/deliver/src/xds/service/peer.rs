@@ -4,7 +4,7 @@ use postern_base::node::NodeIdentity;
 
 use crate::xds::session::Session;
 
-/// A node that has said who it is.
+/// A node that has identified itself.
 pub(super) struct Peer {
     pub(super) node: NodeIdentity,
     /// The number of its stream.

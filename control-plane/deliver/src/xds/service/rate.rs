@@ -1,22 +1,21 @@
-//! A limit on how often something may happen: on average so often, with so much in advance. One point in time is all that
-//! it needs to know.
+//! A rate limit with a burst, as a token bucket. Its state is one point in time.
 
 use std::time::{Duration, Instant};
 
-/// A bucket that fills with time.
+/// A token bucket.
 #[derive(Debug)]
 pub(super) struct Rate {
-    /// When all that was taken has been made up for.
+    /// The time at which the bucket is full again.
     even: Instant,
 }
 
 impl Rate {
-    /// Nothing was taken yet.
+    /// A full bucket.
     pub(super) fn new(now: Instant) -> Self {
         Self { even: now }
     }
 
-    /// Takes one of `per_second` a second and `burst` in advance, or says that there is none.
+    /// Takes a token, of `per_second` new ones a second and at most `burst`. Returns false if there is none.
     pub(super) fn take(&mut self, per_second: u32, burst: u32, now: Instant) -> bool {
         let each = Duration::from_secs(1) / per_second.max(1);
         let even = self.even.max(now) + each;

@@ -1,4 +1,4 @@
-//! What becomes of a session's events: status of the fleet, and lines in the log.
+//! Passes a session's events on to the fleet and the log.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -8,7 +8,7 @@ use postern_release::fleet::Learnt;
 use super::{Shared, peer::Peer};
 use crate::xds::{offer::Offers, session::Event};
 
-/// Tells the fleet, and the log, what a session learnt about its node.
+/// Records in the fleet, and logs, what a session learnt about its node.
 pub(super) fn record(shared: &Shared, peer: &Peer, events: Vec<Event>) {
     let node = peer.node.id.as_str();
     let mut reason = None;
@@ -34,7 +34,8 @@ pub(super) fn record(shared: &Shared, peer: &Peer, events: Vec<Event>) {
     shared.fleet.record(node, peer.stream, Learnt { events, reason }, SystemTime::now());
 }
 
-/// Envoy's words for a refused filter do not say why; the filter's own do, and the engine has them here too.
+/// The filter's own reason for a refused plan, which Envoy's message does not have: the engine loads the plan here and
+/// gives the same reason.
 fn filter_reason(kind: ResourceType, snapshot: Option<&Arc<Offers>>) -> Option<String> {
     let snapshot = snapshot.filter(|_| kind == ResourceType::ExtensionConfig)?;
     Some(gate::diagnose(snapshot.plan())?.to_string())

@@ -1,7 +1,6 @@
-//! One stream: a response body that, when it is polled, reads requests, follows publications and gives out responses.
+//! One stream: a response body that reads requests, follows publications and yields responses when it is polled.
 //!
-//! HTTP/2 polls it only while its client takes what it is given. Whatever is published meanwhile is merged: there is only
-//! the latest.
+//! HTTP/2 polls it only while its client reads. Publications are merged meanwhile: only the latest is sent.
 
 use std::{
     collections::VecDeque,
@@ -43,23 +42,23 @@ use crate::{
     },
 };
 
-/// What bootstraps of ours call us.
+/// The cluster name of the control plane in our bootstraps.
 const OUR_CLUSTER: &str = "postern";
 
 /// The body of a stream's response.
 pub(super) struct StreamBody<M> {
     shared: Arc<Shared>,
     scope: Scope,
-    /// Where the client gets from what it does not get on this stream, if that is not an aggregated one.
+    /// Where the client gets what it does not get on this stream; `None` for an aggregated stream.
     source: Option<Source>,
     requests: Streaming<M>,
     publications: WatchStream<Option<Arc<Publication>>>,
-    /// Who the client is, once it has said so.
+    /// The client's identity, after its first request.
     peer: Option<Box<Peer>>,
-    /// What the node is to be served, while it is being made.
+    /// The node's snapshot, while it is being made.
     awaited: Option<Box<Awaited>>,
     responses: VecDeque<Response>,
-    /// The second frame of the response that is being given out.
+    /// The second frame of the current response.
     rest: Option<Bytes>,
     end: End,
     opened: Instant,
@@ -69,7 +68,7 @@ pub(super) struct StreamBody<M> {
     _used: Option<Used>,
 }
 
-/// The snapshot of a group that is being compiled, or redirected to the sources of this stream.
+/// A pending snapshot: its group is being compiled, or it is being rewritten for this stream's source.
 struct Awaited {
     revision: Digest,
     offers: Pin<Box<dyn Future<Output = Option<Arc<Offers>>> + Send>>,
@@ -90,7 +89,7 @@ impl Awaited {
     }
 }
 
-/// How far a stream is with its end.
+/// How far a stream has ended.
 enum End {
     NotYet,
     With(Box<Status>),
@@ -98,7 +97,7 @@ enum End {
 }
 
 impl<M: ClientMessage> StreamBody<M> {
-    /// `called` is what the client calls us.
+    /// A new stream. `called` is the name by which the client calls us.
     pub(super) fn new(
         shared: Arc<Shared>,
         scope: Scope,
@@ -128,7 +127,8 @@ impl<M: ClientMessage> StreamBody<M> {
         }
     }
 
-    /// Waits for the next thing that happens, and deals with it. An error, or the client's good-bye, is the end.
+    /// Waits for the next event, and handles it. Returns an error when the stream ends: with the code OK if the client
+    /// closed it.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
         if let Poll::Ready(message) = Pin::new(&mut self.requests).poll_next(context) {
             let message = message.unwrap_or_else(|| Err(Status::ok("")))?;
@@ -184,7 +184,7 @@ impl<M: ClientMessage> StreamBody<M> {
         if self.peer.is_none() {
             self.peer = Some(Box::new(self.join(node_of(&message)?)));
         }
-        // Checked before it is kept for the log.
+        // Shortened before it is kept for the log.
         let type_url = bounded::shown(message.type_url()).into_owned();
         let request = self.scope.read(message)?;
         let Some(peer) = &mut self.peer else { return Ok(()) };
@@ -209,7 +209,7 @@ impl<M: ClientMessage> StreamBody<M> {
         Peer { node, stream, session: Session::new(M::VARIANT, stream, memory.recall()) }
     }
 
-    /// Takes what is in force for the node, or asks for it if it is not made yet. What was asked for before is history.
+    /// Takes the node's snapshot of a publication, or starts to make it. An earlier pending snapshot is dropped.
     fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
         let (Some(peer), Some(publication)) = (&self.peer, publication) else { return };
         let release = publication.shared_release_for(&peer.node);
@@ -227,7 +227,7 @@ impl<M: ClientMessage> StreamBody<M> {
         self.carry_out(reaction);
     }
 
-    /// Waits for the snapshot that was asked for, if one was.
+    /// Waits for the pending snapshot, if there is one.
     fn poll_awaited(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
         let Some(awaited) = &mut self.awaited else { return Poll::Pending };
         let made = ready!(awaited.offers.as_mut().poll(context));
@@ -251,7 +251,7 @@ impl<M: ClientMessage> StreamBody<M> {
         self.responses.extend(reaction.responses);
     }
 
-    /// The next frame of what is waiting to be given out.
+    /// The next frame of the queued responses.
     fn next_frame(&mut self) -> Option<Frame<Bytes>> {
         if let Some(rest) = self.rest.take() {
             return Some(Frame::data(rest));
@@ -280,18 +280,18 @@ impl<M: ClientMessage> StreamBody<M> {
     }
 }
 
-/// The cluster that an Envoy calls us by: it puts the name there, unless it is told to put something else, such as an
-/// address. Then it is the name that our bootstraps have.
+/// The cluster by which an Envoy calls us. Envoy puts that name in `:authority`, unless it is configured to put
+/// something else, such as an address; then the name is the one in our bootstraps.
 fn cluster_name(called: &str) -> String {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let fits = !called.is_empty() && called.len() <= bounded::NAME && called.bytes().all(is_name);
-    // An address would be one, too.
+    // An address would be a valid cluster name too.
     let is_address = called.parse::<std::net::IpAddr>().is_ok();
     if fits && !is_address { called.to_owned() } else { OUR_CLUSTER.to_owned() }
 }
 
-/// A request, unless too many names would be subscribed to, or too long ones. What callers of an Envoy ask it for must not
-/// end its stream: further virtual hosts are not looked for.
+/// Checks that a request would not subscribe to too many names, or too long ones. Virtual hosts beyond the limits are
+/// ignored, because the callers of an Envoy cause these subscriptions and must not end its stream.
 fn within_limits(mut request: Request, session: &Session) -> Result<Request, Status> {
     let Subscribed { names, bytes } = session.subscribed_after(&request);
     if names <= MOST_NAMES && bytes <= MOST_NAME_BYTES {
@@ -313,7 +313,7 @@ fn within_limits(mut request: Request, session: &Session) -> Result<Request, Sta
 
 fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    // A message that is no header text leaves the code, which is what clients act on.
+    // If the message is no valid header, the status has its code only, which is what clients act on.
     if status.add_header(&mut trailers).is_err() {
         trailers.insert(Status::GRPC_STATUS, axum::http::HeaderValue::from(status.code() as i32));
     }

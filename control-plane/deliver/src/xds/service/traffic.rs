@@ -1,4 +1,4 @@
-//! What is counted of streams, by type of resource.
+//! Counters of streams, by type of resource.
 
 use postern_base::counter::Counter;
 use postern_compile::snapshot::ResourceType;
@@ -8,7 +8,7 @@ use postern_compile::snapshot::ResourceType;
 pub struct PerType([Counter; ResourceType::ALL.len()]);
 
 impl PerType {
-    /// Counts one more of a type.
+    /// Increments the counter of a type.
     pub fn increment(&self, kind: ResourceType) {
         let place = ResourceType::ALL.iter().position(|other| *other == kind);
         if let Some(counter) = place.and_then(|place| self.0.get(place)) {
@@ -16,19 +16,19 @@ impl PerType {
         }
     }
 
-    /// How many there were of each type.
+    /// The counters of all types.
     pub fn iter(&self) -> impl Iterator<Item = (ResourceType, u64)> {
         ResourceType::ALL.into_iter().zip(self.0.iter().map(Counter::get))
     }
 }
 
-/// What went over all streams.
+/// The counters of all streams.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// What was sent to nodes.
+    /// Responses that were sent.
     pub pushes: PerType,
-    /// What nodes accepted.
+    /// Responses that were accepted.
     pub acks: PerType,
-    /// What nodes refused.
+    /// Responses that were refused.
     pub nacks: PerType,
 }

@@ -1,4 +1,4 @@
-//! Finds clients that do not read: a stream whose last bytes were not taken for too long.
+//! Finds clients that do not read: streams whose last bytes have been waiting for too long.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 
 use super::connection::Line;
 
-/// The streams that are watched.
+/// The watched streams.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     started: Instant,
@@ -19,15 +19,15 @@ pub(super) struct Watchdog {
     count: AtomicU64,
 }
 
-/// A sign of life of one stream.
+/// The state of one stream, as the watchdog sees it.
 #[derive(Debug)]
 struct Pulse {
-    /// Since when bytes wait to be taken, in milliseconds since the start and one more; 0 if none do.
+    /// Since when bytes wait to be read, in milliseconds since the start plus one; 0 if none do.
     waiting_since: AtomicU64,
     line: Option<Arc<Line>>,
 }
 
-/// A watched stream. Dropping it ends that.
+/// A watched stream. Dropping it ends the watch.
 #[derive(Debug)]
 pub(super) struct Watched {
     number: u64,
@@ -49,22 +49,22 @@ impl Watchdog {
         Watched { number, pulse }
     }
 
-    /// The stream has ended.
+    /// Ends the watch of a stream.
     pub(super) fn forget(&self, watched: &Watched) {
         let mut pulses = self.pulses();
         pulses.remove(&watched.number);
-        // Thousands may have left: their places are given back.
+        // After thousands of streams have ended, their memory is freed.
         if pulses.capacity() > 4 * pulses.len().max(64) {
             pulses.shrink_to_fit();
         }
     }
 
-    /// Bytes were handed out.
+    /// Records that bytes were handed to HTTP/2.
     pub(super) fn handed_out(&self, watched: &Watched) {
         watched.pulse.waiting_since.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Cuts off every client that has not taken its bytes for this long.
+    /// Cuts off every client that has not read its bytes for this long.
     pub(super) fn cut_off(&self, limit: Duration) {
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let now = self.now();
@@ -88,7 +88,7 @@ impl Watchdog {
 }
 
 impl Watched {
-    /// All bytes were taken.
+    /// Records that all bytes were read.
     pub(super) fn taken(&self) {
         self.pulse.waiting_since.store(0, Ordering::Relaxed);
     }

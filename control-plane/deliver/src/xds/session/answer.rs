@@ -1,4 +1,4 @@
-//! What a client's answer to a response means: what it has from then on, and what is known of its node.
+//! What a client's answer to a response means: what the client has from then on, and what is known of its node.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::xds::{
     offer::{Offer, Offers},
 };
 
-/// Why a node answers 500 on some routes, although it accepted everything.
+/// The warning for a node that answers 500 on some routes although it accepted everything.
 const UNVERIFIED: &str = "routes whose policies edit request headers answer 500: add the filter `postern-verify` before the \
                           router, or list the headers that routes match on in `Settings.routeHeaders`";
 
-/// How many resources of a refused response are remembered by name.
+/// The maximum number of resources of a refused response that are remembered by name.
 const MOST_CARRIED: usize = 64;
 
 impl Subscription {
-    /// The client accepted or refused a response.
+    /// Handles a client's answer to a response.
     pub(super) fn answer(&mut self, sent: &Sent, error: Option<String>, memory: &Memory) -> Option<Event> {
         let (kind, version) = (self.kind, sent.content.version.clone());
         let Some(message) = error else { return self.accept_sent(sent, memory) };
@@ -37,7 +37,7 @@ impl Subscription {
         self.silenced = self.target.clone().filter(|_| is_latest);
         self.refuse_what_follows(&blamed, memory);
         if kind == ResourceType::ExtensionConfig {
-            // Its last good version comes at once, and waits for nothing.
+            // Its last good version is sent at once.
             let lost = blamed.iter().map(|(name, _)| name).filter(|name| self.has_lost(name));
             let lost: Vec<_> = lost.cloned().collect();
             self.asked.extend(lost);
@@ -51,9 +51,9 @@ impl Subscription {
         Some(Event::Nacked { kind, version, message, resources, carried })
     }
 
-    /// The client may have what a refused response brought and removed, or not; whatever came after it still counts.
+    /// After a refusal the client may or may not have applied parts of the response; what was sent later still counts.
     fn doubt_what_came_with(&mut self, refused: &Sent) {
-        // An extension configuration that comes twice is accepted the second time without being applied.
+        // An extension configuration that is sent twice is accepted the second time without being applied.
         let is_extension = self.kind == ResourceType::ExtensionConfig;
         let carries = |it: &Resource| self.unanswered.iter().any(|later| later.content.carries(&it.name, &it.version));
         let brought = refused.content.resources.iter().filter(|it| is_extension || !carries(it));
@@ -62,12 +62,12 @@ impl Subscription {
         refused.content.removed.iter().filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
         self.not_removed.extend(refused.content.removed.iter().cloned());
         if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
-            // What the response left out is not gone. Of what the client came with, only a version is known.
+            // Resources that the response left out still exist at the client. Of a claim, only the version is known.
             let kept = self.accepted.iter().flat_map(|accepted| &accepted.resources).map(|resource| &resource.name);
             let claimed = self.interest.names().iter().filter(|_| matches!(self.claim, Claim::Version(_)));
             kept.chain(claimed).filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
         }
-        // What came after it does not bring these again: its acceptance is not theirs.
+        // An acceptance of a later response does not imply that these were applied.
         for later in &mut self.unanswered {
             let due = later.due.offer.set();
             let is_due = |it: &&Arc<Resource>| due.get(&it.name).is_some_and(|due| due.version == it.version);
@@ -76,15 +76,15 @@ impl Subscription {
         }
     }
 
-    /// Whether the client, having refused a resource, is without it, and another version is not under way. One that is not
-    /// due is not to be told of: the answer would be that there is none.
+    /// Whether the client is without a resource because it refused it, and no other version is on its way. A resource
+    /// that is not due is excluded, because the answer would be that it does not exist.
     fn has_lost(&self, name: &str) -> bool {
         let is_due = self.due.as_ref().is_some_and(|due| due.offer.set().get(name).is_some());
         self.inventory.doubts(name) || (is_due && self.interest.includes(name) && !self.inventory.holds(name))
     }
 
-    /// What is in force may have a refused resource too, unchanged, and be another set than the refused one: a change that
-    /// came between was sent before the refusal was known, or something was kept beside it. It is refused as well.
+    /// Marks what is in force as refused if it has one of the blamed resources unchanged. It can be another set than
+    /// the refused one: it was sent before the refusal was known, or something was kept in it.
     fn refuse_what_follows(&self, blamed: &[(String, Digest)], memory: &Memory) {
         let Some(due) = self.due.as_ref().filter(|_| self.kind != ResourceType::ExtensionConfig) else { return };
         let has =
@@ -94,8 +94,8 @@ impl Subscription {
         }
     }
 
-    /// What is to be said of a client that has policies for routes of its own, some of which edit request headers, and
-    /// no filter that verifies that the route stays the same: the filter refuses these.
+    /// A warning for a client with policies for routes of its own, some of which edit request headers, and without the
+    /// filter that verifies that the route does not change: our filter refuses these routes.
     pub(super) fn unverified(&self, snapshot: &Offers) -> Option<Event> {
         let names = self.interest.names();
         let has = |placement: Placement| names.contains(placement.name());
@@ -104,15 +104,15 @@ impl Subscription {
         unverified.then_some(Event::Warned { kind: self.kind, warning: UNVERIFIED })
     }
 
-    /// The client accepted a response. From an incremental one something may have been held back: the client still has that
-    /// as it was, and does not run the version that is due.
+    /// Handles an acceptance. If something was held back from an incremental response, the client still has that
+    /// unchanged, and does not run the version that is due.
     fn accept_sent(&mut self, sent: &Sent, memory: &Memory) -> Option<Event> {
         self.keep_accepted(&sent.content);
         let in_part = !sent.held.is_empty() && matches!(sent.due.standing, Standing::Current | Standing::Again);
         if !in_part {
             self.accepted_in_part = false;
             if self.kind == ResourceType::ExtensionConfig && sent.due.standing == Standing::LastGood {
-                // Beside what was restored, it may bring what is in force.
+                // Besides restored resources, it may have some that are in force.
                 let current = sent.content.resources.iter().filter(|it| !sent.held.contains(&it.name));
                 memory.accept_some(self.stream, self.kind, current);
             }
@@ -134,20 +134,21 @@ impl Subscription {
         None
     }
 
-    /// What the client accepts, it no longer refuses.
+    /// Forgets the refusals of what the client has now accepted.
     fn absolve(&mut self, content: &Content, memory: &Memory) {
         memory.absolve(content);
         self.refused_here.retain(|(name, version)| !content.carries(name, version));
     }
 
-    /// Whether there is something that the client refused in what it is due, and not in what it accepted of that.
+    /// Whether what the client is due has something that the node refused and that this response did not have.
     fn still_refuses(&self, content: &Content, due: &Due, memory: &Memory) -> bool {
-        // Accepted in part, in another response: what was refused still is.
+        // It was accepted in part, in another response: what was refused still is.
         let refused = match self.kind {
             ResourceType::ExtensionConfig => memory.has_refused_any(content),
             _ => self.lacks_refused(content, due),
         };
-        // What was refused and asked for by name may be accepted after all; but then all of it.
+        // Resources that were refused and then asked for by name may be accepted after all, but only all of them
+        // together.
         let has = |it: &Arc<Resource>| content.carries(&it.name, &it.version) || self.inventory.knows(it);
         refused || (due.standing == Standing::Refused && !due.offer.set().resources.iter().all(has))
     }
@@ -161,12 +162,13 @@ impl Subscription {
             }
             return None;
         }
-        // Refused on another stream, or before it was known that it was sent again: it is accepted after all.
+        // Refused on another stream, or before it was known that it was sent again: now it is accepted.
         let has_all = || due.offer.set().resources.iter().all(|it| content.carries(&it.name, &it.version));
         if memory.has_refused(kind, &version) && has_all() {
             memory.forgive(kind, &version);
         }
-        // What was good stays what it was: were it to follow answers that cross, two versions could be sent for ever.
+        // The last good version is not changed: if it followed answers that cross, two versions could alternate for
+        // ever.
         if due.standing == Standing::LastGood {
             return Some(Event::Restored { kind, version });
         }
@@ -175,7 +177,7 @@ impl Subscription {
         Some(Event::Acked { kind, version })
     }
 
-    /// Whether the client still lacks what it refused before it accepted a response that was under way.
+    /// Whether the client still lacks what it refused before it accepted a response that was on its way.
     fn lacks_refused(&self, content: &Content, due: &Due) -> bool {
         let mut refused = self.refused_here.iter();
         refused.any(|(name, version)| {
@@ -184,7 +186,7 @@ impl Subscription {
         })
     }
 
-    /// The client came with what it is due: nothing is to be sent. Says so, if that is what happened.
+    /// If the client reconnected with what it is due, nothing is sent, and the node's acceptance is returned.
     pub(super) fn honour_claim(&mut self, memory: &Memory) -> Option<Event> {
         let due = self.due.clone().filter(|_| !self.begun)?;
         let is_due = match &self.claim {
@@ -196,7 +198,8 @@ impl Subscription {
             return None;
         }
         if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
-            // An Envoy that refused one keeps it as its last, whatever it says: it is told of the good one in any case.
+            // An Envoy that refused one keeps it as its last, whatever version it reports: it is sent the good one in
+            // any case.
             self.asked.extend(due.offer.set().resources.iter().map(|resource| resource.name.clone()));
             return None;
         }
@@ -208,14 +211,15 @@ impl Subscription {
         self.accept(&content, &due, memory)
     }
 
-    /// The client has what this response brings, and nothing else of its type.
+    /// Records that the client has what this response has, and nothing else of its type.
     fn keep_accepted(&mut self, content: &Arc<Content>) {
         if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
             self.accepted = Some(Arc::clone(content));
         }
     }
 
-    /// What the client refused, or what was held back from it, is no longer in force, and what is, it has.
+    /// The event that the client has recovered: nothing that it refused, or that was held back, is in force any more,
+    /// and it has what is.
     pub(super) fn recover(&mut self, memory: &Memory) -> Option<Event> {
         let due = self.due.clone().filter(|_| self.progress() == Progress::Settled)?;
         let in_part = std::mem::take(&mut self.accepted_in_part);

@@ -1,8 +1,8 @@
-//! Who is meant by a client's words of refusal.
+//! Finds the resources that a client's error message names.
 
 use crate::xds::content::Content;
 
-/// The resources of a response that a message names, as words of their own.
+/// The resources of a response that a message names as separate words.
 pub(super) fn named_in(message: &str, content: &Content) -> Vec<String> {
     let part_of_word = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '/');
     let names = |name: &str| {

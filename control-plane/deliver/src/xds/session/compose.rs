@@ -1,4 +1,4 @@
-//! Carries out a [`Delivery`]: makes the response in the client's variant of the protocol, and counts what it brings as had.
+//! Carries out a [`Delivery`]: makes the response in the client's variant of the protocol, and updates the inventory.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::xds::{
 };
 
 impl Subscription {
-    /// The response that is to be sent now, if any. The inventory then counts it as had.
+    /// The response to send now, if any. The inventory then counts its resources as sent.
     pub(super) fn compose(
         &mut self,
         hold: Hold,
@@ -71,7 +71,7 @@ impl Subscription {
         content
     }
 
-    /// The response with these parts; the one that all clients share, if it is all that is due.
+    /// The response with these parts; the shared one if it is all that is due.
     fn content_of(&self, parts: Parts, due: &Due, snapshot: &Offers) -> Arc<Content> {
         let is_host = self.kind == ResourceType::VirtualHost;
         let Parts { resources, removed, vacant } = parts;

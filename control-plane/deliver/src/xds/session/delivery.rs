@@ -1,4 +1,4 @@
-//! What is sent of one type now, as a value. Deciding changes nothing; [`compose`](super::compose) carries it out.
+//! Decides what is sent of one type now. Deciding changes nothing; [`compose`](super::compose) carries it out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,49 +16,49 @@ use crate::xds::{
     offer::{Difference, Offer, Offers},
 };
 
-/// What the next response of a type brings.
+/// What the next response of a type has.
 pub(super) enum Delivery {
-    /// There is no response now.
+    /// No response now.
     Nothing,
-    /// State of the world: all that the client is due.
+    /// State of the world: everything that the client is due.
     Whole,
-    /// State of the world: all that the client is due, and what it has beyond that, since removals wait.
+    /// State of the world: everything that the client is due, and what it has beyond that, because removals wait.
     WholeAndKept(Arc<Offer>),
-    /// Incremental: the difference between what the client has and what it is due. All clients that come from the same set
-    /// share the response.
+    /// Incremental: the difference between what the client has and what it is due. Clients with the same set share the
+    /// response.
     Difference,
-    /// Incremental: all changes, with the answers and the removals that need not wait.
+    /// Incremental: all changes, with the answers and removals that do not wait.
     Changes(Parts),
-    /// Incremental: answers and removals alone, since changes wait or are not pushed.
+    /// Incremental: answers and removals only, because changes wait or are not pushed.
     Answers(Parts),
 }
 
-/// The parts of an incremental response that is made for one client.
+/// The parts of an incremental response for one client.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// By name.
+    /// Resources by name.
     pub(super) resources: BTreeMap<String, Arc<Resource>>,
-    /// The names that the client is to drop.
+    /// The names that the client must drop.
     pub(super) removed: BTreeSet<String>,
-    /// The names that the client asked for and that stand for no virtual host.
+    /// The names that the client asked for and that match no virtual host.
     pub(super) vacant: BTreeSet<String>,
 }
 
-/// How much a client in the state of the world waits for a response.
+/// What a client in the state of the world waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Demand {
-    /// It asked for nothing: a change is sent, but may have to wait.
+    /// Nothing: a change is sent, but may have to wait.
     No,
-    /// Its first request names nothing that is there: a change is sent at once.
+    /// Its first request names nothing that exists: a change is sent at once.
     Opening,
-    /// It gets a response whether something has changed or not.
+    /// A response, whether anything has changed or not.
     Response,
-    /// So it does, and asks by name for something that is there: it is sent that even if it refused it.
+    /// A response, because it asks by name for something that exists: it is sent that even if it refused it.
     Resources,
 }
 
 impl Subscription {
-    /// What is sent now. `refused` tells whether the node has refused a set as a whole.
+    /// What is sent now. `refused` says whether the node has refused a set as a whole.
     pub(super) fn decide(
         &self,
         due: &Due,
@@ -86,7 +86,7 @@ impl Subscription {
         refused: impl Fn(&Offer) -> bool,
     ) -> Delivery {
         let demand = self.demand(due, snapshot);
-        // Only where all is sent does the absence of a resource tell that it is gone.
+        // Only a response with the complete state can tell that a resource is gone, by leaving it out.
         let has_beyond = self.kind.is_full_state() && !difference.beyond.is_empty();
         let has_news = !difference.missing.is_empty() || (has_beyond && !hold.removals);
         let is_sent = match demand {
@@ -120,7 +120,7 @@ impl Subscription {
         }
     }
 
-    /// What must wait for this client: nothing of its first response but removals, and all that it refused.
+    /// What must wait for this client. Changes never wait in its first response; what it refused always does.
     fn hold_for(&self, due: &Due, hold: Hold) -> Hold {
         Hold {
             updates: due.standing == Standing::Refused || (hold.updates && self.begun),
@@ -140,14 +140,14 @@ impl Subscription {
         if hold.updates { Delivery::Answers(parts) } else { Delivery::Changes(parts) }
     }
 
-    /// Whether the difference is sent as it is: nothing of it waits, and nothing else is to be said. What is said of virtual
-    /// hosts depends on the names that the client knows them by.
+    /// Whether the difference is sent unchanged: no part of it waits, and nothing else must be said. Responses with
+    /// virtual hosts depend on the names that the client used, and are never shared.
     fn is_sent_all(&self, difference: &Difference, hold: Hold) -> bool {
         let is_complete = !hold.updates && (!hold.removals || difference.beyond.is_empty()) && self.withheld.is_empty();
         is_complete && self.asked.is_empty() && self.kind != ResourceType::VirtualHost
     }
 
-    /// Whether a client that wants whatever there is has nothing yet: it is told even that there is nothing.
+    /// Whether a client with a wildcard has nothing yet: it gets a response even if that is empty.
     fn awaits_first(&self) -> bool {
         let wants_any = self.interest.is_everything() || self.kind == ResourceType::VirtualHost;
         let has_none = || self.interest.names().is_empty() && self.inventory.names().next().is_none();
@@ -171,15 +171,15 @@ impl Subscription {
         parts
     }
 
-    /// The names of what the client has beyond its due and is to drop.
+    /// The names that the client has beyond its due and must drop.
     fn removable<'d>(&self, due: &Due, difference: &'d Difference) -> impl Iterator<Item = &'d String> {
-        // Something else may have been refused: what is to be removed is told once all the same.
+        // A removal in a response that was refused for something else is repeated once.
         let is_refused = |name: &String| due.standing == Standing::Refused && self.not_removed.contains(name);
         let beyond = difference.beyond.iter().map(|(name, _)| name);
         beyond.filter(move |name| !self.withheld.contains(*name) && !is_refused(name))
     }
 
-    /// What the names that the client asked for stand for, and the names that stand for nothing.
+    /// The resources that the requested names match, and the names that match nothing.
     fn answers(&self, due: &Due, snapshot: &Offers) -> (BTreeMap<String, Arc<Resource>>, BTreeSet<String>) {
         let (mut found, mut absent) = (BTreeMap::new(), BTreeSet::new());
         for name in &self.asked {
@@ -187,9 +187,9 @@ impl Subscription {
                 Some(resource) => {
                     found.insert(resource.name.clone(), resource);
                 }
-                // Not to be withdrawn, not even by the answer to a question.
+                // It must not be withdrawn, not even by the answer to a request.
                 None if !may_be_withdrawn(self.kind) && self.inventory.holds(name) => {}
-                // It is there, and was refused.
+                // It exists, but was refused.
                 None if snapshot.resolve(self.kind, name).is_some() => {}
                 None => {
                     absent.insert(name.clone());
@@ -199,7 +199,7 @@ impl Subscription {
         (found, absent)
     }
 
-    /// What a name that the client asked for stands for, in what it is due.
+    /// The resource that a requested name matches, in what the client is due.
     fn found(&self, name: &str, due: &Due, snapshot: &Offers) -> Option<Arc<Resource>> {
         if let Some(resource) = due.offer.set().get(name) {
             return Some(Arc::clone(resource));

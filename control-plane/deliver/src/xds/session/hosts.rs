@@ -1,5 +1,5 @@
-//! What is peculiar to virtual hosts (VHDS) on a stream: a base configuration that comes unasked, many names for one
-//! resource, and route configurations that are sent anew.
+//! The rules for virtual hosts (VHDS) on a stream: a base configuration without a subscription, several names for one
+//! resource, and changes of the route configuration.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::subscription::{Claim, Subscription};
 use crate::xds::offer::{Offer, Offers};
 
 impl Subscription {
-    /// What is in force of what the client wants.
+    /// What is in force of what the client subscribed to.
     pub(super) fn target(&self, snapshot: &Offers) -> Arc<Offer> {
         if self.interest.is_everything() {
             return snapshot.offer(self.kind);
@@ -23,7 +23,7 @@ impl Subscription {
         let base = hosts.base().difference(&self.left).filter(|_| self.gets_base);
         let mut wanted: Vec<_> = named.iter().chain(base).collect();
         let mut all = BTreeSet::new();
-        // What comes with one may have a wildcard of its own, and so bring others.
+        // A resource that is added may have a wildcard of its own, and so require others.
         while let Some(name) = wanted.pop() {
             if all.insert(name.clone()) {
                 let companions = hosts.companions(name).into_iter().flatten();
@@ -33,8 +33,8 @@ impl Subscription {
         snapshot.offer_named(self.kind, &all)
     }
 
-    /// The client unsubscribes from virtual hosts. The own name of a resource stands for all names that it was subscribed
-    /// to by, and so does one of its names that was not subscribed to.
+    /// Unsubscribes the client from virtual hosts. The own name of a resource stands for all names by which it was
+    /// subscribed to, and so does a domain that was not subscribed to.
     pub(super) fn leave_hosts(&mut self, unsubscribe: &mut Vec<String>, snapshot: &Offers) {
         let resolved = |name: &str| snapshot.resolve(self.kind, name).map(|resource| resource.name.clone());
         let names = self.interest.names();
@@ -45,7 +45,7 @@ impl Subscription {
         self.left.extend(left);
     }
 
-    /// A virtual host that the client unsubscribed from counts as new once it has been gone.
+    /// After a virtual host that the client unsubscribed from was deleted, it counts as new.
     pub(super) fn forget_left_hosts(&mut self, snapshot: &Offers) {
         if !self.left.is_empty() {
             let all = snapshot.offer(self.kind);
@@ -53,9 +53,9 @@ impl Subscription {
         }
     }
 
-    /// The client comes back with virtual hosts of an earlier stream: it need not be sent what it has, by whatever name it
-    /// asks, and is told what was deleted meanwhile. So is what its names no longer stand for: it would keep a domain that
-    /// another virtual host has now.
+    /// Takes over virtual hosts that the client has from an earlier stream. They are not sent again, under whatever
+    /// name it asks, and it is told which were deleted meanwhile. So are names that match another virtual host now:
+    /// otherwise it would keep the domain on the former one.
     pub(super) fn take_claimed_hosts(&mut self, snapshot: &Offers) {
         if self.kind != ResourceType::VirtualHost || self.begun || self.claim != Claim::Resources {
             return;
@@ -65,8 +65,8 @@ impl Subscription {
         self.asked.retain(|name| !has(name));
     }
 
-    /// The client's route configurations of these names were replaced, and it may have dropped their virtual hosts: they
-    /// are sent again.
+    /// Marks the virtual hosts of these route configurations as doubtful, so that they are sent again: their route
+    /// configuration was replaced, and the client may have dropped them.
     pub(super) fn doubt_hosts(&mut self, is_replaced: impl Fn(&str) -> bool) {
         let within = |host: &&String| host.rsplit_once('/').is_some_and(|(routes, _)| is_replaced(routes));
         let within: Vec<_> = self.inventory.names().filter(within).cloned().collect();

@@ -1,13 +1,13 @@
-//! What a client has subscribed to of one type.
+//! The subscriptions of a client to one type.
 
 use std::collections::BTreeSet;
 
 use postern_compile::snapshot::ResourceType;
 
-/// The name that stands for all resources of a type.
+/// The wildcard, which stands for all resources of a type.
 const EVERYTHING: &str = "*";
 
-/// Names, everything, or both.
+/// Subscribed names, a wildcard, or both.
 #[derive(Debug)]
 pub(super) struct Interest {
     wildcard: Wildcard,
@@ -16,18 +16,19 @@ pub(super) struct Interest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wildcard {
-    /// Only what is named.
+    /// No wildcard: only the names.
     No,
-    /// Nothing was said yet. If the first request names nothing, it means everything.
+    /// No request yet. If the first one has no names, it is a wildcard.
     Unsaid,
-    /// Everything, because the first request named nothing.
+    /// A wildcard, because the first request had no names.
     Implied,
-    /// Everything, because `*` was named.
+    /// A wildcard, because `*` was subscribed to.
     Asked,
 }
 
 impl Interest {
-    /// Nothing was asked for yet. Names are required of all types but those whose responses are the whole state.
+    /// No subscriptions yet. Only for types whose responses are the complete state can a request without names be a
+    /// wildcard.
     pub(super) fn new(kind: ResourceType) -> Self {
         let wildcard = if kind.is_full_state() { Wildcard::Unsaid } else { Wildcard::No };
         Self { wildcard, names: BTreeSet::new() }
@@ -45,7 +46,7 @@ impl Interest {
         &self.names
     }
 
-    /// State of the world: the list is all that counts. Returns the names that are new in it.
+    /// State of the world: replaces the names. Returns those that are new.
     pub(super) fn replace(&mut self, names: Vec<String>) -> BTreeSet<String> {
         if names.is_empty() && matches!(self.wildcard, Wildcard::Unsaid | Wildcard::Implied) {
             self.wildcard = Wildcard::Implied;
@@ -58,10 +59,10 @@ impl Interest {
         new
     }
 
-    /// Incremental: names come and go. Returns those that must be answered, known before or not.
+    /// Incremental: adds and removes names. Returns those that must be answered, even if they were known before.
     ///
-    /// A wildcard that was implied by a first request without names lasts until `*` is unsubscribed from: names that are
-    /// subscribed to later are added to it.
+    /// A wildcard from a first request without names lasts until `*` is unsubscribed from; names that are subscribed to
+    /// later are added to it.
     pub(super) fn change(&mut self, subscribe: Vec<String>, unsubscribe: &[String]) -> BTreeSet<String> {
         let mut asked: BTreeSet<_> = subscribe.into_iter().collect();
         if asked.remove(EVERYTHING) {
@@ -78,7 +79,7 @@ impl Interest {
             asked.remove(name);
         }
         self.names.extend(asked.iter().cloned());
-        // What the wildcard still wants is told again: the client may have dropped it with its name.
+        // What the wildcard still covers is sent again: the client may have dropped it with its name.
         if self.is_everything() {
             asked.extend(left);
         }

@@ -1,6 +1,6 @@
-//! What a client has of one type, as far as the server can know: a shared set, and where the client differs from it.
+//! What a client has of one type, as far as the server can know: a shared set, and the client's differences from it.
 //!
-//! Thousands of streams have the same; each then costs one pointer.
+//! Thousands of streams have the same set; each costs one pointer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,43 +9,43 @@ use postern_compile::snapshot::{Resource, ResourceType};
 
 use crate::xds::offer::{Difference, Offer, Offers};
 
-/// What a client has, or is being sent.
+/// The resources that a client has, or is being sent.
 #[derive(Debug)]
 pub(super) struct Inventory {
     base: Arc<Offer>,
     deviations: BTreeMap<String, Entry>,
 }
 
-/// Where a client stands with one resource.
+/// A client's standing with one resource.
 #[derive(Debug)]
 enum Entry {
     /// It has none of that name.
     Absent,
-    /// It may have it, in a version that does not count.
+    /// It may have one, but its version does not count.
     Doubtful,
     /// It has this version.
     At(Digest),
-    /// It says that it has this version.
+    /// It reported this version when it reconnected.
     Claimed(String),
 }
 
 impl Inventory {
-    /// A client that has nothing.
+    /// The inventory of a client without resources.
     pub(super) fn new() -> Self {
         Self { base: Offer::nothing(), deviations: BTreeMap::new() }
     }
 
-    /// The client has a resource from an earlier stream.
+    /// Records that the client has a resource from an earlier stream.
     pub(super) fn claim(&mut self, name: String, version: String) {
         self.deviations.insert(name, Entry::Claimed(version));
     }
 
-    /// The client may have a resource, but it is to be sent, or withdrawn, again.
+    /// Records that the client may have a resource, which must be sent, or withdrawn, again.
     pub(super) fn doubt(&mut self, name: &str) {
         self.deviations.insert(name.to_owned(), Entry::Doubtful);
     }
 
-    /// The client wants no more of what `wanted` does not include, and will drop it.
+    /// Removes the resources for which `wanted` is false: the client drops them.
     pub(super) fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
         self.deviations.retain(|name, _| wanted(name));
         let dropped = self.base.set().resources.iter().filter(|resource| !wanted(&resource.name));
@@ -61,19 +61,19 @@ impl Inventory {
         }
     }
 
-    /// The resource that the client has of a name, where that is known.
+    /// The client's resource of this name, where that is known.
     pub(super) fn resource(&self, name: &str) -> Option<Arc<Resource>> {
         let known = self.base.set().get(name)?;
         let is_it = self.knows(known);
         is_it.then(|| Arc::clone(known))
     }
 
-    /// Whether the client may have a resource in a version that does not count.
+    /// Whether the client may have a resource whose version does not count.
     pub(super) fn doubts(&self, name: &str) -> bool {
         matches!(self.deviations.get(name), Some(Entry::Doubtful))
     }
 
-    /// Whether the client has this very resource.
+    /// Whether the client has exactly this resource.
     pub(super) fn knows(&self, resource: &Resource) -> bool {
         match self.deviations.get(&resource.name) {
             Some(Entry::Absent | Entry::Doubtful) => false,
@@ -83,7 +83,7 @@ impl Inventory {
         }
     }
 
-    /// All names of resources that the client may have.
+    /// The names of all resources that the client may have.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         let base = self.base.set().resources.iter().map(|resource| &resource.name);
         let base = base.filter(|name| !self.deviations.contains_key(*name));
@@ -91,7 +91,7 @@ impl Inventory {
         base.chain(others.map(|(name, _)| name))
     }
 
-    /// What the client lacks of a set, and what it has beyond it. `None` if it has exactly that.
+    /// What the client lacks of a set, and what it has beyond it. `None` if it has exactly the set.
     pub(super) fn difference(&self, kind: ResourceType, to: &Arc<Offer>, snapshot: &Offers) -> Option<Arc<Difference>> {
         if self.deviations.is_empty() {
             let equal = Arc::ptr_eq(&self.base, to) || self.base.version() == to.version();
@@ -105,7 +105,8 @@ impl Inventory {
         (!difference.is_empty()).then(|| Arc::new(difference))
     }
 
-    /// The client now has, or is being sent, exactly this set and, beyond it, what it had of these names.
+    /// Records that the client has, or is being sent, exactly this set and, beyond it, what it had of the names in
+    /// `kept`.
     pub(super) fn settle<'a>(&mut self, set: Arc<Offer>, kept: impl IntoIterator<Item = &'a String>) {
         let mut deviations = BTreeMap::new();
         for name in kept {
@@ -118,12 +119,12 @@ impl Inventory {
         *self = Self { base: set, deviations };
     }
 
-    /// The client is being sent a resource.
+    /// Records that the client is being sent a resource.
     pub(super) fn sent(&mut self, resource: &Resource) {
         self.deviations.insert(resource.name.clone(), Entry::At(resource.version.clone()));
     }
 
-    /// The client is being told that there is nothing of a name.
+    /// Records that the client is being told that a name does not exist.
     pub(super) fn gone(&mut self, name: &str) {
         if self.base.set().get(name).is_some() {
             self.deviations.insert(name.to_owned(), Entry::Absent);
@@ -132,14 +133,14 @@ impl Inventory {
         }
     }
 
-    /// The client did not take a resource; what it was sent later still counts.
+    /// Records that the client refused a resource; what it was sent later still counts.
     pub(super) fn refused(&mut self, resource: &Resource) {
         if self.knows(resource) {
             self.doubt(&resource.name);
         }
     }
 
-    /// The client did not give up a resource.
+    /// Records that the client may still have a resource that it was told to remove.
     pub(super) fn not_removed(&mut self, name: &str) {
         if !self.holds(name) {
             self.doubt(name);

@@ -1,7 +1,7 @@
-//! What is known of a node beyond one stream: what it ran well, and what it refused.
+//! What is known of a node beyond one stream: what it accepted, and what it refused.
 //!
-//! All streams of a node share one memory. What is in it goes by resource and by content, so that it does not matter which
-//! stream, or which part of a type, it was learnt from.
+//! All streams of a node share one memory. It is keyed by resource and content, so that it does not matter on which
+//! stream, or with which part of a type, something was learnt.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,13 @@ use postern_release::fleet::StreamMemory;
 use super::interest::Interest;
 use crate::xds::{content::Content, offer::Offer};
 
-/// How many refused versions of a type are kept: enough for any real series of attempts.
+/// The maximum number of refused versions of a type: enough for any real series of attempts.
 const MOST_REFUSED: usize = 64;
 
-/// How many streams' last sets are kept: more than any real node has streams.
+/// The maximum number of streams whose last sets are kept: more than any real node has.
 const MOST_GOOD: usize = 256;
 
-/// A handle on what is known of a node. Clones share it.
+/// A handle to what is known of a node. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     types: Arc<Mutex<BTreeMap<ResourceType, TypeMemory>>>,
@@ -30,13 +30,13 @@ pub struct Memory {
 /// What is known of a node and one type of resource.
 #[derive(Debug, Default)]
 struct TypeMemory {
-    /// The last set that was accepted on each stream, the latest last.
+    /// The last set that was accepted on each stream, latest last.
     good: Vec<Good>,
-    /// The sets that it refused.
+    /// The sets that the node refused.
     refused: Vec<RefusedSet>,
-    /// The resources that it refused, by name and version.
+    /// The resources that the node refused, by name and version.
     refused_resources: Vec<(String, Digest)>,
-    /// The refusals that it has not got past.
+    /// The refusals that the node has not recovered from.
     outstanding: Vec<Outstanding>,
 }
 
@@ -46,11 +46,11 @@ struct Good {
     set: Arc<Offer>,
 }
 
-/// A set that was refused.
+/// A refused set.
 #[derive(Debug)]
 struct RefusedSet {
     version: Digest,
-    /// Whether the resources that are to blame are known, one by one.
+    /// Whether it is known which of its resources are to blame.
     is_blamed: bool,
 }
 
@@ -62,7 +62,7 @@ struct Outstanding {
 }
 
 impl Memory {
-    /// The types of which anything is known.
+    /// The types about which anything is known.
     pub fn types(&self) -> Vec<ResourceType> {
         self.lock().keys().copied().collect()
     }
@@ -72,9 +72,9 @@ impl Memory {
         self.lock().get(&kind).is_some_and(|memory| memory.refused.iter().any(|it| it.version == *version))
     }
 
-    /// A set with every resource that must be withheld in the last version that the node accepted, or as the client `has`
-    /// it, or left out; nothing if none must be. Those that the node refused must be withheld, unless `exempt` says
-    /// otherwise.
+    /// A set in which every withheld resource is replaced by the version that the node last accepted, or else by the
+    /// client's version (`has`), or else left out; `None` if none is withheld. A resource is withheld if the node
+    /// refused it, unless it is `exempt`.
     pub(super) fn without_refused(
         &self,
         kind: ResourceType,
@@ -95,7 +95,7 @@ impl Memory {
         Some(Arc::new(Offer::from(target.set().resources.iter().filter_map(pick).collect::<ResourceSet>())))
     }
 
-    /// What the node last accepted of what a stream is interested in; nothing if it never accepted any of it.
+    /// What the node last accepted of what a stream subscribed to; `None` if it never accepted any of it.
     pub(super) fn last_good(&self, kind: ResourceType, interest: &Interest) -> Option<Arc<Offer>> {
         let types = self.lock();
         let good = &types.get(&kind)?.good;
@@ -110,12 +110,12 @@ impl Memory {
         (!all.is_empty()).then(|| Arc::new(Offer::from(all.into_values().cloned().collect::<ResourceSet>())))
     }
 
-    /// Whether it is known of a refused set which resources are to blame.
+    /// Whether the resources that are to blame for a refused set are known.
     pub(super) fn is_blamed(&self, kind: ResourceType, version: &Digest) -> bool {
         self.lock().get(&kind).is_none_or(|memory| memory.is_blamed(version))
     }
 
-    /// Whether the node has accepted all that it refused of a set since, on whichever stream and beside whatever others.
+    /// Whether the node has since accepted all that it refused of a set, on any stream and in any other set.
     pub(super) fn got_past(&self, kind: ResourceType, set: &Offer) -> bool {
         let types = self.lock();
         let Some(memory) = types.get(&kind) else { return false };
@@ -137,7 +137,7 @@ impl Memory {
         content.resources.iter().any(|resource| memory.has_refused(resource))
     }
 
-    /// On a stream of this interest, the node accepted a response, after which it has `set`.
+    /// Records that the node accepted a response on a stream with this interest, and then has `set`.
     pub(super) fn accept(&self, stream: u64, interest: &Interest, content: &Content, set: &Arc<Offer>) {
         let mut types = self.lock();
         let memory = types.entry(content.kind).or_default();
@@ -157,8 +157,8 @@ impl Memory {
         memory.keep_good(stream, set);
     }
 
-    /// On a stream, the node accepted these resources beside others that do not count. Those that it refused before do not
-    /// either.
+    /// Records that the node accepted these resources on a stream, in a response whose other resources do not count.
+    /// Those that it refused before are not recorded.
     pub(super) fn accept_some<'a>(
         &self,
         stream: u64,
@@ -176,8 +176,8 @@ impl Memory {
         memory.keep_good(stream, set);
     }
 
-    /// The node accepted these resources, whatever it made of them before. An extension configuration that was refused stays
-    /// so: Envoy accepts it without applying it.
+    /// Forgets the refusals of these resources, which the node has accepted. Refused extension configurations stay
+    /// refused: Envoy accepts them without applying them.
     pub(super) fn absolve(&self, content: &Content) {
         let mut types = self.lock();
         let Some(memory) = types.get_mut(&content.kind).filter(|_| content.kind != ResourceType::ExtensionConfig)
@@ -187,34 +187,34 @@ impl Memory {
         memory.refused_resources.retain(|(name, version)| !content.carries(name, version));
     }
 
-    /// A set that the node had refused is accepted after all.
+    /// Forgets the refusal of a set that was accepted after all.
     pub(super) fn forgive(&self, kind: ResourceType, version: &Digest) {
         if let Some(memory) = self.lock().get_mut(&kind) {
             memory.refused.retain(|refused| refused.version != *version);
         }
     }
 
-    /// On a stream, the node got past what it had refused of a type.
+    /// Records that the node has recovered, on a stream, from what it refused of a type.
     pub(super) fn recover(&self, stream: u64, kind: ResourceType) {
         if let Some(memory) = self.lock().get_mut(&kind) {
             memory.outstanding.retain(|refusal| refusal.stream != stream);
         }
     }
 
-    /// The node refused a response on a stream. Its message names some of the resources, or none. Returns those of its
-    /// resources that the node has refused, now or before.
+    /// Records that the node refused a response on a stream. `named` are the resources that its message names, if any.
+    /// Returns the resources of the response that the node has refused, now or before.
     pub(super) fn refuse(&self, stream: u64, content: &Content, named: &[String]) -> Vec<(String, Digest)> {
         let mut types = self.lock();
         let memory = types.entry(content.kind).or_default();
         let mut blamed = memory.blamed(content, named);
-        // Of so many, the set as a whole was refused.
+        // If there are more, the set counts as refused as a whole.
         let is_blamed = blamed.len() <= MOST_REFUSED;
         if is_blamed {
             keep_latest(&mut memory.refused_resources, blamed.iter().cloned());
         }
         blamed.truncate(MOST_REFUSED);
-        // Extension configurations are judged one by one: one that was refused is never sent again unchanged, and the
-        // others of its set are.
+        // Extension configurations are judged one by one: a refused one is never sent again unchanged, and the others
+        // of its set are.
         if content.kind != ResourceType::ExtensionConfig {
             keep_latest(&mut memory.refused, [RefusedSet { version: content.version.clone(), is_blamed }]);
         }
@@ -226,7 +226,7 @@ impl Memory {
         blamed
     }
 
-    /// The node refused this set too: it has a resource that was refused in another.
+    /// Marks a set as refused because it has a resource that was refused in another set.
     pub(super) fn refuse_version(&self, kind: ResourceType, version: &Digest) {
         let refused = RefusedSet { version: version.clone(), is_blamed: true };
         keep_latest(&mut self.lock().entry(kind).or_default().refused, [refused]);
@@ -244,7 +244,7 @@ impl StreamMemory for Memory {
 
     fn settle(&self, is_open: &dyn Fn(u64) -> bool) {
         for (kind, memory) in self.lock().iter_mut() {
-            // A client that comes back names its types one after the other, and must find its last good filters.
+            // A client that reconnects names its types one after the other, and must find its last good filters.
             let latest = memory.good.last().filter(|_| *kind == ResourceType::ExtensionConfig).map(|good| good.stream);
             memory.good.retain(|good| is_open(good.stream) || Some(good.stream) == latest);
             memory.outstanding.retain(|refusal| is_open(refusal.stream));
@@ -257,7 +257,7 @@ impl TypeMemory {
         self.refused.iter().all(|it| it.is_blamed || it.version != *version)
     }
 
-    /// The latest set that was accepted on a stream.
+    /// Keeps the latest set that was accepted on a stream.
     fn keep_good(&mut self, stream: u64, set: Arc<Offer>) {
         self.good.push(Good { stream, set });
         let surplus = self.good.len().saturating_sub(MOST_GOOD);
@@ -278,8 +278,8 @@ impl TypeMemory {
         self.accepted(name).filter(|resource| !self.has_refused(resource)).cloned()
     }
 
-    /// Which resources of a refused response are to blame: those that the message names, else those that the node has not
-    /// accepted before, else all.
+    /// The resources of a refused response that are to blame: those that the message names, else those that the node
+    /// has not accepted before, else all.
     fn blamed(&self, content: &Content, named: &[String]) -> Vec<(String, Digest)> {
         let accepted =
             |resource: &Resource| self.accepted(&resource.name).is_some_and(|known| known.version == resource.version);
@@ -293,14 +293,14 @@ impl TypeMemory {
     }
 }
 
-/// Adds to a list of what was refused, and forgets the oldest of too many.
+/// Appends to a list of refusals, and drops the oldest if there are too many.
 fn keep_latest<T>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
     list.extend(more);
     let surplus = list.len().saturating_sub(MOST_REFUSED);
     list.drain(..surplus);
 }
 
-/// The last good configuration of every name, the ones of this response being the latest.
+/// The last good configuration of every name, where those of this response are the latest.
 fn merged(good: &Arc<Offer>, content: &Content, set: &Arc<Offer>) -> Arc<Offer> {
     if good.set().resources.iter().all(|known| set.set().get(&known.name).is_some()) {
         return Arc::clone(set);

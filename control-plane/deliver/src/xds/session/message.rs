@@ -1,4 +1,4 @@
-//! What goes into a session and what comes out of it, as plain values.
+//! The inputs and outputs of a session, as plain values.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,46 +7,47 @@ use postern_release::fleet::Event;
 
 use crate::xds::content::Content;
 
-/// What a client says about one type: what it wants, and what it made of an earlier response.
+/// A client's request about one type: its subscriptions, and its answer to an earlier response.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The type.
     pub kind: ResourceType,
-    /// The nonce of the response that it answers, or nothing.
+    /// The nonce of the response that it answers, or empty.
     pub nonce: String,
-    /// Why it refused that response, if it did.
+    /// The reason for which it refused that response, if it did.
     pub error: Option<String>,
-    /// What it wants.
+    /// Its subscriptions.
     pub wish: Wish,
 }
 
-/// What a client wants from now on.
+/// A client's subscriptions, in either variant.
 #[derive(Debug, Clone)]
 pub enum Wish {
-    /// State of the world: all that it wants, and the version that it has.
+    /// State of the world: all names, and the version that it has.
     All {
-        /// The names; none at all means everything, until a name has been given once.
+        /// The names. None at all is a wildcard, until a name has been given once.
         names: Vec<String>,
-        /// The version of what it has.
+        /// The version that it has.
         version: String,
     },
-    /// Incremental: what it wants more and less than before.
+    /// Incremental: the changes of its subscriptions.
     Changes {
-        /// The names to be sent, in any case.
+        /// The names to subscribe to, which are sent in any case.
         subscribe: Vec<String>,
-        /// The names that it no longer wants.
+        /// The names to unsubscribe from.
         unsubscribe: Vec<String>,
-        /// What it has already, from an earlier stream. Counts in the first request of a type only.
+        /// The resources that it has from an earlier stream, by name and version. Counts in the first request of a type
+        /// only.
         initial: BTreeMap<String, String>,
     },
 }
 
-/// What a client is to be sent.
+/// A response to a client.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// What the client must answer with. Unique in the stream, and never that of an earlier stream of this process.
+    /// The nonce that the answer must have. Unique in the stream, and among all streams of this process.
     pub nonce: String,
-    /// All the rest.
+    /// The rest of the response.
     pub content: Arc<Content>,
 }
 
@@ -57,11 +58,11 @@ impl Response {
     }
 }
 
-/// What comes of a request, a new snapshot or the passing of time.
+/// The result of a request, a new snapshot or the passing of time.
 #[derive(Debug, Default)]
 pub struct Reaction {
-    /// What to send, in order.
+    /// The responses to send, in order.
     pub responses: Vec<Response>,
-    /// What to record, in order.
+    /// The events to record, in order.
     pub events: Vec<Event>,
 }

@@ -1,8 +1,8 @@
 //! The protocol state of one stream, free of I/O: requests, snapshots and the time in, responses and events out.
 //!
-//! It owns subscriptions, nonces and the rules of what is sent and when; it does not own sockets, clocks or status. Both
-//! variants of the protocol, state of the world and incremental, follow the same rules here, and differ only in how a
-//! difference is told ([`delivery`]) and in what a request says ([`Wish`]).
+//! It owns subscriptions, nonces and the rules of what is sent and when; it does not own sockets, clocks or status.
+//! Both variants of the protocol follow the same rules here. They differ only in how a difference is sent
+//! ([`delivery`]) and in what a request says ([`Wish`]).
 
 mod answer;
 mod blame;
@@ -38,25 +38,25 @@ use super::{
     offer::{Offer, Offers},
 };
 
-/// How much a client has subscribed to.
+/// The size of a client's subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subscribed {
-    /// How many names of one type.
+    /// The number of names of the request's type.
     pub names: usize,
-    /// How many bytes the names of all types have together.
+    /// The total length of the names of all types, in bytes.
     pub bytes: usize,
 }
 
-/// One stream.
+/// The protocol state of one stream.
 #[derive(Debug)]
 pub struct Session {
     variant: Variant,
-    /// Which stream of this process it is: part of its nonces.
+    /// The number of the stream in this process, which is part of its nonces.
     stream: u64,
     opened: Option<Instant>,
     serving: Option<(Digest, Arc<Offers>)>,
     subscriptions: BTreeMap<ResourceType, Box<Subscription>>,
-    /// The route configurations that were sent before any virtual host was asked for, of those that have some.
+    /// The route configurations that were sent before any virtual host was asked for, of those that have virtual hosts.
     routes_sent: BTreeSet<String>,
     /// The types that the node is known to have used before this stream.
     used_before: Vec<ResourceType>,
@@ -67,7 +67,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A stream of a node of which this is known.
+    /// The state of a new stream of a node with this memory.
     pub fn new(variant: Variant, stream: u64, memory: Memory) -> Self {
         Self {
             variant,
@@ -84,22 +84,22 @@ impl Session {
         }
     }
 
-    /// What is known of the node now.
+    /// The memory of the node.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// What the node is to be served.
+    /// The node's snapshot.
     pub fn snapshot(&self) -> Option<&Arc<Offers>> {
         self.serving.as_ref().map(|(_, snapshot)| snapshot)
     }
 
-    /// When [`Session::on_deadline`] has something to do, if nothing happens before.
+    /// The time at which [`Session::on_deadline`] must be called, if nothing else happens before.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// What the client has subscribed to once a request is dealt with.
+    /// The size of the client's subscriptions after a request.
     pub fn subscribed_after(&self, request: &Request) -> Subscribed {
         let nothing = BTreeSet::new();
         let known = self.subscriptions.get(&request.kind).map_or(&nothing, |known| known.interest.names());
@@ -120,7 +120,7 @@ impl Session {
         Subscribed { names, bytes: others.saturating_add(size) }
     }
 
-    /// The client asks, accepts or refuses.
+    /// Handles a request: subscriptions, an ACK or a NACK.
     pub fn on_request(&mut self, request: Request, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
         self.opened.get_or_insert(now);
@@ -130,7 +130,7 @@ impl Session {
         let make = || Box::new(Subscription::new(kind, self.variant, self.stream));
         let subscription = self.subscriptions.entry(kind).or_insert_with(make);
         match wish {
-            // Stale, or never issued: the answer to the latest response is still to come, and says all that is wanted.
+            // Stale, or never issued: the answer to the latest response is still to come, and has all names.
             Wish::All { .. }
                 if !is_first && (number != subscription.latest || number.is_none() != nonce.is_empty()) =>
             {
@@ -142,7 +142,7 @@ impl Session {
                     subscription.claim = Claim::Version(version);
                 }
             }
-            // Only what changes is said, so it counts whatever the nonce.
+            // Only changes are said, so that they count with any nonce.
             Wish::Changes { subscribe, mut unsubscribe, initial } => {
                 let hosts = kind == ResourceType::VirtualHost;
                 if is_first {
@@ -157,7 +157,7 @@ impl Session {
                 }
             }
         }
-        // A nonce in the first request of a type is one of an earlier stream, and says nothing.
+        // A nonce in the first request of a type is one of an earlier stream, and is ignored.
         if let Some(sent) = number.filter(|_| !is_first).and_then(|number| subscription.take_answered(number)) {
             let event = subscription.answer(&sent, error, &self.memory);
             let acked = matches!(event, Some(Event::Acked { .. }));
@@ -171,7 +171,7 @@ impl Session {
         reaction
     }
 
-    /// There is another revision, and this is the node's snapshot of it: perhaps the one that it had.
+    /// Handles another revision with this snapshot of the node, which may be the same as before.
     pub fn on_snapshot(&mut self, revision: Digest, snapshot: Arc<Offers>, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
         self.replace_routes(&snapshot);
@@ -181,7 +181,7 @@ impl Session {
         reaction
     }
 
-    /// The client may get its route configurations on another stream: they are replaced there.
+    /// Handles route configurations that changed and that the client may get on another stream.
     fn replace_routes(&mut self, next: &Offers) {
         const ROUTES: ResourceType = ResourceType::RouteConfiguration;
         let Some((_, current)) = self.serving.as_ref().filter(|_| !self.subscriptions.contains_key(&ROUTES)) else {
@@ -192,19 +192,19 @@ impl Session {
         hosts.doubt_hosts(|routes| version(current, routes) != version(next, routes));
     }
 
-    /// Time has passed: what waited long enough is sent.
+    /// Handles the passing of time: sends what has waited long enough.
     pub fn on_deadline(&mut self, now: Instant) -> Reaction {
         let mut reaction = Reaction::default();
         self.advance(now, &mut reaction);
         reaction
     }
 
-    /// Sends all that may be sent, in the order of types.
+    /// Sends everything that may be sent, in the order of types.
     fn advance(&mut self, now: Instant, reaction: &mut Reaction) {
         self.deadline = None;
         let Some((revision, snapshot)) = self.serving.clone() else { return };
         for subscription in self.subscriptions.values_mut() {
-            // What waited is looked at again: the node may have refused it on another stream meanwhile.
+            // What waited is decided again: the node may have refused it on another stream meanwhile.
             subscription.stale |= subscription.has_updates() || subscription.has_removals();
             subscription.refresh(&snapshot, &self.memory);
             reaction.events.extend(subscription.honour_claim(&self.memory));
@@ -236,7 +236,8 @@ impl Session {
             reaction.events.extend(subscription.recover(memory));
             return;
         };
-        // Clusters that are asked for again while what brought them first is under way: if that is refused, they are new.
+        // For clusters that are asked for again before their first response is answered: if that is refused, they are
+        // new.
         let is_cluster = kind == ResourceType::Cluster && self.variant == Variant::Incremental;
         let brought =
             |it: &Resource| subscription.unanswered.iter().any(|sent| sent.content.carries(&it.name, &it.version));
@@ -244,7 +245,7 @@ impl Session {
         let crossing: Vec<_> = crossing.collect();
         let number = responses.wrapping_add(1);
         if !hold.removals {
-            // What is removed next has all the time again.
+            // Later removals have the full time limit again.
             subscription.blocked = None;
         }
         let due = subscription.due.clone();
@@ -265,8 +266,8 @@ impl Session {
         }
     }
 
-    /// What a changed resource makes its client forget, or wait for, is sent after it even though it did not change: an
-    /// Envoy warms a changed cluster until its endpoints come, and drops the virtual hosts of a changed route table.
+    /// Sends resources again, unchanged, that a changed resource makes its client forget or wait for: an Envoy warms a
+    /// changed cluster until its endpoints come, and drops the virtual hosts of a changed route table.
     fn send_again_after(&mut self, kind: ResourceType, name: &str, snapshot: &Offers) {
         match kind {
             ResourceType::Cluster => {
@@ -304,7 +305,7 @@ impl Session {
         Wait::within(sent.at + PATIENCE_TO_MAKE, now)
     }
 
-    /// Whether removals of a type wait for those that may use what is removed.
+    /// Whether removals of a type wait for the resources that may use what is removed.
     fn wait_for_users(&mut self, kind: ResourceType, now: Instant) -> Option<Wait> {
         let progress = users(kind).iter().filter_map(|user| self.subscriptions.get(user));
         let progress = progress.map(|user| user.progress()).max().unwrap_or(Progress::Settled);
@@ -318,7 +319,7 @@ impl Session {
         let rejoins = subscription.claim == Claim::Resources && may_name_more;
         match progress {
             Progress::Refused => {
-                // Whoever gets past the refusal has all the time again.
+                // After a recovery the full time limit applies again.
                 subscription.blocked = None;
                 Some(Wait::UntilAccepted)
             }
@@ -327,19 +328,19 @@ impl Session {
         }
     }
 
-    /// Whether a client that comes back may still have to name a type that uses this one: one that it is known to have used,
-    /// or any, if nothing is known of it.
+    /// Whether a client that reconnects may still subscribe to a type that uses this one: one that it is known to have
+    /// used, or any if nothing is known of it.
     fn may_name_more(&self, kind: ResourceType) -> bool {
         let mut unnamed = users(kind).iter().filter(|user| !self.subscriptions.contains_key(user));
         unnamed.any(|user| self.used_before.is_empty() || self.used_before.contains(user))
     }
 
-    /// The nonce of a response. One of an earlier stream is never taken for one of this.
+    /// The nonce of a response. It differs from those of all earlier streams.
     fn nonce(&self, number: u64) -> String {
         format!("{:x}-{number}", self.stream)
     }
 
-    /// The number of the response that a nonce of this stream names.
+    /// The number of the response that has this nonce; `None` if it is not of this stream.
     fn number(&self, nonce: &str) -> Option<u64> {
         let (stream, number) = nonce.split_once('-')?;
         let own = u64::from_str_radix(stream, 16).is_ok_and(|stream| stream == self.stream);
@@ -355,7 +356,7 @@ enum Wait {
 }
 
 impl Wait {
-    /// Until a time, unless it has passed.
+    /// A wait until a time; `None` if that has passed.
     fn within(until: Instant, now: Instant) -> Option<Self> {
         (now < until).then_some(Self::Until(until))
     }

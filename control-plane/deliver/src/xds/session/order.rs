@@ -1,6 +1,6 @@
 //! The order in which changes reach a client: make before break.
 //!
-//! A response never waits for what the client itself asked for; only pushes wait, and only for a bounded time.
+//! A response to a request of the client never waits; only pushes wait, and only for a bounded time.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use postern_compile::snapshot::ResourceType;
 /// What must wait.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hold {
-    /// Changes that nobody asked for.
+    /// Whether changes that were not asked for must wait.
     pub(super) updates: bool,
-    /// Removals.
+    /// Whether removals must wait.
     pub(super) removals: bool,
 }
 
-/// How long routes, listeners and plans wait for the clusters that come before them to be accepted. An Envoy accepts
-/// clusters once they are warm, so a route that moves to a new cluster finds it ready, and so does a step that calls one.
+/// The longest time that routes, listeners and plans wait for the acceptance of new clusters. An Envoy accepts clusters
+/// when they are warm, so that a route to a new cluster, or a step that calls one, finds it ready.
 pub const PATIENCE_TO_MAKE: Duration = Duration::from_secs(10);
 
-/// How long a removal waits for the routes that may use the removed to be accepted.
+/// The longest time that a removal waits for the acceptance of routes that may use what is removed.
 pub const PATIENCE_TO_BREAK: Duration = Duration::from_secs(20);
 
-/// How long after its first request a client that has resources of an earlier stream is given to name all that it wants,
-/// before anything that it has is removed.
+/// The time after its first request in which a reconnected client with resources must name all its subscriptions,
+/// before anything is removed.
 pub const TIME_TO_REJOIN: Duration = Duration::from_secs(2);
 
-/// The types whose resources may use one of this type: it is removed only once they have been brought up to date.
+/// The types whose resources may use one of this type, which is removed only after these are up to date.
 pub(super) const fn users(kind: ResourceType) -> &'static [ResourceType] {
     use ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration, Secret, VirtualHost};
     match kind {
-        // What a cluster uses stays as long as the cluster does.
+        // What a cluster uses is kept as long as the cluster.
         Secret | Endpoints => &[Cluster, ExtensionConfig, Listener, RouteConfiguration, VirtualHost],
         // A plan names the clusters of agents.
         Cluster => &[ExtensionConfig, Listener, RouteConfiguration, VirtualHost],
@@ -39,15 +39,15 @@ pub(super) const fn users(kind: ResourceType) -> &'static [ResourceType] {
     }
 }
 
-/// Whether resources of this type may lead to a cluster, which must be there before them: for traffic, or for the calls of
-/// a plan's steps.
+/// Whether resources of this type may refer to a cluster, for traffic or for calls of a plan's steps. The cluster must
+/// be sent before them.
 pub(super) const fn leads_to_clusters(kind: ResourceType) -> bool {
     use ResourceType::{ExtensionConfig, Listener, RouteConfiguration, VirtualHost};
     matches!(kind, ExtensionConfig | Listener | RouteConfiguration | VirtualHost)
 }
 
-/// Whether what a client has of this type may ever be withdrawn from it. An Envoy drops an extension configuration at
-/// once and answers its listeners' requests with errors, and listeners may come from elsewhere.
+/// Whether resources of this type may ever be withdrawn. An Envoy drops an extension configuration at once and then
+/// answers its listeners' requests with errors, and listeners may come from elsewhere.
 pub(super) const fn may_be_withdrawn(kind: ResourceType) -> bool {
     !matches!(kind, ResourceType::ExtensionConfig)
 }

@@ -1,4 +1,4 @@
-//! One type of resource on one stream: what the client wants, has, and is due, and what it has not answered yet.
+//! The state of one type on one stream: what the client subscribed to, has and is due, and its unanswered responses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,60 +21,60 @@ use crate::xds::{
     offer::{Difference, Offer, Offers},
 };
 
-/// How many responses of a type may be unanswered before changes wait, merged, for an answer.
+/// The maximum number of unanswered responses of a type. At the limit, changes are merged until one is answered.
 pub(super) const MOST_UNANSWERED: usize = 16;
 
-/// How many unanswered responses are remembered at all.
+/// The maximum number of unanswered responses that are remembered.
 pub(super) const MOST_REMEMBERED: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) kind: ResourceType,
-    /// The number of its stream.
+    /// The number of the stream.
     pub(super) stream: u64,
     pub(super) variant: Variant,
     pub(super) interest: Interest,
-    /// Whether the client gets virtual hosts unasked: one that names hosts in its first request, and comes from no earlier
-    /// stream, does not.
+    /// Whether the client gets virtual hosts without asking: not if it names hosts in its first request and does not
+    /// reconnect.
     pub(super) gets_base: bool,
     /// The virtual hosts that it has unsubscribed from, by the names of resources.
     pub(super) left: BTreeSet<String>,
     pub(super) inventory: Inventory,
     /// Names that must be answered, whatever the client has.
     pub(super) asked: BTreeSet<String>,
-    /// What the client says that it has from an earlier stream.
+    /// What the client reported to have from an earlier stream.
     pub(super) claim: Claim,
-    /// Whether the first request has been dealt with.
+    /// Whether the first request has been handled.
     pub(super) begun: bool,
-    /// The version of what is in force of what it wants.
+    /// The version of what is in force of what it subscribed to.
     pub(super) target: Option<Digest>,
     pub(super) due: Option<Due>,
     pub(super) difference: Option<Arc<Difference>>,
-    /// What is in force and not due, because the node refused it: a client that has another version of it keeps that.
+    /// The names in force that are not due, because the node refused them: a client with another version keeps that.
     pub(super) withheld: BTreeSet<String>,
-    /// What is not answered yet, oldest first.
+    /// Unanswered responses, oldest first.
     pub(super) unanswered: Vec<Sent>,
     /// The number of the latest response.
     pub(super) latest: Option<u64>,
     /// The removals that wait.
     pub(super) blocked: Option<Blocked>,
-    /// Whether the client refused what it should run, and has not got past it since.
+    /// Whether the client refused what it should run, and has not recovered since.
     pub(super) refused: bool,
-    /// The version of what was in force when the client refused what it was sent of it: nothing is pushed in its stead.
+    /// The version in force when the client refused a response: nothing is pushed until another is in force.
     pub(super) silenced: Option<Digest>,
-    /// What the client was told to remove in a response that it refused, since what is in force changed.
+    /// The removals in a refused response, since what is in force changed.
     pub(super) not_removed: BTreeSet<String>,
-    /// State of the world, types of which all is sent: the last response that the client accepted.
+    /// State of the world, types with the complete state: the last response that the client accepted.
     pub(super) accepted: Option<Arc<Content>>,
-    /// Whether the last response that the client accepted was without something that was held back.
+    /// Whether something was held back from the last response that the client accepted.
     pub(super) accepted_in_part: bool,
-    /// What was refused on this stream, by name and version: a change brings it again.
+    /// What was refused on this stream, by name and version: the next change sends it again.
     pub(super) refused_here: BTreeSet<(String, Digest)>,
-    /// Whether `due` and `difference` have to be found again.
+    /// Whether `due` and `difference` must be computed again.
     pub(super) stale: bool,
 }
 
-/// What a client brings from an earlier stream.
+/// What a client reported to have from an earlier stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     Nothing,
@@ -91,20 +91,20 @@ pub(super) struct Due {
     pub(super) standing: Standing,
 }
 
-/// Why a client should have something.
+/// Why a client should have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It is in force.
     Current,
     /// What is in force was refused: this is what the node last accepted.
     LastGood,
-    /// It was refused, and the client keeps what it has. Nothing of it is pushed.
+    /// It was refused, and the client keeps what it has. Nothing is pushed.
     Refused,
-    /// It is in force and was refused; but the client has nothing, and there is nothing else to give to it.
+    /// It is in force and was refused, but the client has nothing, and there is no other version.
     Again,
 }
 
-/// Removals that wait for those that may use what is removed.
+/// Removals that wait for the resources that may use what is removed.
 #[derive(Debug)]
 pub(super) struct Blocked {
     /// When the last of them began to wait.
@@ -112,15 +112,16 @@ pub(super) struct Blocked {
     names: BTreeSet<String>,
 }
 
-/// A response that is under way.
+/// An unanswered response.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) number: u64,
     pub(super) content: Arc<Content>,
     pub(super) due: Due,
-    /// What of that it does not bring, or in an older version, by name: whoever accepts this does not have it yet.
+    /// The names that were held back, or were sent in an older version: a client that accepts this does not have them
+    /// yet.
     pub(super) held: BTreeSet<String>,
-    /// Whether it brings resources that the client had not before.
+    /// Whether it has resources that are new to the client.
     pub(super) adds: bool,
     pub(super) at: Instant,
 }
@@ -128,9 +129,9 @@ pub(super) struct Sent {
 /// How far a client is with a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
-    /// It has accepted all that it is due.
+    /// It has accepted everything that it is due.
     Settled,
-    /// Something is still to be sent, or to be answered.
+    /// Something is still to be sent or answered.
     Waiting,
     /// It refused what is in force.
     Refused,
@@ -166,14 +167,14 @@ impl Subscription {
         }
     }
 
-    /// State of the world: this is all that the client wants. What it no longer wants, it will drop.
+    /// State of the world: replaces the subscriptions. The client drops what it no longer subscribes to.
     pub(super) fn want_all(&mut self, names: Vec<String>) {
         let new = self.interest.replace(names);
         self.asked.extend(new);
         self.drop_unwanted();
     }
 
-    /// Incremental: the client wants more, and less, once it has dealt with the response of this number.
+    /// Incremental: changes the subscriptions, after the client has handled the response of number `answered`.
     pub(super) fn want_changes(&mut self, subscribe: Vec<String>, unsubscribe: &[String], answered: Option<u64>) {
         let wanted_all = self.interest.is_everything();
         let asked = self.interest.change(subscribe, unsubscribe);
@@ -185,7 +186,7 @@ impl Subscription {
         }
     }
 
-    /// Responses that are not answered yet may bring the client what it did not want for a while, and wants anew.
+    /// Records that the client may get resources, which it wants again, from responses that are unanswered still.
     fn expect_what_comes_after(&mut self, answered: Option<u64>, is_wanted_anew: impl Fn(&String) -> bool) {
         let mut coming = BTreeSet::new();
         let later = self.unanswered.iter().filter(|sent| answered.is_none_or(|answered| answered < sent.number));
@@ -197,7 +198,7 @@ impl Subscription {
         coming.into_iter().for_each(|name| self.inventory.not_removed(name));
     }
 
-    /// Incremental: the client has these resources, by name and version, from an earlier stream.
+    /// Incremental: takes over the resources, by name and version, that the client has from an earlier stream.
     pub(super) fn claim(&mut self, initial: BTreeMap<String, String>) {
         self.claim = Claim::Resources;
         for (name, version) in initial {
@@ -212,13 +213,13 @@ impl Subscription {
             return;
         }
         self.asked.retain(|name| self.interest.includes(name));
-        // A virtual host goes by many names: which of them are still wanted shows when it is looked up.
+        // A virtual host has many names; which are still subscribed to is known only after it is looked up.
         if self.kind != ResourceType::VirtualHost {
             self.inventory.retain(|name| self.interest.includes(name));
         }
     }
 
-    /// Finds again what the client is due, and what it lacks of it.
+    /// Computes again what the client is due, and what it lacks of it.
     pub(super) fn refresh(&mut self, snapshot: &Offers, memory: &Memory) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -236,7 +237,7 @@ impl Subscription {
             _ => BTreeSet::new(),
         };
         if self.difference.as_ref().is_some_and(|it| it.missing.is_empty()) && !self.tells_removals() {
-            // The client keeps what it has, and is not told: what counts is what it would be sent.
+            // The client keeps what it has without being told, so the inventory is set to what it would be sent.
             self.inventory.settle(Arc::clone(&due.offer), []);
             self.difference = None;
         }
@@ -247,8 +248,8 @@ impl Subscription {
         self.due = Some(due);
     }
 
-    /// A difference in which what the client has beyond its due is what it accepted, and not what it refused: it may be
-    /// told of it once more, to keep it.
+    /// A difference in which the resources beyond the due are in the versions that the client accepted, not in those
+    /// that it refused: they may be sent once more, to be kept.
     fn with_last_good(&self, difference: Arc<Difference>, memory: &Memory) -> Arc<Difference> {
         let keeps = self.variant == Variant::StateOfTheWorld && self.kind.is_full_state();
         if !keeps || !difference.beyond.iter().any(|(name, _)| self.inventory.doubts(name)) {
@@ -261,10 +262,10 @@ impl Subscription {
         Arc::new(Difference::new(difference.missing.clone(), difference.adds, beyond.collect()))
     }
 
-    /// What is in force or, where the node has refused some of that, what it last accepted of it, and the rest.
+    /// What is in force or, where the node has refused parts of it, what it last accepted of these, and the rest.
     ///
-    /// What was refused on this stream comes again with the next change; what was refused on another stream of the node
-    /// does not, until it changes itself. An extension configuration never does.
+    /// What was refused on this stream is sent again with the next change. What was refused on another stream of the
+    /// node is not, until it changes itself. A refused extension configuration is never sent again.
     fn due_of(&self, target: Arc<Offer>, memory: &Memory) -> Due {
         let kind = self.kind;
         let due = |offer, standing| Due { offer, standing };
@@ -294,16 +295,16 @@ impl Subscription {
         if !memory.has_refused(kind, target.version()) {
             return due(target, Standing::Current);
         }
-        // It has got past all of it since, in other sets.
+        // The node has since accepted all of it, in other sets.
         if !self.refused && memory.got_past(kind, &target) {
             memory.forgive(kind, target.version());
             return due(target, Standing::Current);
         }
-        // It says that it has what was refused of it.
+        // It reports that it has what it refused.
         if !self.begun && self.claim == Claim::Resources && memory.is_blamed(kind, target.version()) {
             return due(target, Standing::Current);
         }
-        // A client that has nothing yet gets something; one that refused the new keeps the old.
+        // A client without resources gets something; one that refused the new version keeps the old.
         match memory.last_good(kind, &self.interest).filter(|_| !self.begun) {
             Some(good) => due(as_it_was(&target, &good), Standing::LastGood),
             None if comes_empty => due(target, Standing::Again),
@@ -319,19 +320,20 @@ impl Subscription {
         }
     }
 
-    /// Whether there is something to withdraw from the client.
+    /// Whether anything must be withdrawn from the client.
     pub(super) fn has_removals(&self) -> bool {
         self.removals().next().is_some()
     }
 
-    /// The names of what is to be withdrawn from the client.
+    /// The names to be withdrawn from the client.
     fn removals(&self) -> impl Iterator<Item = &String> {
         let told = self.tells_removals() && may_be_withdrawn(self.kind);
         let beyond = self.difference.iter().filter(move |_| told).flat_map(|difference| &difference.beyond);
         beyond.map(|(name, _)| name).filter(|name| !self.withheld.contains(*name))
     }
 
-    /// Its removals wait. Returns since when: each has all the time, so one that joins them makes the others wait longer.
+    /// Makes its removals wait. Returns since when. Each removal has the full time limit, so that one that joins
+    /// extends the wait of all.
     pub(super) fn block(&mut self, now: Instant) -> Instant {
         let names: BTreeSet<_> = self.removals().cloned().collect();
         let since = match &self.blocked {
@@ -346,8 +348,8 @@ impl Subscription {
         self.difference.as_ref().is_some_and(|difference| !difference.missing.is_empty())
     }
 
-    /// The names of what a response that has just been made of what is due does not bring: what must wait and, of extension
-    /// configurations, what is in force and was refused.
+    /// The names that a new response leaves out of what is due: what must wait and, of extension configurations, what
+    /// is in force and was refused.
     pub(super) fn held_back(&self, due: &Due, hold: Hold, snapshot: &Offers) -> BTreeSet<String> {
         if self.kind == ResourceType::ExtensionConfig && due.standing == Standing::LastGood {
             let current = |it: &Resource| snapshot.resolve(self.kind, &it.name).map(|it| it.version.clone());
@@ -368,11 +370,11 @@ impl Subscription {
         }
     }
 
-    /// The response of this number is under way.
+    /// Records a response as sent and unanswered.
     pub(super) fn send(&mut self, sent: Sent) {
         self.latest = Some(sent.number);
         self.unanswered.push(sent);
-        // Resources are shared by all streams; names that stand for nothing are a stream's own.
+        // All streams share resources, but names that match nothing are a stream's own memory.
         let names =
             |sent: &Sent| sent.content.removed.iter().chain(&sent.content.vacant).map(String::len).sum::<usize>();
         let mut bytes: usize = self.unanswered.iter().map(names).sum();
@@ -382,14 +384,14 @@ impl Subscription {
         }
     }
 
-    /// Takes the response that this number answers, and forgets the ones before it.
+    /// Takes the response of this number, and forgets those before it.
     pub(super) fn take_answered(&mut self, number: u64) -> Option<Sent> {
         let place = self.unanswered.iter().position(|sent| sent.number == number)?;
         self.unanswered.drain(..=place).next_back()
     }
 }
 
-/// What is in force, as the node last accepted it.
+/// What is in force, in the versions that the node last accepted.
 fn as_it_was(target: &Offer, good: &Offer) -> Arc<Offer> {
     let known = target.names().filter_map(|name| good.set().get(name).cloned());
     Arc::new(Offer::from(known.collect::<ResourceSet>()))
