@@ -80,7 +80,10 @@ fn finding(paths: &Paths, source: &Path) -> Result<Option<String>> {
     let test = |arguments: &[&str]| {
         let mut cargo = cargo(paths);
         cargo.current_dir(source).env("CARGO_TARGET_DIR", paths.mutants().join("target"));
-        cargo.args(["test", "--package", "postern-deliver", "--test", "xds_model"]).args(arguments).stdin(Stdio::null());
+        cargo
+            .args(["test", "--package", "postern-deliver", "--test", "xds_model"])
+            .args(arguments)
+            .stdin(Stdio::null());
         cargo.env("RUST_BACKTRACE", "0");
         cargo
     };
