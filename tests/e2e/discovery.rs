@@ -134,7 +134,8 @@ fn grpc_clients_get_what_concerns_them_and_their_answers_are_shown_counted_and_h
     assert_eq!(refused["refused"], true);
     let back = web.wait_for(3, "what it had before", says("first"));
     assert_eq!((&back["version"], &back["refused"]), (&renewed["version"], &json!(false)));
-    let rollout = control_plane.status().unwrap()["rollout"].clone();
+    let is_back = |status: &Value| status["rollout"]["state"] == "rolledBack";
+    let rollout = control_plane.wait_for_status("the rollout that went back", is_back).unwrap()["rollout"].clone();
     assert_eq!((&rollout["state"], &rollout["node"]), (&json!("rolledBack"), &json!("web-1")), "{rollout}");
     assert_eq!(rollout["reason"], "policies: `second` is not known");
     all_acked(&control_plane);

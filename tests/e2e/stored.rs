@@ -104,7 +104,7 @@ fn says_that_a_store_is_damaged_and_starts_anew_when_it_is_moved_away() {
     assert!(error.contains("the store is damaged") && error.contains("move it away and start again"), "{error}");
     fs::rename(&store, state.path().join("damaged")).unwrap();
     let control_plane = ControlPlane::start_with_state(stage.site.directory(), state.path(), &[]).unwrap();
-    assert_eq!(control_plane.status().unwrap()["rollout"]["candidate"], 1);
+    control_plane.wait_for_status("the first revision", |status| status["rollout"]["candidate"] == 1).unwrap();
 }
 
 #[test]
