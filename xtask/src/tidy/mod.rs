@@ -67,7 +67,10 @@ fn findings(paths: &Paths) -> Result<Vec<Finding>> {
     for document in tree.with_extension("md").filter(|file| is_document(file)) {
         findings.extend(documents::check(&document.to_string_lossy(), &text(document), &tree));
     }
-    let is_test = |file: &&Path| file.starts_with("tests/e2e") || (file.starts_with("control-plane") && file.components().any(|part| part.as_os_str() == "tests"));
+    let is_test = |file: &&Path| {
+        file.starts_with("tests/e2e")
+            || (file.starts_with("control-plane") && file.components().any(|part| part.as_os_str() == "tests"))
+    };
     let tests: Vec<_> = tree.with_extension("rs").filter(is_test).map(|file| (file, text(file))).collect();
     findings.extend(readme::check(&text(Path::new("README.md")), &tests));
     Ok(findings)
