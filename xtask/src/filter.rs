@@ -29,6 +29,11 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// The SHA-256 of its bytes, in hexadecimal.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// One line: where, how large, how built and which.
     pub(crate) fn summary(&self, paths: &Paths) -> String {
         let Self { path, way, size, digest, .. } = self;

@@ -19,9 +19,6 @@ use crate::tally::Counts;
 pub(crate) const TARGETS: [&str; 9] =
     ["plan", "expression", "pairs", "request", "jwt", "address", "origin", "fields", "json-schema"];
 
-/// How long each target runs as part of the tests.
-const SHORT: u32 = 5;
-
 /// What libFuzzer needs from the compiler: what cargo-fuzz sets, without a sanitizer, which would need nightly.
 const FLAGS: [&str; 6] = [
     "--cfg=fuzzing",
@@ -56,9 +53,9 @@ pub(crate) fn fuzz(paths: &Paths, targets: &[String], seconds: u32) -> Result<Ex
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Fuzzes every target for a moment; each is one test.
-pub(crate) fn shortly(paths: &Paths) -> Result<Counts> {
-    let outcomes = run_all(paths, &TARGETS.map(str::to_owned), SHORT)?;
+/// Fuzzes every target for this number of seconds; each is one test.
+pub(crate) fn check(paths: &Paths, seconds: u32) -> Result<Counts> {
+    let outcomes = run_all(paths, &TARGETS.map(str::to_owned), seconds)?;
     outcomes.iter().for_each(say);
     let failed = outcomes.iter().filter(|outcome| outcome.finding.is_some()).count() as u64;
     Ok(Counts { passed: outcomes.len() as u64 - failed, failed, skipped: 0 })

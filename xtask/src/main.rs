@@ -4,16 +4,21 @@
 
 mod apt;
 mod bench;
+mod copy;
 mod docs;
 mod environment;
 mod envoy;
 mod filter;
 mod fuzz;
 mod grpc;
+mod longer;
 mod mutants;
 mod paths;
+mod reproducible;
 mod run;
 mod setup;
+mod suites;
+mod table;
 mod tally;
 mod test;
 mod tidy;
@@ -94,9 +99,14 @@ enum Task {
     Tidy,
     /// Build everything and run all tests, on a real Envoy too; fuzz every target for a moment
     ///
-    /// The last line on stdout is `N passed, M failed, K skipped`. The exit code is not zero when a test failed, and
-    /// when none ran.
+    /// A table on stderr says what each part took. The last line on stdout is `N passed, M failed, K skipped`. The exit
+    /// code is not zero when a test failed, and when none ran.
     Test {
+        /// Add what takes longer: long fuzzing, random tests with more rounds, mutants, and a second build of the filter
+        ///
+        /// Says first what it adds. A part that fails does not keep the others from running.
+        #[arg(long, conflicts_with = "filters")]
+        all: bool,
         /// Run only the tests whose names contain one of these; after `--`, any option of the test programs
         #[arg(value_name = "FILTER")]
         filters: Vec<OsString>,
@@ -122,7 +132,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Docs => docs::docs(&paths),
         Task::Fuzz { targets, seconds } => fuzz::fuzz(&paths, &targets, seconds),
         Task::Tidy => tidy::tidy(&paths),
-        Task::Test { filters } => test::test(&paths, &filters),
+        Task::Test { all, filters } => test::test(&paths, &filters, all),
     }
 }
 
@@ -130,4 +140,32 @@ fn print_envoy(paths: &Paths) -> Result<ExitCode> {
     let envoy = envoy::resolve(paths)?;
     writeln!(std::io::stdout(), "{}", envoy.path.display())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Option<(bool, &[&str])>) {
+        let words = ["xtask"].into_iter().chain(line.split_whitespace());
+        let found = Arguments::try_parse_from(words).ok().map(|arguments| match arguments.task {
+            Task::Test { all, filters } => (all, filters),
+            _ => panic!("`{line}` is no test run"),
+        });
+        let expected = expected.map(|(all, filters)| (all, filters.iter().map(OsString::from).collect()));
+        assert_eq!(found, expected, "{line}");
+    }
+
+    #[test]
+    fn reads_which_tests_to_run() {
+        check("test", Some((false, &[])));
+        check("test --all", Some((true, &[])));
+        check("test e2e denies", Some((false, &["e2e", "denies"])));
+        check("test -- --ignored", Some((false, &["--ignored"])));
+    }
+
+    #[test]
+    fn refuses_all_tests_beside_some() {
+        check("test --all e2e", None);
+    }
 }

@@ -40,6 +40,11 @@ impl Paths {
         self.target.join("mutants")
     }
 
+    /// Where the filter is built once more, from a copy of the source, to compare the two.
+    pub(crate) fn reproducible(&self) -> PathBuf {
+        self.target.join("reproducible")
+    }
+
     /// The filter that tests, demo and users load.
     pub(crate) fn filter(&self) -> PathBuf {
         self.target.join("filter").join("postern_filter.wasm")

@@ -12,6 +12,24 @@ use crate::filter::{self, Filter};
 use crate::paths::Paths;
 use crate::run::{cargo, find_on_path, run, say, step};
 
+/// Builds what the demo starts, with the features that the tests have: cargo unifies features over the packages that are
+/// selected, and over development dependencies only where a test is built. With any other selection, half of the crates from
+/// outside are compiled twice. The tests named here bring the development dependencies from outside, and `xtask` its own.
+const BUILD: [&str; 12] = [
+    "build",
+    "--workspace",
+    "--bin",
+    "postern",
+    "--bin",
+    "postern-demo",
+    "--bin",
+    "xtask",
+    "--test",
+    "defaults",
+    "--test",
+    "support",
+];
+
 /// Everything that a test on a real Envoy starts.
 pub(crate) struct Setup {
     /// The filter it loads.
@@ -26,9 +44,7 @@ impl Setup {
         install_make()?;
         let filter = filter::build(paths)?;
         let envoy = envoy::resolve(paths)?;
-        step("building Postern and the demo", || {
-            run(cargo(paths).args(["build", "--package", "postern", "--package", "postern-tests", "--bins"]))
-        })?;
+        step("building Postern and the demo", || run(cargo(paths).args(BUILD)))?;
         Ok(Self { filter, envoy })
     }
 

@@ -1,8 +1,10 @@
-//! Owns the counting of test results from the lines that `cargo test` prints. Runs nothing.
+//! Owns the counting of test results from the lines that `cargo test` prints, and from when it prints them. Runs nothing and
+//! has no clock.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::Add;
+use std::time::Duration;
 
 /// Results of tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +17,13 @@ pub(crate) struct Counts {
 /// One test program, or the documentation tests of one crate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
-    name: String,
+    /// The program, and the source of its root.
+    pub(crate) name: String,
     /// The results; `None` if the program ended before it printed them.
-    counts: Option<Counts>,
+    pub(crate) counts: Option<Counts>,
+    /// The time from its start to the start of the next one. That of documentation tests includes their building.
+    pub(crate) took: Duration,
+    began: Duration,
 }
 
 /// What has been read so far.
@@ -40,23 +46,32 @@ impl Counts {
     }
 }
 
+impl Suite {
+    fn begin(name: String, at: Duration) -> Self {
+        Self { name, counts: None, took: Duration::ZERO, began: at }
+    }
+}
+
 impl Tally {
-    /// Reads one line of output.
-    pub(crate) fn read(&mut self, line: &str) {
+    /// Reads one line of output, printed at this time since the start.
+    pub(crate) fn read(&mut self, line: &str, at: Duration) {
         if let Some(name) = suite_name(line) {
-            self.suites.push(Suite { name, counts: None });
+            self.end(at);
+            self.suites.push(Suite::begin(name, at));
         } else if let Some(counts) = Counts::read(line) {
             match self.suites.last_mut() {
                 // Documentation tests may give two results: those compiled together, and those apart.
                 Some(suite) => suite.counts = Some(suite.counts.unwrap_or_default() + counts),
-                None => self.suites.push(Suite { name: "tests".to_owned(), counts: Some(counts) }),
+                None => self.suites.push(Suite { counts: Some(counts), ..Suite::begin("tests".to_owned(), at) }),
             }
         }
     }
 
-    /// Adds the results of something that `cargo test` does not run.
-    pub(crate) fn add(&mut self, name: &str, counts: Counts) {
-        self.suites.push(Suite { name: name.to_owned(), counts: Some(counts) });
+    /// Ends the last suite at this time since the start.
+    pub(crate) fn end(&mut self, at: Duration) {
+        if let Some(suite) = self.suites.last_mut() {
+            suite.took = at.saturating_sub(suite.began);
+        }
     }
 
     /// A test program that crashed has no result: it is one failure. Only where cargo failed, since a program without
@@ -114,26 +129,36 @@ impl fmt::Display for Counts {
     }
 }
 
-impl fmt::Display for Suite {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.name, self.counts.unwrap_or_default())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn tally(output: &str) -> Tally {
         let mut tally = Tally::default();
-        output.lines().for_each(|line| tally.read(line));
+        output.lines().for_each(|line| tally.read(line, Duration::ZERO));
         tally
     }
 
     fn check(output: &str, total: &str, suites: &[&str]) {
         let tally = tally(output);
         assert_eq!(tally.total().to_string(), total);
-        assert_eq!(tally.suites().map(Suite::to_string).collect::<Vec<_>>(), suites);
+        let shown = |suite: &Suite| format!("{}: {}", suite.name, suite.counts.unwrap_or_default());
+        assert_eq!(tally.suites().map(shown).collect::<Vec<_>>(), suites);
+    }
+
+    #[test]
+    fn times_a_suite_until_the_next_one_starts() {
+        let mut tally = Tally::default();
+        let lines = [
+            (2, "     Running tests/a.rs (target/debug/deps/a-01)"),
+            (5, "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.90s"),
+            (6, "   Doc-tests b"),
+            (9, "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s"),
+        ];
+        lines.iter().for_each(|(at, line)| tally.read(line, Duration::from_secs(*at)));
+        tally.end(Duration::from_secs(10));
+        let times: Vec<_> = tally.suites().map(|suite| (suite.name.as_str(), suite.took.as_secs())).collect();
+        assert_eq!(times, [("a (tests/a.rs)", 4), ("b (documentation)", 4)]);
     }
 
     #[test]

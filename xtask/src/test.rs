@@ -1,62 +1,64 @@
-//! Owns the test run: starts `cargo test`, passes its output on while counting, and prints the result.
+//! Owns the test run: everything that it consists of, in order, and its result.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, BufReader, PipeReader, Write as _};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io::{self, Write as _};
+use std::process::{ExitCode, ExitStatus};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::paths::Paths;
-use crate::run::{cargo, run, say, seconds, step};
-use crate::setup::Setup;
-use crate::tally::Tally;
-use crate::{envoy, fuzz, grpc, tidy};
+use crate::run::{run, say, seconds, step};
+use crate::suites::{Suites, watch};
+use crate::table::Table;
+use crate::{fuzz, longer, tidy};
 
-/// How long to wait for output once cargo has ended: more than the pipe's own delay.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long each fuzz target runs, in seconds.
+const FUZZING: u32 = 5;
 
-/// Builds everything, runs all tests, fuzzes every target for a moment and prints the counts as the last line on stdout.
-pub(crate) fn test(paths: &Paths, filters: &[OsString]) -> Result<ExitCode> {
+/// Builds everything, runs all tests, fuzzes every target for a moment, prints what each part took, and the counts as the
+/// last line on stdout. With `all`, what takes longer follows; it is named before anything starts.
+pub(crate) fn test(paths: &Paths, filters: &[OsString], all: bool) -> Result<ExitCode> {
     let start = Instant::now();
     // Who asks for some tests by name does not ask for all the rest.
     let whole = filters.is_empty();
-    let tidy = if whole { Some(step("tidying", || tidy::check(paths))?) } else { None };
-    let setup = Setup::prepare(paths)?;
-    let python = grpc::python(paths)?;
-    let oldest = envoy::oldest(paths)?;
-    step("building the tests", || run(cargo_test(paths, &setup).arg("--no-run")))?;
-
-    let mut command = cargo_test(paths, &setup);
-    command.env(grpc::VARIABLE, python).env(envoy::OLDEST_VARIABLE, oldest);
-    command.arg("--no-fail-fast").arg("--").args(filters);
-    let (mut tally, status) = step("running the tests", || watch(command))?;
-    tidy.into_iter().for_each(|counts| tally.add("tidy", counts));
+    if all {
+        longer::announce();
+    }
+    let mut table = Table::default();
     if whole {
-        tally.add("fuzz targets", fuzz::shortly(paths)?);
+        table.check("tidy", || tidy::check(paths))?;
+    }
+    let suites = table.step("set-up", || Suites::prepare(paths))?;
+    table.step("building the tests", || run(suites.command().arg("--no-run")))?;
+    let status = run_suites(&suites, filters, &mut table)?;
+    if whole {
+        table.check("fuzz targets", || fuzz::check(paths, FUZZING))?;
+    }
+    if all {
+        longer::run(paths, &suites, &mut table);
     }
 
-    say(format_args!("filter: {}", setup.filter.summary(paths)));
-    say(format_args!("Envoy: {}", setup.envoy.summary(paths)));
-    for suite in tally.suites() {
-        say(suite);
-    }
+    say(format_args!("filter: {}", suites.setup.filter.summary(paths)));
+    say(format_args!("Envoy: {}", suites.setup.envoy.summary(paths)));
+    table.to_string().lines().for_each(say);
     say(format_args!("everything together took {}", seconds(start.elapsed())));
-    conclude(&tally, status)
+    conclude(&table, status)
 }
 
-fn cargo_test(paths: &Paths, setup: &Setup) -> Command {
-    let mut command = cargo(paths);
-    setup.tell(&mut command, paths);
-    command.args(["test", "--workspace"]);
-    command
+fn run_suites(suites: &Suites<'_>, filters: &[OsString], table: &mut Table) -> Result<ExitStatus> {
+    let mut command = suites.command();
+    command.arg("--no-fail-fast").arg("--").args(filters);
+    let (tally, status) = step("running the tests", || watch(command))?;
+    for suite in tally.suites() {
+        table.add(&suite.name, suite.took, suite.counts);
+    }
+    Ok(status)
 }
 
 /// Says why the run is a failure, if it is; then the counts, last and alone.
-fn conclude(tally: &Tally, status: ExitStatus) -> Result<ExitCode> {
-    let total = tally.total();
+fn conclude(table: &Table, status: ExitStatus) -> Result<ExitCode> {
+    let total = table.total();
     let good = if !status.success() {
         say(format_args!("error: `cargo test` failed: {status}"));
         false
@@ -68,55 +70,4 @@ fn conclude(tally: &Tally, status: ExitStatus) -> Result<ExitCode> {
     };
     writeln!(io::stdout(), "{total}")?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Runs a `cargo test`, with its output on stdout. Both its streams go through one pipe, so that the names of suites
-/// (stderr) and their results (stdout) stay in order.
-fn watch(mut command: Command) -> Result<(Tally, ExitStatus)> {
-    let (reader, writer) = io::pipe()?;
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().context("cannot start `cargo test`")?;
-    // It holds the pipe's writing end, which must close for the pipe to end.
-    drop(command);
-
-    let lines = lines(reader);
-    let mut tally = Tally::default();
-    let mut ended = false;
-    loop {
-        match lines.recv_timeout(GRACE) {
-            Ok(line) => {
-                let text = String::from_utf8_lossy(&line);
-                tally.read(text.trim_end());
-                io::stdout().write_all(&line)?;
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) if ended => {
-                say("warning: a test left a process behind, which still holds its output");
-                break;
-            }
-            Err(RecvTimeoutError::Timeout) => ended = child.try_wait()?.is_some(),
-        }
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        tally.count_crashes();
-    }
-    Ok((tally, status))
-}
-
-/// Reads lines in a thread of its own: a process left behind by a test would otherwise block the reading for ever.
-fn lines(reader: PipeReader) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut reader = BufReader::new(reader);
-        loop {
-            let mut line = Vec::new();
-            match reader.read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => break,
-                Ok(_) if sender.send(line).is_err() => break,
-                Ok(_) => {}
-            }
-        }
-    });
-    receiver
 }

@@ -96,7 +96,7 @@ impl Way {
             command.env_remove(name);
         }
         command.current_dir(&paths.root).env("CARGO_TARGET_DIR", paths.wasm_target());
-        command.args(["build", "--target", TARGET, "--config"]).arg(flags());
+        command.args(["build", "--target", TARGET, "--config"]).arg(flags(paths));
         if let Self::Debian(debian) = self {
             // Building the standard library is an unstable feature of cargo.
             command.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
@@ -189,13 +189,15 @@ const FEATURES: &str = "-Ctarget-feature=+simd128";
 /// Writes references in one byte where that is enough, instead of five: it saves a twentieth of the module.
 const COMPRESSION: &str = "-Clink-arg=--compress-relocations";
 
-/// Also keeps the place of downloaded crates, which panic messages name, out of the module: the digest shall not depend
-/// on the user's home.
-fn flags() -> String {
+/// Also keeps the places of downloaded crates and of generated code, which panic messages name, out of the module: the
+/// digest depends neither on the user's home nor on where the filter is built.
+fn flags(paths: &Paths) -> String {
     let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")));
     let remap = home.map(|home| format!("--remap-path-prefix={home}=/cargo"));
+    let generated = format!("--remap-path-prefix={}=/target", paths.wasm_target().display());
     let ours = [INLINING, FEATURES, COMPRESSION].map(str::to_owned);
-    let flags: Vec<_> = remap.into_iter().chain(ours).map(|flag| format!("{flag:?}")).collect();
+    let flags = remap.into_iter().chain([generated]).chain(ours);
+    let flags: Vec<_> = flags.map(|flag| format!("{flag:?}")).collect();
     format!("target.{TARGET}.rustflags=[{}]", flags.join(", "))
 }
 

@@ -5,30 +5,39 @@ mod list;
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use self::list::{MUTANTS, Mutant};
+use crate::copy;
 use crate::paths::Paths;
-use crate::run::{cargo, output, say, step};
+use crate::run::{cargo, say, step};
+use crate::tally::Counts;
 
 /// Where the session's source is.
 const SESSION: &str = "control-plane/deliver/src/xds/session";
 
 /// Tries all mutants, or those whose names contain one of these, and prints a table on stdout.
 pub(crate) fn mutants(paths: &Paths, names: &[String]) -> Result<ExitCode> {
+    let counts = check(paths, names)?;
+    Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Like [`mutants`]; each mutant is one test, which fails if the mutant survives.
+pub(crate) fn check(paths: &Paths, names: &[String]) -> Result<Counts> {
     let chosen = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name.as_str()));
     let chosen: Vec<_> = MUTANTS.iter().filter(chosen).collect();
     ensure!(!chosen.is_empty(), "there is no such mutant");
-    let source = copy(paths)?;
+    let source = paths.mutants().join("source");
+    copy::sources(paths, &source)?;
     // A replacement that fits nothing is told before anything is built.
     let mutated = chosen.iter().map(|mutant| mutant.apply(&source)).collect::<Result<Vec<_>>>()?;
     let sound = step("the session as it is", || finding(paths, &source))?;
     ensure!(sound.is_none(), "the model test fails without any mutant: {}", sound.unwrap_or_default());
 
-    let mut survivors = 0;
+    let mut counts = Counts::default();
     let mut stdout = io::stdout();
     writeln!(stdout, "{:<24}{:<76}caught by", "mutant", "what it breaks")?;
     for (mutant, text) in chosen.into_iter().zip(mutated) {
@@ -38,11 +47,12 @@ pub(crate) fn mutants(paths: &Paths, names: &[String]) -> Result<ExitCode> {
         let found = step(mutant.name, || finding(paths, &source));
         fs::write(&file, whole)?;
         let found = found?;
-        survivors += usize::from(found.is_none());
+        counts.passed += u64::from(found.is_some());
+        counts.failed += u64::from(found.is_none());
         let found = found.unwrap_or_else(|| "NOTHING: it survives".to_owned());
         writeln!(stdout, "{:<24}{:<76}{found}", mutant.name, mutant.breaks)?;
     }
-    Ok(if survivors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(counts)
 }
 
 impl Mutant {
@@ -54,25 +64,6 @@ impl Mutant {
         ensure!(places == 1, "mutant `{}`: its old text occurs {places} times in {SESSION}/{}", self.name, self.file);
         Ok(text.replacen(self.old, self.new, 1))
     }
-}
-
-/// Copies the files that git knows, as they are now, and returns where they are.
-fn copy(paths: &Paths) -> Result<PathBuf> {
-    let to = paths.mutants().join("source");
-    if to.exists() {
-        fs::remove_dir_all(&to)?;
-    }
-    let files = output(Command::new("git").args(["ls-files", "-z"]).current_dir(&paths.root))?;
-    for file in files.split('\0').filter(|file| !file.is_empty()) {
-        let from = paths.root.join(file);
-        // What is deleted and not yet committed is not copied.
-        if from.is_file() {
-            let to = to.join(file);
-            fs::create_dir_all(to.parent().context("a file is in no directory")?)?;
-            fs::copy(&from, &to).with_context(|| format!("cannot copy `{file}`"))?;
-        }
-    }
-    Ok(to)
 }
 
 /// Builds the model test of a copy and runs it. Returns the first sequence that fails, if one does.
