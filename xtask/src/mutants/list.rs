@@ -42,8 +42,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "stale-change-dropped",
         breaks: "incremental: names in a request with a stale nonce are dropped",
         file: "mod.rs",
-        old: "            // Only what changes is said, so it counts whatever the nonce.\n",
-        new: "            Wish::Changes { .. } if !is_first && number.is_some() && number != subscription.latest => {}\n",
+        old: "            Wish::Changes { subscribe, mut unsubscribe, initial } => {\n",
+        new: "            Wish::Changes { .. } if !is_first && number.is_some() && number != subscription.latest => {}\n            \
+              Wish::Changes { subscribe, mut unsubscribe, initial } => {\n",
     },
     Mutant {
         name: "nonce-twice",
