@@ -387,12 +387,24 @@ impl Node {
         let checked = open.model.on_responses(expected, &responses, &mut self.truth, self.now);
         let is_settled = reaction.events.iter().any(|event| matches!(event, Event::Settled { .. }));
         let number = open.number;
+        self.check_accepted(stream, &reaction.events);
         self.fleet.record("node", number, Learnt { events: reaction.events, reason: None }, UNIX_EPOCH);
         if let Err(wrong) = checked {
             self.fail(&wrong);
         }
         if is_settled {
             self.check_settled(stream);
+        }
+    }
+
+    /// Checks that a type is reported as accepted only once the client has all that the accepted response stood for.
+    fn check_accepted(&self, stream: usize, events: &[Event]) {
+        let acked = |of: ResourceType| events.iter().any(|it| matches!(it, Event::Acked { kind, .. } if *kind == of));
+        for (kind, sub) in &self.streams[stream].model.subs {
+            let lacks = sub.lacks(*kind, &self.truth);
+            if acked(type_of(*kind)) && !lacks.is_empty() {
+                self.fail(&format!("{kind:?} is said to be accepted, and the client lacks {lacks:?}"));
+            }
         }
     }
 
@@ -488,6 +500,7 @@ fn from_session(response: &session::Response) -> Response {
         vacant: content.vacant.clone(),
         crossed: false,
         target: Contents::new(),
+        stands_for: Contents::new(),
     }
 }
 

@@ -117,6 +117,8 @@ pub(crate) struct Sub {
     claims: bool,
     /// Since when the client has had something that is no longer in force.
     beyond_since: Option<u64>,
+    /// What the client lacks, after its last acceptance, of what was in force when that response was sent.
+    lacks: Contents,
 }
 
 /// What a request must, or must not, cause.
@@ -150,6 +152,7 @@ impl Sub {
             refused: Vec::new(),
             claims: false,
             beyond_since: None,
+            lacks: Contents::new(),
         }
     }
 
@@ -164,6 +167,13 @@ impl Sub {
         }
         let all = truth.in_force.get(&kind).into_iter().flatten();
         all.filter(|(name, _)| self.wants(name)).map(|(name, content)| (name.clone(), content.clone())).collect()
+    }
+
+    /// What the client lacks, after its last acceptance, of what was in force and wanted when that response was sent and
+    /// still is.
+    pub(crate) fn lacks(&self, kind: Kind, truth: &Truth) -> Vec<&String> {
+        let is_in_force = |(name, content): &(&String, &String)| truth.content(kind, name) == Some(*content);
+        self.lacks.iter().filter(is_in_force).map(|(name, _)| name).filter(|name| self.wants(name)).collect()
     }
 
     /// Whether the client has what it should have. Deletions are sent for some types only.
@@ -301,6 +311,10 @@ impl Stream {
                 }
             }
         }
+        // What is asked for again is answered anew.
+        for (sent, _) in &mut sub.unanswered {
+            sent.stands_for.retain(|name, _| !expected.asked.contains(name));
+        }
         let place = sub.unanswered.iter().position(|(sent, _)| sent.nonce == request.nonce).filter(|_| !is_first);
         if let Some(place) = place {
             let (sent, _) = sub.unanswered.drain(..=place).next_back().unwrap();
@@ -338,6 +352,13 @@ impl Stream {
             sub.held.remove(name);
         }
         sub.version.clone_from(&response.version);
+        let is_lacked = |(name, content): &(&String, &String)| {
+            let is_doubted = truth.doubted.contains(&(kind, (*name).clone(), (*content).clone()));
+            sub.wants(name) && !sub.again.contains(*name) && !is_doubted && sub.held.get(*name) != Some(*content)
+        };
+        let lacks = response.stands_for.iter().filter(is_lacked).map(|(name, it)| (name.clone(), it.clone())).collect();
+        // A virtual host goes by many names: what the client still wants of them is the server's to say.
+        sub.lacks = if kind == Kind::Hosts { Contents::new() } else { lacks };
     }
 
     /// Returns the names of extension configurations that are to be restored (case 33).
@@ -587,7 +608,7 @@ impl Stream {
         sub.latest = Some(response.nonce.clone());
         sub.last_set = Some(response.version.clone());
         let target = sub.target(response.kind, truth);
-        sub.unanswered.push((Response { target, ..response.clone() }, now));
+        sub.unanswered.push((Response { stands_for: target.clone(), target, ..response.clone() }, now));
     }
 
     /// Checks that a changed cluster is followed by its endpoints, changed or not, since it warms until they come.

@@ -64,6 +64,8 @@ pub(crate) struct Response {
     pub(crate) crossed: bool,
     /// What was in force and wanted when it was sent.
     pub(crate) target: Contents,
+    /// What of `target` was not asked for again since.
+    pub(crate) stands_for: Contents,
 }
 
 #[derive(Debug, Clone)]
