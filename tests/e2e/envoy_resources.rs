@@ -124,3 +124,45 @@ fn raw_resources_serve_requests_beside_generated_ones() {
     assert!(refused.contains("raw.yaml:") && refused.contains(clash), "{refused}");
     assert_eq!(raw.get("/any").unwrap().status, 200);
 }
+
+/// The matching document's example: a proxy does not get what its service adds.
+#[test]
+fn a_proxy_omits_what_its_service_adds() {
+    let cluster = |name: &str, target: &str, rest: &str| {
+        format!(
+            "---\napiVersion: postern/v1\nkind: EnvoyResource\nmetadata: {{ name: {name} }}\nspec:\n  targetRef: {target}\n{rest}  \
+             resource:\n    \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\n    name: test-cluster\n"
+        )
+    };
+    let added = cluster("pt-1", "{ kind: Service, name: edge }", "") + "    type: STATIC\n    connect_timeout: 5s\n";
+    let omitted = cluster("pt-2", "{ kind: Proxy, name: special }", "  omit: true\n");
+    let directory = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(0).unwrap();
+    let site = Site::quickstart(directory.path().join("policies"), upstream.address(), 0).unwrap();
+    site.write("raw.yaml", &added).unwrap();
+    let control_plane = ControlPlane::start(site.directory()).unwrap();
+    // Two Envoys on one machine cannot both have the gateway's port, and need not serve requests here.
+    let envoys = [("id: edge-1", "id: plain"), ("id: edge-1", "id: special")]
+        .map(|id| Envoy::start("whole.yaml", control_plane.xds(), &[id]).unwrap());
+    let has = |envoy: &Envoy| {
+        let dump = Client::new(envoy.admin()).get("/config_dump?resource=dynamic_active_clusters")?.body;
+        Ok::<_, anyhow::Error>((dump.contains("\"backend\""), dump.contains("\"test-cluster\"")))
+    };
+    for envoy in &envoys {
+        wait::until_true("the added cluster", || Ok(has(envoy)? == (true, true))).unwrap();
+    }
+    site.write("special.yaml", &omitted).unwrap();
+    wait::until_true("the cluster to go", || Ok(has(&envoys[1])? == (true, false))).unwrap();
+    assert_eq!(has(&envoys[0]).unwrap(), (true, true));
+    // A more specific one replaces it.
+    site.write(
+        "special.yaml",
+        &(omitted.replace("  omit: true\n", "") + "    type: STATIC\n    connect_timeout: 7s\n"),
+    )
+    .unwrap();
+    wait::until_true("the other cluster", || {
+        let dump = Client::new(envoys[1].admin()).get("/config_dump?resource=dynamic_active_clusters")?.body;
+        Ok(dump.contains("\"connect_timeout\": \"7s\""))
+    })
+    .unwrap();
+}

@@ -120,3 +120,25 @@ fn a_changed_resource_is_a_new_revision() {
     assert_ne!(revision("1s"), revision("2s"));
     assert_eq!(revision("1s"), revision("1s"));
 }
+
+#[test]
+fn refuses_to_omit_what_is_generated_or_not_there() {
+    let omitting = |name: &str| {
+        let target = "\nspec:\n  targetRef: { kind: Proxy, name: p }\n  omit: true\n";
+        cluster(&format!("name: {name}")).replace("name: cluster", "name: none").replace("\nspec:\n", target)
+    };
+    let files = |text: String| [File { name: "f".to_owned(), bytes: text.into_bytes() }];
+    let review = |text: String| {
+        let bundle = postern_model::read(&files(text)).unwrap();
+        postern_compile::review::review(&bundle).map(drop).map_err(|errors| errors.to_string())
+    };
+    let nothing = |name: &str| {
+        format!(
+            "f:22:11: EnvoyResource `none`: spec.resource.name: there is nothing to omit: no less specific \
+            EnvoyResource declares Cluster `{name}`"
+        )
+    };
+    assert_eq!(review(format!("{SERVICE}{}", omitting("x"))), Err(nothing("x")));
+    assert_eq!(review(format!("{SERVICE}{}", omitting("users"))), Err(nothing("users")));
+    assert_eq!(review(format!("{SERVICE}{}{}", omitting("x"), cluster("name: x"))), Ok(()));
+}

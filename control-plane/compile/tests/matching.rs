@@ -248,9 +248,43 @@ fn traffic_permission_elsewhere_in_the_mesh() {
     assert_eq!(found("web"), (Action::Deny, "allow-only-infra".to_owned()));
 }
 
-/// An empty list is a value: it replaces a less specific list.
+/// Resources in Envoy's format: the most specific of a type and name is served, or none if it is omitted there.
 #[test]
 fn proxy_template_with_no_modifications() {
+    let cluster = |rest: Value| {
+        let mut cluster =
+            json!({"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "test-cluster"});
+        cluster.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        cluster
+    };
+    let added = json!({"targetRef": {"kind": "Service", "name": "backend"},
+        "resource": cluster(json!({"type": "STATIC", "connect_timeout": "5s"}))});
+    let omitted =
+        json!({"targetRef": {"kind": "Proxy", "name": "backend-1"}, "omit": true, "resource": cluster(json!({}))});
+    let replaced = json!({"targetRef": {"kind": "Proxy", "name": "backend-3"},
+        "resource": cluster(json!({"type": "STATIC", "connect_timeout": "7s"}))});
+    let bundle = bundle(&[
+        document("EnvoyResource", "pt-1", &added),
+        document("EnvoyResource", "pt-2", &omitted),
+        document("EnvoyResource", "pt-3", &replaced),
+    ]);
+    let served = |node: &NodeIdentity| {
+        let scope = Scope::of(&bundle, node);
+        scope.envoy_resources.iter().map(|raw| raw.name.clone()).collect::<Vec<_>>()
+    };
+    let named = |id: &str| NodeIdentity { id: id.to_owned(), ..node("backend", &[]) };
+    assert_eq!(served(&named("backend-1")), Vec::<String>::new());
+    assert_eq!(served(&named("backend-2")), ["pt-1"]);
+    assert_eq!(served(&named("backend-3")), ["pt-3"]);
+    assert_eq!(served(&node("other", &[])), Vec::<String>::new());
+    let concerning: Vec<_> =
+        Scope::of(&bundle, &named("backend-1")).concerning().map(|it| it.name.to_owned()).collect();
+    assert_eq!(concerning, ["pt-2"]);
+}
+
+/// An empty list is a value: it replaces a less specific list.
+#[test]
+fn an_empty_list_replaces_a_less_specific_one() {
     let log = |backends: Value| json!([{"targetRef": {"kind": "Mesh"}, "backends": backends}]);
     let chain = |remove: Value| json!([{"policy": "headers", "params": {"remove": remove}}]);
     let (service, proxy) =

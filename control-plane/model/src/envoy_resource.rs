@@ -18,14 +18,14 @@ use super::{
     kind::{self, Absence, KindSchema, Spec},
     raw_routes::{self, RawRoute},
     report::Report,
-    target_ref::{self, Reach, TargetRef},
+    target_ref::{self, Level, Reach, TargetRef},
 };
 use crate::protobuf_json::{Fault, Faults, Unknown, read_any_at};
 
 /// The schema of the whole document.
 const SCHEMA: KindSchema = KindSchema {
     name: "EnvoyResource",
-    about: "A resource of Envoy, served as it is.",
+    about: "A resource of Envoy, served as it is. Of several of one type and name, a node gets the most specific.",
     document: Object {
         fields: &[
             kind::API_VERSION,
@@ -60,6 +60,12 @@ spec:
 const SPEC: Object = Object {
     fields: &[
         Field::optional("targetRef", target_ref::NODES, "The nodes that get it; all of the mesh if left out."),
+        Field::optional(
+            OMIT,
+            Kind::Boolean,
+            "Whether the nodes do not get the resource of this type and name that a less specific `EnvoyResource` declares.",
+        )
+        .or("false"),
         Field::required(
             RESOURCE,
             Kind::EnvoyMessage,
@@ -70,6 +76,7 @@ const SPEC: Object = Object {
 };
 
 const RESOURCE: &str = "resource";
+const OMIT: &str = "omit";
 const TYPE: &str = "@type";
 
 /// The `spec` of an `EnvoyResource`.
@@ -79,8 +86,18 @@ pub struct EnvoyResource {
     /// The nodes that get it. `None` means all of its mesh.
     #[serde(default, rename = "targetRef", skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
+    /// Whether the nodes do not get the resource of this type and name of a less specific level.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub omit: bool,
     /// The resource that is served.
     pub resource: RawResource,
+}
+
+impl EnvoyResource {
+    /// How specific its target is. A more specific resource replaces those of its type and name.
+    pub fn level(&self) -> Level {
+        self.target_ref.as_ref().map_or(Level::Mesh, TargetRef::level)
+    }
 }
 
 /// A resource of a type that is served, with a name, valid by the descriptors of its type at any depth.
@@ -206,6 +223,9 @@ impl Spec for EnvoyResource {
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &[], path, report);
         let Some(resource) = spec.get(RESOURCE) else { return };
+        if matches!(spec.get(OMIT), Some(Node { value: Value::Bool(true), .. })) {
+            content_of_omitted(resource, &path.field(RESOURCE), report);
+        }
         infinities(resource, &path.field(RESOURCE), report);
         let json = resource.to_json();
         if !json.is_object() {
@@ -216,6 +236,16 @@ impl Spec for EnvoyResource {
         for Fault { path: field, message } in faults {
             report.error_in(places.find(&field), Some(format!("{path}.{field}")), message);
         }
+    }
+}
+
+/// Reports content of a resource that is omitted: it would never be served.
+fn content_of_omitted(resource: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let Value::Map(entries) = &resource.value else { return };
+    let is_content = |name: &str| ![TYPE, "name", "cluster_name", "clusterName"].contains(&name);
+    for (key, value) in entries.iter().filter(|(key, _)| is_content(&key.name)) {
+        let message = format!("a resource with `{OMIT}: true` has only `{TYPE}` and its name");
+        report.error(value.at, &path.field(&key.name), message);
     }
 }
 
@@ -336,13 +366,48 @@ mod tests {
     }
 
     #[test]
+    fn an_omitted_resource_has_only_its_type_and_name() {
+        let document = |resource: &str| {
+            let head = HEAD.replace("spec:\n", "spec:\n  targetRef: {kind: Proxy, name: p}\n  omit: true\n");
+            read(&[File { name: "r".to_owned(), bytes: format!("{head}{resource}").into_bytes() }])
+        };
+        let cluster = typed("envoy.config.cluster.v3.Cluster", "    name: a\n");
+        let bundle = document(&cluster).unwrap();
+        assert!(bundle.envoy_resources[0].spec.omit);
+        let errors = document(&(cluster + "    connect_timeout: 1s\n")).unwrap_err().to_string();
+        let expect = "r:10:22: EnvoyResource `raw`: spec.resource.connect_timeout: \
+            a resource with `omit: true` has only `@type` and its name";
+        assert_eq!(errors, expect);
+        let endpoints = typed("envoy.config.endpoint.v3.ClusterLoadAssignment", "    cluster_name: a\n");
+        assert!(document(&endpoints).is_ok());
+    }
+
+    #[test]
+    fn a_more_specific_resource_may_have_the_type_and_name_of_another() {
+        let document = |name: &str, target: &str| {
+            let head = HEAD.replace("raw", name).replace("spec:\n", &format!("spec:\n  targetRef: {target}\n"));
+            head + &typed("envoy.config.cluster.v3.Cluster", "    name: x\n")
+        };
+        let read = |other: &str| {
+            let both = [document("a", "{kind: Service, name: s}"), document("b", other)].join("---\n");
+            read(&[File { name: "r".to_owned(), bytes: both.into_bytes() }])
+        };
+        assert_eq!(read("{kind: Proxy, name: p}").unwrap().envoy_resources.len(), 2);
+        assert_eq!(read("{kind: Service, name: t}").unwrap().envoy_resources.len(), 2);
+        let errors = read("{kind: Service, name: s}").unwrap_err().to_string();
+        let expect = "r:15:11: EnvoyResource `b`: spec.resource.name: Cluster `x` is already declared by EnvoyResource `a` \
+            (r:7) for the same target";
+        assert_eq!(errors, expect);
+    }
+
+    #[test]
     fn refuses_two_resources_of_one_type_and_name() {
         let document = |name: &str, rest: &str| {
             HEAD.replace("raw", name) + &typed("envoy.config.cluster.v3.Cluster", &format!("    name: {rest}\n"))
         };
         let bytes = [document("b", "x"), document("a", "x"), document("c", "y")].join("---\n").into_bytes();
         let errors = read(&[File { name: "r".to_owned(), bytes }]).unwrap_err().to_string();
-        let expect = "r:15:11: EnvoyResource `a`: spec.resource.name: Cluster `x` is already declared by EnvoyResource `b` (r:7)";
+        let expect = "r:15:11: EnvoyResource `a`: spec.resource.name: Cluster `x` is already declared by EnvoyResource `b` (r:7) for the same target";
         assert_eq!(errors, expect);
     }
 

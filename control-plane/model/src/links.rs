@@ -10,7 +10,7 @@ use std::{
 use postern_base::diagnostic::{Diagnostic, quote, suggestion};
 
 use super::{
-    Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step,
+    Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step, TargetRef,
     report::{Lacking, StepKey},
 };
 
@@ -150,14 +150,17 @@ fn backend_field(gateway: &Resource<Gateway>, route: usize, rank: usize) -> Stri
     if gateway.has(&listed) { listed } else { format!("spec.routes[{route}].service") }
 }
 
-/// Reports names that two resources in Envoy's format share. Names of generated resources are checked by the snapshot.
+/// Reports names that two resources in Envoy's format share for one target: neither is more specific. Names of generated
+/// resources are checked by the snapshot.
 fn envoy_resources(bundle: &Bundle) -> Vec<Diagnostic> {
     let claims = bundle.envoy_resources.iter().map(|written| {
         let resource = &written.spec.resource;
-        ((resource.type_name(), resource.name()), || written.diagnose(&resource.name_field(), ""))
+        let target = written.spec.target_ref.as_ref().unwrap_or(&TargetRef::Mesh);
+        let key = (resource.type_name(), resource.name(), written.mesh(), target);
+        (key, || written.diagnose(&resource.name_field(), ""))
     });
-    collisions(claims.collect(), |(kind, name), first| {
-        format!("{kind} {} is already declared by {}", quote(name), owner(first))
+    collisions(claims.collect(), |(kind, name, ..), first| {
+        format!("{kind} {} is already declared by {} for the same target", quote(name), owner(first))
     })
 }
 

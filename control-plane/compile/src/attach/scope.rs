@@ -1,9 +1,13 @@
 //! The resources that concern a node: those that select it, and those that it may refer to.
 
-use std::{cmp::Reverse, collections::HashMap, ops::Deref};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, hash_map::Entry},
+    ops::Deref,
+};
 
 use postern_base::node::NodeIdentity;
-use postern_model::{Bundle, Declaration, Level, Reach, Resource, Selected, Settings, TargetRef};
+use postern_model::{Bundle, Declaration, EnvoyResource, Level, Reach, Resource, Selected, Settings, TargetRef};
 
 use crate::support::Support;
 
@@ -11,6 +15,8 @@ use crate::support::Support;
 #[derive(Debug, Default)]
 pub struct Scope<'a> {
     resources: Selected<'a>,
+    /// The resources with `omit: true`: of their type and name, the nodes have none.
+    omitting: Selected<'a>,
     /// What the nodes understand of their configuration.
     pub support: Support,
 }
@@ -27,8 +33,21 @@ impl<'a> Scope<'a> {
     /// The resources that concern a node, and all nodes of its group.
     pub fn of(bundle: &'a Bundle, node: &NodeIdentity) -> Self {
         let routes = Routes::new(bundle, node);
-        let resources = bundle.select(|resource| routes.concern(resource).then(|| Rank::of(resource)));
-        Self { resources, support: Support::of(node.envoy.as_deref()) }
+        let mut resources = bundle.select(|resource| routes.concern(resource).then(|| Rank::of(resource)));
+        keep_most_specific(&mut resources.envoy_resources);
+        let envoy_resources = resources.envoy_resources.extract_if(.., |resource| resource.spec.omit).collect();
+        let omitting = Selected { envoy_resources, ..Selected::default() };
+        Self { resources, omitting, support: Support::of(node.envoy.as_deref()) }
+    }
+
+    /// All resources that have an effect on the nodes, including those that only omit others.
+    pub fn concerning(&self) -> impl Iterator<Item = Declaration<'a>> {
+        self.resources.iter().chain(self.omitting.iter())
+    }
+
+    /// The resources with `omit: true`, each of which the nodes would have otherwise.
+    pub fn omitting(&self) -> &[&'a Resource<EnvoyResource>] {
+        &self.omitting.envoy_resources
     }
 
     /// The settings of the nodes' mesh. `None` if it has none.
@@ -55,6 +74,29 @@ impl<'a> Rank<'a> {
             Reach::Attached { target, overrides: true } => Self::Override(target.level(), name),
             Reach::Attached { target, overrides: false } => Self::Attached(Reverse(target.level()), name),
         }
+    }
+}
+
+/// Keeps one resource of each type and name: the most specific; within a level, the one whose own name is last in
+/// lexicographic order.
+fn keep_most_specific(resources: &mut Vec<&Resource<EnvoyResource>>) {
+    fn key(resource: &Resource<EnvoyResource>) -> (Level, &str) {
+        (resource.spec.level(), &resource.name)
+    }
+    let mut best = HashMap::with_capacity(resources.len());
+    for resource in resources.iter().copied() {
+        match best.entry((resource.spec.resource.kind(), resource.spec.resource.name())) {
+            Entry::Vacant(entry) => drop(entry.insert(resource)),
+            Entry::Occupied(mut entry) if key(entry.get()) < key(resource) => drop(entry.insert(resource)),
+            Entry::Occupied(_) => {}
+        }
+    }
+    if best.len() < resources.len() {
+        let is_best = |resource: &&Resource<EnvoyResource>| {
+            let named = best.get(&(resource.spec.resource.kind(), resource.spec.resource.name()));
+            named.is_some_and(|best| std::ptr::eq(*best, *resource))
+        };
+        resources.retain(is_best);
     }
 }
 

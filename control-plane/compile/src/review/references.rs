@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
-use postern_model::{Bundle, Diagnostic, Resource, TargetRef, Targeted};
+use postern_model::{Bundle, Diagnostic, EnvoyResource, Resource, TargetRef, Targeted};
 
 /// An error for each reference to something that does not exist, unless it is `optional`.
 pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
@@ -21,7 +21,27 @@ pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     for log in &bundle.access_logs {
         known.check(log, log.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
+    found.extend(omits_nothing(bundle));
     found
+}
+
+/// An error for each `omit: true` for which no less specific resource in Envoy's format has the type and name.
+fn omits_nothing(bundle: &Bundle) -> impl Iterator<Item = Diagnostic> {
+    let omitting = bundle.envoy_resources.iter().filter(|raw| raw.spec.omit);
+    omitting.filter_map(|raw| {
+        let resource = &raw.spec.resource;
+        let is_omitted = |other: &&Resource<EnvoyResource>| {
+            let is_named =
+                other.spec.resource.kind() == resource.kind() && other.spec.resource.name() == resource.name();
+            is_named && !other.spec.omit && other.mesh() == raw.mesh() && other.spec.level() < raw.spec.level()
+        };
+        if bundle.envoy_resources.iter().any(|other| is_omitted(&other)) {
+            return None;
+        }
+        let (kind, name) = (resource.type_name(), quote(resource.name()));
+        let message = format!("there is nothing to omit: no less specific EnvoyResource declares {kind} {name}");
+        Some(raw.diagnose(&resource.name_field(), message))
+    })
 }
 
 /// The declared names, by mesh.

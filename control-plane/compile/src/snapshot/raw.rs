@@ -30,13 +30,13 @@ pub(super) fn add(resources: &mut Resources, scope: &Scope<'_>) {
     }
 }
 
-/// An error for each user's resource whose name a generated one has.
+/// An error for each user's resource that has, or omits, the name of a generated one.
 pub(crate) fn check(scope: &Scope<'_>, snapshot: &Snapshot) -> Result<(), Diagnostics> {
     let generated = |kind, name: &str| {
         let named = Selection::Named([name.to_owned()].into());
         snapshot.select(kind, &named).resources.iter().any(|resource| resource.author == Author::Postern)
     };
-    let clashes = scope.envoy_resources.iter().filter_map(|raw| {
+    let clashes = scope.envoy_resources.iter().chain(scope.omitting()).filter_map(|raw| {
         let resource = &raw.spec.resource;
         generated(resource.kind(), resource.name()).then(|| {
             let maker = maker(scope, resource.kind(), resource.name()).map(|maker| format!(" for {maker}"));

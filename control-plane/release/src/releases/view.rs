@@ -165,9 +165,8 @@ impl Concerns {
         let kinship = Kinship::of([bundle]);
         let mut groups: BTreeMap<_, (BTreeSet<ResourceKey>, BTreeSet<String>)> = BTreeMap::new();
         for node in nodes {
-            let group = groups
-                .entry(kinship.signature(node))
-                .or_insert_with(|| (Scope::of(bundle, node).iter().map(ResourceKey::from).collect(), BTreeSet::new()));
+            let keys = || Scope::of(bundle, node).concerning().map(ResourceKey::from).collect();
+            let group = groups.entry(kinship.signature(node)).or_insert_with(|| (keys(), BTreeSet::new()));
             group.1.insert(node.id.clone());
         }
         Self { all: digests(bundle).into_keys().collect(), groups: groups.into_values().collect() }
