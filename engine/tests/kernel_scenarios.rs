@@ -121,6 +121,10 @@ fn section_6_5_scenario_2_answers_500_when_no_agent_supports_a_policy() {
     let (decision, driver) = run(&with_unsupported_policy().load(), &[], vec![]);
     let expect = r#"{"error": "Policy configuration error", "code": "POLICY_NOT_SUPPORTED"}"#;
     assert_eq!(refusal(&decision), (500, "policy_not_supported", expect.to_owned()));
+    let Verdict::Deny(response) = &decision.verdict else { panic!("denied") };
+    for (name, value) in [("content-type", "application/json"), ("x-policy-error", "configuration")] {
+        assert!(response.headers.contains(&(name.into(), value.into())), "{name}: {:?}", response.headers);
+    }
     assert_eq!(decision.step.as_deref(), Some("auditLog"));
     assert!(driver.calls.is_empty(), "the entire chain is skipped");
 }
@@ -167,6 +171,35 @@ fn section_6_5_applies_to_the_response_chain_by_itself() {
     let (request, response) = driver.run_both(&writer.load(), "route");
     assert!(matches!(request.verdict, Verdict::Continue(_)));
     assert_eq!(refusal(&response.unwrap()).0, 500);
+
+    // The same for an agent that only the response needs.
+    let mut writer = Writer::new();
+    let [healthy, unhealthy] = ["auth-agent", "audit-agent"].map(|name| writer.agent(name, false));
+    let request = vec![writer.agent_step("auth", &[healthy])];
+    let response = vec![writer.agent_step("mark", &[healthy]), writer.agent_step("audit", &[unhealthy])];
+    writer.route("route", request, response);
+    let mut driver = Driver { healthy: vec![true, false], replies: vec![allowed(vec![])], ..Driver::request(&[]) };
+    let (request, response) = driver.run_both(&writer.load(), "route");
+    assert!(matches!(request.verdict, Verdict::Continue(_)));
+    assert_eq!(refusal(&response.unwrap()).0, 503);
+    assert_eq!(calls(&driver), ["auth-agent: auth"], "no step of the response has run");
+}
+
+#[test]
+fn section_6_3_the_response_phase_calls_agents_in_the_order_of_its_chain() {
+    let mut writer = Writer::new();
+    let [one, two] = ["one", "two"].map(|name| writer.agent(name, false));
+    let response = vec![
+        writer.agent_step("first", &[one]),
+        writer.agent_step("second", &[two]),
+        writer.agent_step("third", &[one]),
+    ];
+    writer.route("route", vec![], response);
+    let replies = [("x-1", "a"), ("x-2", "b"), ("x-1", "c")].map(|(name, value)| allowed(vec![set(name, value)]));
+    let mut driver = Driver { replies: replies.to_vec(), ..Driver::request(&[]) };
+    let (_, response) = driver.run_both(&writer.load(), "route");
+    assert_eq!(calls(&driver), ["one: first", "two: second", "one: third"]);
+    assert_eq!(edits(&response.unwrap()), ["x-1=c", "x-2=b"]);
 }
 
 #[test]
@@ -237,6 +270,21 @@ fn section_8_2_denial_after_a_mid_chain_failure_applies_nothing() {
     let replies = vec![allowed(vec![set("x-1", "a")]), Err(CallError::Timeout)];
     let (decision, _) = run(&writer.load(), &[], replies);
     assert_eq!((refusal(&decision).0, refusal(&decision).1), (503, "agent_timeout"));
+}
+
+#[test]
+fn section_8_2_an_invalid_answer_goes_by_on_failure() {
+    for (on_failure, expect) in [
+        (OnFailure::Deny, "verdict=deny step=first reason=agent_answer_invalid"),
+        (OnFailure::Continue, "verdict=allow failed=first:agent_answer_invalid"),
+        (OnFailure::SkipRemaining, "verdict=allow skipped=first:agent_answer_invalid"),
+    ] {
+        let mut writer = plan(&["agent", "other"], &[("first", &[0]), ("second", &[1])]);
+        steps(&mut writer)[0].on_failure = on_failure.into();
+        let (decision, driver) = run(&writer.load(), &[], vec![Err(CallError::Invalid), allowed(vec![])]);
+        assert!(decision.account("r", "route").starts_with(expect), "{decision:?}");
+        assert_eq!(driver.calls.len(), if on_failure == OnFailure::Continue { 2 } else { 1 });
+    }
 }
 
 /// The document uses `onFailure` of the first policy of a group, which could lose a denial that a user wrote.

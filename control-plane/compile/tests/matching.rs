@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use postern_base::node::{DEFAULT_MESH, NodeIdentity};
-use postern_compile::attach::{Attached, Logged, Scope, Source, access_logs, attach, for_service};
-use postern_model::{Action, Bundle, File, read};
+use postern_compile::attach::{Attached, Logged, Rule, Scope, Source, access_logs, attach, for_service};
+use postern_model::{Action, Bundle, File, Resource, Timeout, read};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -175,6 +175,38 @@ fn upstream_timeout_for_backend() {
     assert_eq!(by("http.requestTimeout"), "web-timeouts");
 }
 
+/// The entries for a service by priority: the resource and the target of each, as the document's listings have them.
+fn entries(bundle: &Bundle, service: Option<&str>) -> Vec<String> {
+    let node = node("web", &[]);
+    let scope = Scope::of(bundle, &node);
+    let entry = |timeout: &Resource<Timeout>, index: usize| {
+        let entry = &timeout.spec.to[index];
+        let target = entry.target_ref.service().unwrap_or("Mesh").to_owned();
+        format!("{}: {target} {}", timeout.name, serde_json::to_value(&entry.conf).unwrap())
+    };
+    match service {
+        Some(service) => for_service(&scope, service).parts.iter().map(|(part, index)| entry(part, *index)).collect(),
+        None => {
+            let all = scope.timeouts.iter();
+            all.flat_map(|timeout| (0..timeout.spec.to.len()).map(|index| entry(timeout, index))).collect()
+        }
+    }
+}
+
+#[test]
+fn upstream_timeout_lists_merged_and_selected_entries() {
+    let bundle = upstream_timeouts("idleTimeout");
+    let merged = [
+        r#"web-timeouts: Mesh {"connectTimeout":"5s"}"#,
+        r#"web-timeouts: backend {"http":{"requestTimeout":"15s"}}"#,
+        r#"01-consume-backend-timeouts: backend {"connectTimeout":"20s","http":{"idleTimeout":"0s"}}"#,
+        r#"00-base-timeouts: Mesh {"connectTimeout":"10s","http":{"idleTimeout":"1h","requestTimeout":"5s"}}"#,
+    ];
+    assert_eq!(entries(&bundle, None), merged);
+    assert_eq!(entries(&bundle, Some("backend")), merged);
+    assert_eq!(entries(&bundle, Some("payments")), [merged[0], merged[3]]);
+}
+
 #[test]
 fn upstream_timeout_for_payments() {
     let (conf, _) = timeouts(&upstream_timeouts("idleTimeout"), "payments");
@@ -220,6 +252,30 @@ fn permission(target: &NodeIdentity, caller: &Source) -> (Action, String) {
     let chain = default_chain(&scope);
     let rule = chain.permissions.iter().find(|rule| rule.source.covers(caller)).expect("a rule for everyone");
     (rule.action, rule.permission.name.clone())
+}
+
+#[test]
+fn traffic_permission_lists_merged_and_selected_entries() {
+    let bundle = permissions();
+    let backend = node("backend", &[]);
+    let scope = Scope::of(&bundle, &backend);
+    let chain = default_chain(&scope);
+    let shown = |rule: &Rule<'_>| format!("{}: {} {:?}", rule.permission.name, rule.source, rule.action);
+    let merged = [
+        "backend-permissions: service web with version=v1 Deny",
+        "backend-permissions: mesh default Allow",
+        "allow-only-infra: service infra-monitoring Allow",
+        "allow-only-infra: service infra-logger Allow",
+        "allow-only-infra: mesh default Deny",
+    ];
+    assert_eq!(chain.permissions.iter().map(shown).collect::<Vec<_>>(), merged);
+    let check = |caller: &Source, expect: [usize; 3]| {
+        let selected = chain.permissions.iter().filter(|rule| rule.source.covers(caller)).map(shown);
+        assert_eq!(selected.collect::<Vec<_>>(), expect.map(|index| merged[index]), "{caller}");
+    };
+    check(&caller("web", &[("version", "v1")]), [0, 1, 4]);
+    check(&caller("infra-monitoring", &[]), [1, 2, 4]);
+    check(&caller("infra-logger", &[]), [1, 3, 4]);
 }
 
 #[test]
@@ -468,10 +524,24 @@ fn says_what_a_merged_step_still_lacks() {
     );
 }
 
-/// A random policy: its level, its name, and the parameters that it sets in one step.
+/// The targets that select the node `web-1` and its route `r`, by how specific they are, and the level of each. Both
+/// kinds of routes are one level.
+fn targets() -> [(usize, Value); 7] {
+    [
+        (0, json!({"kind": "Mesh"})),
+        (1, json!({"kind": "MeshSubset", "tags": {"zone": "a"}})),
+        (2, json!({"kind": "Service", "name": "web"})),
+        (3, json!({"kind": "ServiceSubset", "name": "web", "tags": {"zone": "a"}})),
+        (4, json!({"kind": "Proxy", "name": "web-1"})),
+        (5, json!({"kind": "MeshGatewayRoute", "name": "r"})),
+        (5, json!({"kind": "HTTPRoute", "name": "r"})),
+    ]
+}
+
+/// A random policy: its target, its name, and the parameters that it sets in one step.
 #[derive(Debug, Clone)]
 struct Random {
-    level: usize,
+    target: usize,
     name: String,
     params: BTreeMap<&'static str, u32>,
     overrides: bool,
@@ -479,9 +549,9 @@ struct Random {
 
 fn random() -> impl Strategy<Value = Random> {
     let fields = prop::sample::subsequence(vec!["requests", "burst", "maxKeys"], 0..=3);
-    (0..5_usize, "[a-c]{1,2}", fields, 1..9_u32, prop::bool::weighted(0.2)).prop_map(
-        |(level, name, fields, value, overrides)| Random {
-            level,
+    (0..targets().len(), "[a-c]{1,2}", fields, 1..9_u32, prop::bool::weighted(0.2)).prop_map(
+        |(target, name, fields, value, overrides)| Random {
+            target,
             name,
             params: fields.into_iter().map(|field| (field, value)).collect(),
             overrides,
@@ -490,31 +560,50 @@ fn random() -> impl Strategy<Value = Random> {
 }
 
 impl Random {
+    fn level(&self) -> usize {
+        targets()[self.target].0
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("{}-{index}", self.name)
+    }
+
     fn document(&self, index: usize) -> String {
-        let target = [
-            json!({"kind": "Mesh"}),
-            json!({"kind": "MeshSubset", "tags": {"zone": "a"}}),
-            json!({"kind": "Service", "name": "web"}),
-            json!({"kind": "ServiceSubset", "name": "web", "tags": {"zone": "a"}}),
-            json!({"kind": "Proxy", "name": "web-1"}),
-        ];
         let step = json!({"policy": "rateLimit", "params": self.params});
-        let name = format!("{}-{index}", self.name);
-        let spec = json!({"targetRef": target[self.level], "override": self.overrides, "request": [step]});
-        document("RoutePolicy", &name, &spec)
+        let target = &targets()[self.target].1;
+        let spec = json!({"targetRef": target, "override": self.overrides, "request": [step]});
+        document("RoutePolicy", &self.name(index), &spec)
+    }
+
+    /// Whether it comes before another policy: overrides first, the least specific of them before the others; then the
+    /// most specific. Of one level, the last by name.
+    fn precedes(&self, index: usize, other: &Self, place: usize) -> bool {
+        let by_name = self.name(index) > other.name(place);
+        match (self.overrides, other.overrides) {
+            (true, false) => true,
+            (false, true) => false,
+            (true, true) => self.level() < other.level() || self.level() == other.level() && by_name,
+            (false, false) => self.level() > other.level() || self.level() == other.level() && by_name,
+        }
     }
 }
 
+/// The parameters of the step on route `r`, which is merged from these policies and one that completes it.
 fn merged(documents: &[String]) -> Value {
     let base = document(
         "RoutePolicy",
         "0",
         &json!({"targetRef": {"kind": "Mesh"}, "request": [{"policy": "rateLimit", "params": {"requests": 1, "per": "1s"}}]}),
     );
-    let all: Vec<_> = documents.iter().cloned().chain([base]).collect();
+    let gateway = json!({"listeners": [{"name": "http", "port": 1}], "routes": [{"name": "r", "service": "s"}]});
+    let service = json!({"endpoints": [{"address": "127.0.0.1", "port": 2}]});
+    let served = [document("Gateway", "g", &gateway), document("Service", "s", &service)];
+    let all: Vec<_> = documents.iter().cloned().chain([base]).chain(served).collect();
     let bundle = bundle(&all);
     let node = node("web", &[("zone", "a")]);
-    default_chain(&Scope::of(&bundle, &node)).request[0].step.params.clone()
+    let attachment = attach(&Scope::of(&bundle, &node));
+    let place = attachment.routes.get("r").copied().or(attachment.default).expect("there is a chain");
+    attachment.chains[place].request[0].step.params.clone()
 }
 
 proptest! {
@@ -530,15 +619,31 @@ proptest! {
         prop_assert_eq!(merged(&policies), merged(&shuffled));
     }
 
+    #[test]
+    fn the_most_specific_level_that_sets_a_field_decides(policies in prop::collection::vec(random(), 1..8)) {
+        let documents: Vec<_> = policies.iter().enumerate().map(|(index, policy)| policy.document(index)).collect();
+        let found = merged(&documents);
+        for field in ["requests", "burst", "maxKeys"] {
+            let setting = policies.iter().enumerate().filter(|(_, policy)| policy.params.contains_key(field));
+            let first = setting.reduce(|first, next| match next.1.precedes(next.0, first.1, first.0) {
+                true => next,
+                false => first,
+            });
+            let least = (field == "requests").then_some(1);
+            let expect = first.map(|(_, policy)| policy.params[field]).or(least);
+            prop_assert_eq!(found.get(field).and_then(Value::as_u64), expect.map(u64::from), "{}", field);
+        }
+    }
+
     /// Except for overrides.
     #[test]
     fn a_less_specific_resource_changes_no_field_that_a_more_specific_one_sets(
         policies in prop::collection::vec(random(), 1..6),
         mut added in random(),
     ) {
-        let lowest = policies.iter().map(|policy| policy.level).min().unwrap();
+        let lowest = policies.iter().map(Random::level).min().unwrap();
         prop_assume!(lowest > 0);
-        added.level = added.level.min(lowest - 1);
+        added.target = added.target.min(lowest - 1);
         added.overrides = false;
         let mut documents: Vec<_> = policies.iter().enumerate().map(|(index, policy)| policy.document(index)).collect();
         let before = merged(&documents);

@@ -116,12 +116,13 @@ fn never_runs_one_filters_module_for_another() {
 }
 
 #[test]
-fn never_takes_a_module_of_another_wasmtime() {
+fn looks_at_no_module_under_the_name_of_another_wasmtime() {
     let home = filled();
     let current = modules(home.path()).remove(0);
     let name = current.file_name().unwrap().to_str().unwrap().to_owned();
     let environment = name.rsplit_once('-').unwrap().1.trim_end_matches(".module").to_owned();
-    // What another build left lies under another name, and is not looked at …
+    // What another build left lies under another name, and is not looked at. That it would be refused under this one is
+    // a test of the cache itself.
     let old = current.with_file_name(name.replace(&environment, &"0".repeat(environment.len())));
     fs::rename(&current, &old).unwrap();
     assert_eq!(origin(home.path()), Origin::Compiled);

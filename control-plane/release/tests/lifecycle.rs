@@ -199,6 +199,8 @@ fn policy_creation_lifecycle() {
     assert_eq!(world.apply("one").unwrap(), 1);
     world.check(1, &[(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")]);
     // 7. It is sent to every node. 8. and 9. Each reports, and the policy says so.
+    let good = |world: &World| world.releases.report().unwrap().last_good;
+    assert_eq!(world.offered("edge-1"), world.offered("edge-2"));
     world.look();
     let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
     let ready = |expect: &[(ConditionType, &'static str, Truth, &'static str)]| [&start[..], expect].concat();
@@ -220,25 +222,31 @@ fn policy_creation_lifecycle() {
             (Ready, "edge-2", Unknown, "Pending"),
         ]),
     );
-    // 10. and 11. When all have, it is ready to be used.
+    assert_eq!((world.state(), good(&world)), (State::Progressing, None), "one of two is not enough");
+    // 10. and 11. When all have, it is ready to be used: it is the one to go back to. A node enforces it from its own
+    // answer on, and no request names a revision.
     world.ack("edge-2");
     world.look();
     world.check(
         1,
         &ready(&[(Ready, "", True, "Acked"), (Ready, "edge-1", True, "Acked"), (Ready, "edge-2", True, "Acked")]),
     );
-    assert_eq!(world.state(), State::Completed);
+    assert_eq!((world.state(), good(&world)), (State::Completed, Some(1)));
 }
+
+/// What a filter says that refuses the policy's only step.
+const REFUSAL: &str = "plan refused: not today [at=1;chain=0;phase=request;step=headers]";
 
 #[test]
 fn policy_creation_lifecycle_with_an_error_before_it_is_initialized() {
     let mut world = World::new();
-    world.line = Line::that_refuses("plan refused: not today [at=1;chain=0;phase=request;step=headers]");
+    world.line = Line::that_refuses(REFUSAL);
     let error = world.apply("one").unwrap_err().to_string();
     let expect = "p.yaml:7:7: RoutePolicy `users`: spec.request[0]: the filter refuses this: not today";
     assert_eq!(error, expect);
     assert!(world.releases.store().latest().unwrap().is_none(), "a change must be valid whole");
     assert!(world.releases.publication().is_none());
+    assert!(world.releases.lifecycles().is_empty(), "there is no revision that could have a condition");
 }
 
 #[test]
@@ -283,10 +291,24 @@ fn policy_update_lifecycle() {
     assert_eq!(world.state(), State::Progressing);
     world.ack("edge-2");
     world.look();
-    // 10. and 12. All have: it is what new nodes get.
+    // 10. and 12. All have: it is the one to go back to.
     assert_eq!((world.state(), world.releases.report().unwrap().last_good), (State::Completed, Some(2)));
     let conditions = world.releases.lifecycles()[&2].conditions_of(RESOURCE);
     assert!(conditions.holds(Ready, None) && conditions.holds(Ready, Some("edge-2")));
+}
+
+#[test]
+fn an_update_with_an_error_before_it_is_initialized_leaves_the_first_as_it_was() {
+    let mut world = running();
+    let (served, conditions) = (world.offered("edge-1"), world.releases.lifecycles().clone());
+    world.line = Line::that_refuses(REFUSAL);
+    let error = world.apply("two").unwrap_err().to_string();
+    assert!(error.ends_with("spec.request[0]: the filter refuses this: not today"), "{error}");
+    world.look();
+    assert_eq!(world.releases.store().latest().unwrap().map(|revision| revision.number), Some(1));
+    assert_eq!(world.offered("edge-1"), served);
+    assert_eq!(*world.releases.lifecycles(), conditions);
+    assert_eq!((world.state(), world.releases.report().unwrap().last_good), (State::Completed, Some(1)));
 }
 
 #[test]
@@ -411,7 +433,7 @@ fn bootstrap_from_the_store() {
 }
 
 #[test]
-fn bootstrap_serves_what_has_become_invalownedas_a_refusal() {
+fn bootstrap_serves_what_has_become_invalid_as_a_refusal() {
     let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
     world.apply("one").unwrap();

@@ -62,6 +62,62 @@ fn groups_that_strangers_make_up_are_bounded_and_those_in_use_stay() {
     assert!(std::sync::Arc::ptr_eq(&in_use, &publication.snapshot_for(&node(0b111))), "a stream is served from it");
 }
 
+const TABLE: &str = "apiVersion: postern/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  targetRef: { kind: MeshSubset, tags: { zone: a } }
+  listeners: [{ name: http, port: 80 }]
+  routes:
+    - { name: preview, service: one, match: { headers: [{ name: x-preview, present: true }] } }
+    - { name: edited, service: two, match: { path: { prefix: /edited } } }
+    - { name: plain, service: one }
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: one }
+spec: { endpoints: [{ address: 127.0.0.1, port: 1 }] }
+---
+apiVersion: postern/v1
+kind: Service
+metadata: { name: two }
+spec: { endpoints: [{ address: 127.0.0.1, port: 2 }] }
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: edits }
+spec:
+  targetRef: { kind: Service, name: web }
+  to:
+    - targetRef: { kind: Service, name: two }
+      request: [{ policy: headers, params: { set: { x-preview: a } } }]
+---
+";
+
+/// Admission looks at each target by itself. A node that two of them select is of a group that nobody foresaw: it has
+/// routes that match on a header, and a policy that edits this header.
+#[test]
+fn a_group_that_nobody_foresaw_is_refused_only_where_its_chain_is_invalid() {
+    let plain = policy("plain", "kind: HTTPRoute, name: plain", "{ policy: requestId }");
+    let publication = publication(&format!("{TABLE}{}", plain.trim_end_matches("---\n")));
+    // The steps of a route's chain, and whether the chain refuses all requests.
+    let chain = |service: &str, route: &str| {
+        let tags = [("zone".to_owned(), "a".to_owned())].into();
+        let node = NodeIdentity { service: service.to_owned(), tags, ..NodeIdentity::default() };
+        let snapshot = publication.snapshot_for(&node);
+        postern_engine::Plan::load(snapshot.plan().bytes()).unwrap();
+        let plan = Plan::decode(snapshot.plan().bytes()).unwrap();
+        let name = |index: u32| plan.strings[index as usize].clone();
+        let found = plan.routes.iter().find(|found| name(found.name) == route)?;
+        let steps = plan.chains[found.chain as usize].request.clone().unwrap();
+        let names: Vec<_> = steps.steps.iter().map(|step| name(step.name)).collect();
+        Some((names, !steps.unsupported.is_empty()))
+    };
+    assert_eq!(chain("other", "edited"), None, "a node that was foreseen");
+    assert_eq!(chain("web", "edited"), Some((vec![], true)));
+    assert_eq!(chain("web", "plain"), Some((vec!["requestId".to_owned()], false)));
+}
+
 const CREDENTIALS: &str = r#"apiVersion: postern/v1
 kind: Consumer
 metadata: { name: keys }

@@ -13,6 +13,8 @@ mod modules;
 mod readme;
 mod resolve;
 mod source;
+mod specifications;
+mod test_names;
 mod tree;
 mod workspace;
 
@@ -67,6 +69,7 @@ fn findings(paths: &Paths) -> Result<Vec<Finding>> {
     for document in tree.with_extension("md").filter(|file| is_document(file)) {
         findings.extend(documents::check(&document.to_string_lossy(), &text(document), &tree));
     }
+    findings.extend(specifications::check(&text(Path::new(specifications::PAGE)), &tree, &text));
     let is_test = |file: &&Path| {
         file.starts_with("tests/e2e")
             || (file.starts_with("control-plane") && file.components().any(|part| part.as_os_str() == "tests"))

@@ -155,3 +155,55 @@ fn load_key(path: &Path) -> io::Result<SealKey> {
     }
     secret_file::create(path).map(SealKey::new)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = r#"(module (func (export "proxy_abi_version_0_2_1")))"#;
+
+    /// The little-endian number at a place.
+    fn number(bytes: &[u8], place: usize, size: usize) -> usize {
+        bytes[place..place + size].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    }
+
+    /// Where a compiled module, which is an ELF file, has wasmtime's version: in a section of its own, behind a byte for
+    /// the section's format and one for the length.
+    fn place_of_version(module: &[u8]) -> usize {
+        let (headers, size) = (number(module, 0x28, 8), number(module, 0x3a, 2));
+        let header = |index: usize| headers + index * size;
+        let content = |index: usize| number(module, header(index) + 24, 8);
+        let names = content(number(module, 0x3e, 2));
+        let name = |index: usize| &module[names + number(module, header(index), 4)..];
+        let is_engine = |index: &usize| name(*index).starts_with(b".wasmtime.engine\0");
+        content((0..number(module, 0x3c, 2)).find(is_engine).unwrap()) + 2
+    }
+
+    #[test]
+    fn never_takes_a_module_of_another_wasmtime() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = ModuleCache::open(home.path()).unwrap();
+        let code = wat::parse_str(CODE).unwrap();
+        let (digest, environment) = (Digest::of(&code), Filter::environment().unwrap());
+        let path = cache.path(&digest, &environment);
+        let check = |sealed: &[u8], expect: Origin, what: &str| {
+            write(&path, sealed).unwrap();
+            assert_eq!(cache.filter(&code, &digest).unwrap().1, expect, "{what}");
+            assert_eq!(cache.filter(&code, &digest).unwrap().1, Origin::Cached, "{what}: it was replaced");
+        };
+        let module = Filter::compile(&code).unwrap().serialize().unwrap();
+        check(&cache.key.seal(&digest, &environment, &module), Origin::Cached, "our own");
+        // Ours by its seal and its name, but of another version or configuration of wasmtime.
+        let elsewhere = cache.key.seal(&digest, &Digest::of(b"another wasmtime"), &module);
+        check(&elsewhere, Origin::Compiled, "sealed for another environment");
+        // If even the seal says that it is for this wasmtime, wasmtime itself refuses what another one made.
+        let mut other = module.clone();
+        let version = place_of_version(&other);
+        assert!(other[version].is_ascii_digit(), "the version is not there any more");
+        other[version] ^= 1;
+        let sealed = cache.key.seal(&digest, &environment, &other);
+        let refused = Filter::restore(&cache.key.open(&digest, &environment, &sealed).unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("incompatible version"), "{refused}");
+        check(&sealed, Origin::Compiled, "made by another version");
+    }
+}
