@@ -23,7 +23,8 @@ use prost::Message as _;
 
 use crate::{
     hosts,
-    model::{Expected, Stream, Truth},
+    model::{Expected, Stream},
+    truth::Truth,
     wire::{self, Contents, Kind, Request, Response, Variant, Wish},
 };
 

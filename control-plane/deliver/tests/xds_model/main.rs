@@ -7,6 +7,7 @@
 mod driver;
 mod hosts;
 mod model;
+mod truth;
 mod wire;
 
 use std::panic::catch_unwind;

@@ -5,72 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     hosts,
+    truth::{Item, Truth},
     wire::{Contents, Kind, Request, Resource, Response, Variant, Wish},
 };
 
-/// A resource: type, name and content.
-type Item = (Kind, String, String);
-
 /// The longest time in seconds for which a removal may wait for the resources that may use what is removed.
 const PATIENCE: u64 = 20;
-
-/// What is in force, and a node's answers on all of its streams.
-#[derive(Debug, Default)]
-pub(crate) struct Truth {
-    pub(crate) in_force: BTreeMap<Kind, Contents>,
-    accepted: BTreeSet<Item>,
-    /// Items of refused responses that were not accepted since.
-    doubted: BTreeSet<Item>,
-    /// Items that a refusal named and that were never accepted.
-    blamed: BTreeSet<Item>,
-    /// Items that were certainly refused: named in the refusal, or alone in the response, and never accepted.
-    rejected: BTreeSet<Item>,
-    /// Items that the node reported to have when it reconnected, refused or not.
-    claimed: BTreeSet<Item>,
-    versions: BTreeMap<Item, String>,
-    sets: BTreeMap<(Kind, String), Contents>,
-}
-
-impl Truth {
-    /// The resource that a name matches. A virtual host has many names.
-    fn stands_for<'a>(&'a self, kind: Kind, name: &'a String) -> Option<&'a String> {
-        if kind == Kind::Hosts { hosts::resolve(&self.in_force[&kind], name) } else { Some(name) }
-    }
-
-    pub(crate) fn content(&self, kind: Kind, name: &str) -> Option<&String> {
-        self.in_force.get(&kind)?.get(name)
-    }
-
-    fn accept(&mut self, item: Item) {
-        // An Envoy accepts an extension configuration that it refused without applying it (case 33).
-        if item.0 != Kind::Extension {
-            self.doubted.remove(&item);
-        }
-        self.blamed.remove(&item);
-        self.accepted.insert(item);
-    }
-
-    /// Whether the node accepted an item, and did not refuse it since.
-    fn is_good(&self, item: Item) -> bool {
-        self.accepted.contains(&item) && !self.doubted.contains(&item)
-    }
-
-    /// Whether the node refused an item and did not report since, on any stream, that it has it.
-    fn stands(&self, item: Item) -> bool {
-        self.doubted.contains(&item) && !self.claimed.contains(&item)
-    }
-
-    /// Checks that a version always stands for the same content, on every stream.
-    fn check_version(&mut self, kind: Kind, resource: &Resource) -> Result<(), String> {
-        let item = (kind, resource.name.clone(), resource.content.clone());
-        let known = self.versions.entry(item).or_insert_with(|| resource.version.clone());
-        if *known == resource.version { Ok(()) } else { Err(format!("{} has two versions", resource.name)) }
-    }
-
-    pub(crate) fn version(&self, kind: Kind, name: &str, content: &str) -> String {
-        self.versions.get(&(kind, name.to_owned(), content.to_owned())).cloned().unwrap_or_default()
-    }
-}
 
 /// One stream: what the server must assume that its client wants and has.
 #[derive(Debug)]
