@@ -29,7 +29,7 @@ impl Kinship {
             all.extend(targets(bundle));
             meshes.extend(every_mesh(bundle));
         }
-        Self { targets: all.into_iter().collect(), meshes }
+        Self { targets: all.into_iter().collect(), meshes: meshes.into_iter().map(str::to_owned).collect() }
     }
 
     /// The signature of a node, equal for all nodes of its group.
@@ -54,8 +54,8 @@ impl Kinship {
 }
 
 /// The mesh of each resource.
-fn every_mesh(bundle: &Bundle) -> impl Iterator<Item = String> {
-    bundle.iter().map(|resource| resource.mesh.to_owned())
+fn every_mesh(bundle: &Bundle) -> impl Iterator<Item = &str> {
+    bundle.iter().map(|resource| resource.mesh)
 }
 
 /// The targets that select nodes, each with its mesh and once. Targets of whole meshes and of routes are not among
@@ -68,7 +68,8 @@ fn targets(bundle: &Bundle) -> BTreeSet<(String, TargetRef)> {
 
 /// Imagined nodes: one for each mesh without further identity, and one for each target that selects nodes.
 pub fn imagined_nodes(bundle: &Bundle) -> impl Iterator<Item = NodeIdentity> {
-    let anonymous = meshes(bundle).into_iter().map(|mesh| NodeIdentity { mesh, ..NodeIdentity::default() });
+    let anonymous =
+        meshes(bundle).into_iter().map(|mesh| NodeIdentity { mesh: mesh.to_owned(), ..NodeIdentity::default() });
     anonymous.chain(targets(bundle).into_iter().map(|(mesh, target)| imagine(&mesh, &target)))
 }
 
@@ -100,20 +101,13 @@ pub fn groups<'a>(
     groups.into_values().collect()
 }
 
-fn meshes(bundle: &Bundle) -> BTreeSet<String> {
+fn meshes(bundle: &Bundle) -> BTreeSet<&str> {
     let gateways = bundle.gateways.iter().map(Resource::mesh);
     let policies = bundle.route_policies.iter().map(Resource::mesh);
     let services = bundle.services.iter().map(Resource::mesh);
     let raw = bundle.envoy_resources.iter().map(Resource::mesh);
     let permissions = bundle.traffic_permissions.iter().map(Resource::mesh);
-    gateways
-        .chain(policies)
-        .chain(services)
-        .chain(raw)
-        .chain(permissions)
-        .chain([DEFAULT_MESH])
-        .map(str::to_owned)
-        .collect()
+    gateways.chain(policies).chain(services).chain(raw).chain(permissions).chain([DEFAULT_MESH]).collect()
 }
 
 /// A node that has exactly the identity that a target needs.

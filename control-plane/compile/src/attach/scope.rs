@@ -32,8 +32,16 @@ impl<'a> Deref for Scope<'a> {
 impl<'a> Scope<'a> {
     /// The resources that concern a node, and all nodes of its group.
     pub fn of(bundle: &'a Bundle, node: &NodeIdentity) -> Self {
-        let routes = Routes::new(bundle, node);
-        let mut resources = bundle.select(|resource| routes.concern(resource).then(|| Rank::of(resource)));
+        Self::of_routes(bundle, node, |_| true)
+    }
+
+    /// Like [`Self::of`], without the resources that target a route for which `concerns` returns false.
+    pub fn of_routes(bundle: &'a Bundle, node: &NodeIdentity, concerns: impl Fn(&str) -> bool) -> Self {
+        let routes = Routes::new(bundle, node, &concerns);
+        let concerned =
+            |resource: &Declaration<'_>| resource.reach.target().and_then(TargetRef::route).is_none_or(&concerns);
+        let mut resources =
+            bundle.select(|resource| (concerned(resource) && routes.concern(resource)).then(|| Rank::of(resource)));
         keep_most_specific(&mut resources.envoy_resources);
         let envoy_resources = resources.envoy_resources.extract_if(.., |resource| resource.spec.omit).collect();
         let omitting = Selected { envoy_resources, ..Selected::default() };
@@ -104,16 +112,17 @@ fn keep_most_specific(resources: &mut Vec<&Resource<EnvoyResource>>) {
 /// own.
 struct Routes<'a> {
     node: &'a NodeIdentity,
-    /// All declared routes, and whether the node has each.
+    /// The declared routes that are looked at, and whether the node has each.
     declared: HashMap<&'a str, bool>,
 }
 
 impl<'a> Routes<'a> {
-    fn new(bundle: &'a Bundle, node: &'a NodeIdentity) -> Self {
+    fn new(bundle: &'a Bundle, node: &'a NodeIdentity, concerns: impl Fn(&str) -> bool) -> Self {
         let mut declared = HashMap::new();
         for gateway in bundle.gateways.iter().filter(|gateway| gateway.mesh() == node.mesh) {
             let mine = gateway.spec.target_ref.as_ref().is_none_or(|target| target.selects(node));
-            declared.extend(gateway.spec.routes.iter().map(|route| (route.name.as_str(), mine)));
+            let names = gateway.spec.routes.iter().map(|route| route.name.as_str());
+            declared.extend(names.filter(|name| concerns(name)).map(|name| (name, mine)));
         }
         Self { node, declared }
     }

@@ -1,6 +1,6 @@
 //! The routes of a group of nodes, as far as resources tell, and whether each is guarded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{borrow::Cow, collections::HashMap};
 
 use postern_model::{Diagnostic, EnvoyResource, Gateway, Resource, Route, RoutePolicy, TrafficPermission};
 
@@ -9,7 +9,7 @@ use crate::attach::{Attachment, Scope};
 
 /// The routes of a group of nodes by name. The empty name stands for all routes that no resource names.
 pub(super) struct Exposure<'a> {
-    pub(super) routes: BTreeMap<String, Exposed<'a>>,
+    pub(super) routes: HashMap<Cow<'a, str>, Exposed<'a>>,
     /// Whether each chain has a guard, by its index.
     guards: HashMap<Option<usize>, Result<(), Gaps>>,
 }
@@ -71,38 +71,39 @@ impl<'a> Exposure<'a> {
 
     /// Like [`Self::of`], only for routes for which `concerns` returns true, and for unnamed routes.
     pub(super) fn of_routes(scope: &Scope<'a>, attachment: &Attachment<'_>, concerns: impl Fn(&str) -> bool) -> Self {
-        let mut routes = BTreeMap::new();
-        let mut add = |name: &str, place: RouteOrigin<'a>, public: bool| {
-            if !name.is_empty() && !concerns(name) {
+        let mut routes = HashMap::new();
+        let mut add = |name: Cow<'a, str>, place: RouteOrigin<'a>, public: bool| {
+            if !name.is_empty() && !concerns(&name) {
                 return;
             }
-            let name = name.to_owned();
-            let chain = attachment.routes.get(name.as_str()).copied().or(attachment.default);
-            routes.entry(name).or_insert(Exposed { place, public, chain });
+            routes.entry(name).or_insert_with_key(|name| {
+                let chain = attachment.routes.get(&**name).copied().or(attachment.default);
+                Exposed { place, public, chain }
+            });
         };
         for gateway in &scope.gateways {
             for (index, route) in gateway.spec.routes.iter().enumerate() {
-                add(&route.name, RouteOrigin::Gateway(gateway, index), route.public.is_some());
+                add(Cow::Borrowed(&route.name), RouteOrigin::Gateway(gateway, index), route.public.is_some());
             }
         }
         for raw in &scope.envoy_resources {
             for route in raw.spec.resource.routes() {
-                add(&route.name, RouteOrigin::Raw(raw, route.field), route.answers);
+                add(Cow::Owned(route.name), RouteOrigin::Raw(raw, route.field), route.answers);
             }
         }
         for policy in &scope.route_policies {
             if let Some(route) = policy.spec.target_ref.route() {
-                add(route, RouteOrigin::Policy(policy), false);
+                add(Cow::Borrowed(route), RouteOrigin::Policy(policy), false);
             }
         }
         for permission in &scope.traffic_permissions {
             if let Some(route) = permission.spec.target_ref.route() {
-                add(route, RouteOrigin::Permission(permission), false);
+                add(Cow::Borrowed(route), RouteOrigin::Permission(permission), false);
             }
         }
         // Without our listeners, nodes have routes that are not known here.
         if scope.gateways.is_empty() {
-            add("", RouteOrigin::Unnamed, false);
+            add(Cow::Borrowed(""), RouteOrigin::Unnamed, false);
         }
         for policy in scope.route_policies.iter().filter(|policy| policy.spec.public.is_some()) {
             if let Some(route) = policy.spec.target_ref.route().and_then(|route| routes.get_mut(route)) {

@@ -21,7 +21,7 @@ pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Ve
     let is_touched = |route: &str| touched.as_ref().is_none_or(|touched| touched.contains(route));
     let mut lost = BTreeSet::new();
     for (node, _) in groups(before, after, live) {
-        let scopes = [before, after].map(|bundle| Scope::of(bundle, &node));
+        let scopes = [before, after].map(|bundle| Scope::of_routes(bundle, &node, is_touched));
         let [was, is] =
             scopes.each_ref().map(|scope| Exposure::of_routes(scope, &attach_routes(scope, is_touched), is_touched));
         for (name, route) in was.routes.iter().filter(|(_, route)| was.guard(route).is_ok()) {

@@ -1,6 +1,9 @@
 //! Routes without authentication, as errors or warnings by `Settings.unguarded`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashSet},
+};
 
 use postern_base::{diagnostic::quote, node::NodeIdentity};
 use postern_model::{Bundle, Diagnostic, Unguarded};
@@ -18,12 +21,12 @@ const STEP: &str = "open-door";
 
 /// Collects the routes without authentication, group by group.
 #[derive(Default)]
-pub(super) struct Doors {
-    meshes: BTreeMap<String, Found>,
+pub(super) struct Doors<'a> {
+    meshes: BTreeMap<String, Found<'a>>,
 }
 
 /// Errors in meshes that deny unguarded routes, and findings in those that warn.
-pub(super) fn judge(doors: Doors, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Finding>) {
+pub(super) fn judge(doors: Doors<'_>, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Finding>) {
     let (mut errors, mut findings) = (Vec::new(), Vec::new());
     for (mesh, found) in doors.meshes {
         let settings = bundle.settings.iter().find(|settings| settings.mesh() == mesh);
@@ -39,37 +42,37 @@ pub(super) fn judge(doors: Doors, bundle: &Bundle) -> (Vec<Diagnostic>, Vec<Find
 
 /// The unguarded routes of a mesh.
 #[derive(Default)]
-struct Found {
-    /// By route: where it is named, and on which nodes it is open or guarded.
-    routes: BTreeMap<String, Open>,
+struct Found<'a> {
+    /// By route: where it is named, and on which nodes it is open.
+    open: BTreeMap<String, Open>,
+    /// The routes that are guarded on some nodes.
+    guarded: HashSet<Cow<'a, str>>,
     /// By fault of a step: the routes that have the step.
     steps: BTreeMap<Diagnostic, BTreeSet<String>>,
 }
 
-#[derive(Default)]
 struct Open {
-    /// Where the route is named, and whether a step nearly counts as its guard.
-    place: Option<(Diagnostic, bool)>,
+    /// Where the route is named.
+    place: Diagnostic,
+    /// Whether a step nearly counts as its guard.
+    nearly: bool,
     /// Nodes on which it is open, in words.
-    nodes: Option<String>,
-    /// Whether it is guarded on other nodes.
-    guarded_elsewhere: bool,
+    nodes: String,
 }
 
-impl Doors {
+impl<'a> Doors<'a> {
     /// Records the routes of a group of nodes. `node` represents the group.
-    pub(super) fn look(&mut self, node: &NodeIdentity, scope: &Scope<'_>, attachment: &Attachment<'_>) {
+    pub(super) fn look(&mut self, node: &NodeIdentity, scope: &Scope<'a>, attachment: &Attachment<'_>) {
         let exposure = Exposure::of(scope, attachment);
         let found = self.meshes.entry(node.mesh.clone()).or_default();
         for (name, route) in exposure.routes.iter().filter(|(_, route)| !route.public) {
             let Err(gaps) = exposure.guard(route) else {
-                found.routes.entry(name.clone()).or_default().guarded_elsewhere = true;
+                found.guarded.insert(name.clone());
                 continue;
             };
             let Some(place) = route.place.diagnose(String::new()) else { continue };
-            let open = found.routes.entry(name.clone()).or_default();
-            open.place.get_or_insert((place, !gaps.is_empty()));
-            open.nodes.get_or_insert_with(|| described(node));
+            let (nearly, nodes) = (!gaps.is_empty(), described(node));
+            found.open.entry(name.clone().into_owned()).or_insert(Open { place, nearly, nodes });
             for gap in gaps {
                 found.steps.entry(gap.clone()).or_default().insert(quote(name));
             }
@@ -77,11 +80,10 @@ impl Doors {
     }
 }
 
-impl Found {
+impl Found<'_> {
     fn into_findings(self) -> Vec<Finding> {
-        let routes = self.routes.into_iter().filter_map(|(name, open)| {
-            let (place, nearly) = open.place?;
-            let nodes = open.nodes.filter(|_| open.guarded_elsewhere).map(|nodes| format!(" on {nodes}"));
+        let routes = self.open.into_iter().map(|(name, Open { place, nearly, nodes })| {
+            let nodes = if self.guarded.contains(name.as_str()) { format!(" on {nodes}") } else { String::new() };
             let has = match nearly {
                 true => "no authentication that every request must pass",
                 false => "no authentication",
@@ -89,9 +91,9 @@ impl Found {
             let message = format!(
                 "route {} has {has}{}: add a step such as `apiKeyAuth` or `jwtValidation`, or say `public: {{ reason: … }}`",
                 quote(&name),
-                nodes.unwrap_or_default()
+                nodes
             );
-            Some(Finding { at: Diagnostic { message, ..place }, code: ROUTE })
+            Finding { at: Diagnostic { message, ..place }, code: ROUTE }
         });
         let steps = self.steps.into_iter().map(|(gap, routes)| {
             let what = if routes.len() == 1 { "route" } else { "routes" };
