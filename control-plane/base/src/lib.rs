@@ -3,9 +3,9 @@
 
 pub mod accept;
 pub mod bounded;
-pub mod counter;
 pub mod diagnostic;
 pub mod digest;
+pub mod durations;
 pub mod node;
 pub mod open_files;
 pub mod regular_file;

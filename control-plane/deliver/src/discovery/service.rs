@@ -283,7 +283,7 @@ impl<'a> ClientStream<'a> {
         }
         let Some(update) = reaction.response else { return Ok(()) };
         tracing::debug!(client = self.ticket.address(), version = update.version().short(), "sent policies");
-        self.clients.pushes.increment();
+        self.clients.pushes.inc();
         match time::timeout(LONGEST_STALL, self.sender.send(Ok(encode(&update)))).await {
             Ok(sent) => sent.map_err(|_| Status::cancelled("the client went away")),
             Err(_) => Err(Status::unavailable(format!("nothing was read for {LONGEST_STALL:?}"))),

@@ -113,7 +113,12 @@ impl Operation {
 
     /// Adds an answer that no schema describes.
     pub(super) fn text(self, content_type: &'static str, about: &'static str) -> Self {
-        self.answer(200, about, vec![(content_type, None)])
+        self.texts(&[content_type], about)
+    }
+
+    /// Like [`Self::text`], in several formats.
+    pub(super) fn texts(self, content_types: &[&'static str], about: &'static str) -> Self {
+        self.answer(200, about, content_types.iter().map(|content_type| (*content_type, None)).collect())
     }
 
     pub(super) fn empty(self, status: u16, about: &'static str) -> Self {
