@@ -5,6 +5,7 @@ pub mod accept;
 pub mod bounded;
 pub mod diagnostic;
 pub mod digest;
+pub mod disposal;
 pub mod durations;
 pub mod node;
 pub mod open_files;

@@ -2,7 +2,7 @@
 
 use std::{panic::resume_unwind, thread};
 
-use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_base::{digest::Digest, disposal::dispose, node::NodeIdentity};
 use postern_model::{Bundle, Diagnostic, Diagnostics, File, directory::SourceError};
 
 use crate::{
@@ -83,8 +83,7 @@ fn lower_and_admit(
         Some(diagnostics) => CompileError::Diagnostics(diagnostics),
         None => CompileError::Gate(refusal),
     })?;
-    // Dropping a large plan takes milliseconds. Nobody waits for the thread.
-    drop(thread::spawn(move || drop(plan)));
+    dispose(plan);
     Ok((PlanOf { plan: admitted, filters, reads_source_tags }, problems))
 }
 
