@@ -21,7 +21,7 @@ use crate::{
     directory::Directory,
     edited::EditedHeaders,
     jwt::Issuer,
-    load_error::{LoadError, Place},
+    load_error::{LoadError, PlanPart},
     placement::Placement,
     policy::Known,
     replays::Replays,
@@ -81,12 +81,12 @@ impl Plan {
         let issuers = wire.issuers.iter().map(issuer).collect::<Result<Vec<_>, _>>()?;
         let load = |(index, chain)| {
             Chain::load(chain, Known { strings: &strings, agents: &agents, issuers: &issuers })
-                .map_err(|error| error.within(Place::Chain(index)))
+                .map_err(|error| error.within(PlanPart::Chain(index)))
         };
         let chains = wire.chains.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
         let steps = if wire.steps == 0 { budget::STEPS } else { wire.steps };
         for (index, chain) in chains.iter().enumerate() {
-            chain.check_cost(steps).map_err(|error| error.within(Place::Chain(index)))?;
+            chain.check_cost(steps).map_err(|error| error.within(PlanPart::Chain(index)))?;
         }
         let answer = |wire: &Option<wire::Answer>, default: fn() -> Response| match wire {
             Some(wire) => strings.answer(wire),
