@@ -23,7 +23,7 @@ use self::{command::Command, desk::Desk, work::Workshop};
 pub use self::{
     command::{Commands, PendingAnswer, Steering},
     counts::{Counts, Proposals, Rollouts},
-    examiner::{Examiner, Known},
+    examiner::{Examiner, PreparedAdmission},
     in_force::{InForce, Readings, warnings},
     rollouts::follow_rollouts,
 };
