@@ -22,7 +22,7 @@ pub use event::Event;
 pub use live::LiveFleet;
 pub use memory::{Remembered, StreamMemory};
 use report::seconds;
-pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
+pub use report::{NodeReport, Refusal, RevisionProgress, Sighting, TypeStatus};
 
 use crate::journal::{Happening, Journal};
 
@@ -238,8 +238,8 @@ impl Fleet {
     }
 
     /// How far the connected nodes are with a revision.
-    pub fn progress(&self, revision: &Digest) -> Progress {
-        let mut progress = Progress::default();
+    pub fn progress(&self, revision: &Digest) -> RevisionProgress {
+        let mut progress = RevisionProgress::default();
         for (id, node) in self.nodes.iter().filter(|(_, node)| !node.streams.is_empty()) {
             progress.connected += 1;
             if node.revision() == Some(revision) {
@@ -444,7 +444,7 @@ mod tests {
             fleet.record("edge", stream, learnt(settled.clone()), at(2));
             assert!(changes.has_changed().is_ok_and(|changed| changed), "whoever follows the fleet is told");
         }
-        assert_eq!(fleet.progress(&revision), Progress { connected: 1, settled: 1, refusing: Vec::new() });
+        assert_eq!(fleet.progress(&revision), RevisionProgress { connected: 1, settled: 1, refusing: Vec::new() });
         let [_, second] = streams;
         fleet.record("edge", second, learnt(Event::Unsettled), at(3));
         assert!(!fleet.progress(&revision).is_complete());

@@ -96,7 +96,7 @@ pub struct Sighting {
 
 /// How far the connected nodes are with a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Progress {
+pub struct RevisionProgress {
     /// The number of connected nodes.
     pub connected: usize,
     /// The number of connected nodes that run the revision in all that they subscribed to.
@@ -105,7 +105,7 @@ pub struct Progress {
     pub refusing: Vec<String>,
 }
 
-impl Progress {
+impl RevisionProgress {
     /// Whether every connected node runs the revision.
     pub fn is_complete(&self) -> bool {
         self.settled == self.connected
