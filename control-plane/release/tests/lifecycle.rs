@@ -21,7 +21,7 @@ use postern_compile::{
 use postern_model::{Bundle, File};
 use postern_release::{
     condition::{ConditionType, Truth},
-    fleet::{Refusal, Sighting},
+    fleet::{Nack, Sighting},
     publication::Publication,
     releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases},
     rollout::{State, Strategy},
@@ -158,7 +158,7 @@ impl World {
     fn nack(&mut self, id: &str, reason: &str) {
         let reason = Some(reason.to_owned());
         let (version, message) = (self.offered(id), "Unable to create Wasm plugin".to_owned());
-        let refusal = Refusal { version, message, resources: Vec::new(), carried: Vec::new(), reason, at: self.clock };
+        let refusal = Nack { version, message, resources: Vec::new(), carried: Vec::new(), reason, at: self.clock };
         let node = self.nodes.get_mut(id).unwrap();
         (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
     }
