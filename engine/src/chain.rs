@@ -10,7 +10,7 @@ use crate::{
     deny_with::DenyWith,
     event::{Needs, Phase},
     header::Name,
-    load_error::{LoadError, Place},
+    load_error::{LoadError, PlanPart},
     on_failure::OnFailure,
     policy::{Following, Known, Policy, audit_log::AuditLog},
     selector::Selector,
@@ -72,7 +72,7 @@ impl Chain {
     pub(crate) fn load(wire: &wire::Chain, known: Known<'_>) -> Result<Self, LoadError> {
         let steps = |wire: &Option<wire::Steps>, phase| match wire {
             None => Ok(Steps::default()),
-            Some(wire) => Steps::load(wire, known, phase).map_err(|error| error.within(Place::Phase(phase))),
+            Some(wire) => Steps::load(wire, known, phase).map_err(|error| error.within(PlanPart::Phase(phase))),
         };
         let response = steps(&wire.response, Phase::Response)?;
         let mut audits = load_audits(wire, known.strings)?;
@@ -107,7 +107,7 @@ impl Chain {
                 let (cost, most) = (step.least_cost(), steps.saturating_add(step.body_allowance(self.body_limit)));
                 if least.saturating_add(cost) > most {
                     let error = LoadError::TooCostly { least: least.saturating_add(cost), steps };
-                    return Err(error.within(Place::Step(Arc::clone(&step.name))).within(Place::Phase(phase)));
+                    return Err(error.within(PlanPart::Step(Arc::clone(&step.name))).within(PlanPart::Phase(phase)));
                 }
                 least = least.saturating_add(if step.needs.has(Needs::BODY) { 0 } else { cost });
             }
@@ -141,7 +141,7 @@ fn load_audits(wire: &wire::Chain, strings: &Strings) -> Result<Vec<AuditLog>, L
         if let Some(Wire::AuditLog(audit)) = &step.policy {
             let name = strings.name(step.name)?;
             let load = || AuditLog::load(audit, &name, strings.expression(step.when)?, strings);
-            audits.push(load().map_err(|error| error.within(Place::Step(Arc::clone(&name))))?);
+            audits.push(load().map_err(|error| error.within(PlanPart::Step(Arc::clone(&name))))?);
         }
     }
     Ok(audits)
@@ -234,7 +234,7 @@ impl Step {
 
     fn load(wire: &wire::Step, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {
         let name = known.strings.name(wire.name)?;
-        Self::load_named(&name, wire, known, phase).map_err(|error| error.within(Place::Step(Arc::clone(&name))))
+        Self::load_named(&name, wire, known, phase).map_err(|error| error.within(PlanPart::Step(Arc::clone(&name))))
     }
 
     fn load_named(name: &Arc<str>, wire: &wire::Step, known: Known<'_>, phase: Phase) -> Result<Self, LoadError> {

@@ -10,7 +10,7 @@ use siphasher::sip128::SipHasher24;
 pub use crate::password::{LONGEST_SALT, MOST_ITERATIONS};
 use crate::{
     budget::Budget,
-    load_error::{LoadError, Place},
+    load_error::{LoadError, PlanPart},
     password::Password,
     replays::KeyReplays,
     strings::Strings,
@@ -67,7 +67,7 @@ impl Consumers {
         let mut loaded = Self::default();
         for wire in consumers {
             let name = strings.name(wire.name)?;
-            let place = Place::Consumer(Arc::clone(&name));
+            let place = PlanPart::Consumer(Arc::clone(&name));
             loaded.add(wire, name, strings).map_err(|error| error.within(place))?;
         }
         loaded.known_keys = KnownKeys::new(consumers.iter().flat_map(|consumer| &consumer.api_key_sha256));

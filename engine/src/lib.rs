@@ -62,7 +62,7 @@ pub use ask::{Answer, Ask, Turn};
 pub use edited::EditedHeaders;
 pub use event::{Headers, Inputs, Needs, Phase, Property};
 pub use host::Host;
-pub use load_error::{LoadError, Place};
+pub use load_error::{LoadError, PlanPart};
 pub use placement::Placement;
 pub use plan::Plan;
 pub use record::{Collector, GrpcRecord, Record};

@@ -109,7 +109,7 @@ pub enum LoadError {
     #[error("{place}: {error}")]
     Within {
         /// The place.
-        place: Place,
+        place: PlanPart,
         /// What is wrong there.
         error: Box<LoadError>,
     },
@@ -117,7 +117,7 @@ pub enum LoadError {
 
 impl LoadError {
     /// The same error with the place that it stands in.
-    pub(crate) fn within(self, place: impl Into<Place>) -> Self {
+    pub(crate) fn within(self, place: impl Into<PlanPart>) -> Self {
         Self::Within { place: place.into(), error: Box::new(self) }
     }
 
@@ -126,12 +126,12 @@ impl LoadError {
         let (mut site, mut error) = (Site::Elsewhere, self);
         while let Self::Within { place, error: inner } = error {
             match (place, &mut site) {
-                (Place::Chain(index), _) => site = Site::Chain { index: *index, phase: None, step: None },
-                (Place::Phase(found), Site::Chain { phase, .. }) => *phase = Some(*found),
-                (Place::Step(name), Site::Chain { step, .. }) => *step = Some(Arc::clone(name)),
-                (Place::Consumer(name), _) => site = Site::Consumer(Arc::clone(name)),
-                (Place::Issuer(name), _) => site = Site::Issuer(Arc::clone(name)),
-                (Place::Phase(_) | Place::Step(_) | Place::Other(_), _) => break,
+                (PlanPart::Chain(index), _) => site = Site::Chain { index: *index, phase: None, step: None },
+                (PlanPart::Phase(found), Site::Chain { phase, .. }) => *phase = Some(*found),
+                (PlanPart::Step(name), Site::Chain { step, .. }) => *step = Some(Arc::clone(name)),
+                (PlanPart::Consumer(name), _) => site = Site::Consumer(Arc::clone(name)),
+                (PlanPart::Issuer(name), _) => site = Site::Issuer(Arc::clone(name)),
+                (PlanPart::Phase(_) | PlanPart::Step(_) | PlanPart::Other(_), _) => break,
             }
             error = inner;
         }
@@ -141,7 +141,7 @@ impl LoadError {
 
 /// A part of a plan that an error is in.
 #[derive(Debug)]
-pub enum Place {
+pub enum PlanPart {
     /// The chain at this place.
     Chain(usize),
     /// This phase of a chain.
@@ -156,19 +156,19 @@ pub enum Place {
     Other(String),
 }
 
-impl From<String> for Place {
+impl From<String> for PlanPart {
     fn from(words: String) -> Self {
         Self::Other(words)
     }
 }
 
-impl From<&str> for Place {
+impl From<&str> for PlanPart {
     fn from(words: &str) -> Self {
         Self::Other(words.to_owned())
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PlanPart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Chain(index) => write!(formatter, "chain {index}"),

@@ -1,5 +1,6 @@
 //! Signatures of HTTP requests (RFC 9421) and digests of their bodies (RFC 9530): reading them, and building the text
 //! that was signed. Who may sign, and when, is decided by the policy. Sections are those of RFC 9421.
+//! This is written by hand because it must be strict, on bytes, and bounded in the filter; HMAC and SHA-2 are libraries'.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};

@@ -21,7 +21,7 @@ use crate::{
     directory::Directory,
     edited::EditedHeaders,
     jwt::Issuer,
-    load_error::{LoadError, Place},
+    load_error::{LoadError, PlanPart},
     placement::Placement,
     policy::Known,
     replays::Replays,
@@ -81,12 +81,12 @@ impl Plan {
         let issuers = wire.issuers.iter().map(issuer).collect::<Result<Vec<_>, _>>()?;
         let load = |(index, chain)| {
             Chain::load(chain, Known { strings: &strings, agents: &agents, issuers: &issuers })
-                .map_err(|error| error.within(Place::Chain(index)))
+                .map_err(|error| error.within(PlanPart::Chain(index)))
         };
         let chains = wire.chains.iter().enumerate().map(load).collect::<Result<Vec<_>, _>>()?;
         let steps = if wire.steps == 0 { budget::STEPS } else { wire.steps };
         for (index, chain) in chains.iter().enumerate() {
-            chain.check_cost(steps).map_err(|error| error.within(Place::Chain(index)))?;
+            chain.check_cost(steps).map_err(|error| error.within(PlanPart::Chain(index)))?;
         }
         let answer = |wire: &Option<wire::Answer>, default: fn() -> Response| match wire {
             Some(wire) => strings.answer(wire),
@@ -270,17 +270,27 @@ impl Plan {
         self.chain_of(route).is_some_and(|chain| self.edits_matched_header(chain))
     }
 
-    /// Whether there is a chain that [may change the route](Self::may_change_route).
-    pub fn needs_verification(&self) -> bool {
-        (0..self.chains.len()).any(|chain| self.edits_matched_header(chain))
+    fn edits_matched_header(&self, chain: usize) -> bool {
+        edits_matched_header(&self.edited_request_headers(chain), self.matched_headers.as_deref())
     }
 
-    fn edits_matched_header(&self, chain: usize) -> bool {
-        let edited = self.edited_request_headers(chain);
-        match &self.matched_headers {
-            Some(matched) => matched.iter().any(|name| edited.may_edit(name)),
-            None => !edited.is_empty(),
+    /// Whether a plan has a chain that [may change the route](Self::may_change_route). Loads chains only until one may,
+    /// and nothing else of the plan.
+    pub fn needs_verification(wire: &wire::Plan) -> Result<bool, LoadError> {
+        let strings = Strings::load(wire.strings.clone(), &wire.expressions)?;
+        let matched =
+            wire.matched_headers.as_ref().map(|matched| load_matched_headers(matched, &strings)).transpose()?;
+        let agents = wire.agents.iter().map(|agent| Agent::load(agent, &strings)).collect::<Result<Vec<_>, _>>()?;
+        let issuer = |issuer| Issuer::load(issuer, &strings).map(Arc::new);
+        let issuers = wire.issuers.iter().map(issuer).collect::<Result<Vec<_>, _>>()?;
+        for chain in &wire.chains {
+            let chain = Chain::load(chain, Known { strings: &strings, agents: &agents, issuers: &issuers })?;
+            let edited = chain.request.steps.iter().map(|step| step.policy.edits()).collect();
+            if edits_matched_header(&edited, matched.as_deref()) {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 
     pub(crate) fn chain(&self, index: usize) -> Option<&Chain> {
@@ -370,6 +380,14 @@ fn plain(marked: &str) -> &str {
 
 fn load_matched_headers(matched: &wire::MatchedHeaders, strings: &Strings) -> Result<Vec<Arc<str>>, LoadError> {
     matched.names.iter().map(|name| strings.get(*name)).collect()
+}
+
+/// Whether one of the matched headers may be edited or, if these are not listed, any header.
+fn edits_matched_header(edited: &EditedHeaders, matched: Option<&[Arc<str>]>) -> bool {
+    match matched {
+        Some(matched) => matched.iter().any(|name| edited.may_edit(name)),
+        None => !edited.is_empty(),
+    }
 }
 
 fn load_default_chain(chain: u32, chains: &[Chain]) -> Result<Option<usize>, LoadError> {

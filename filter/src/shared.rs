@@ -25,12 +25,12 @@ use crate::host::{self, HostError};
 const ABSENT: u32 = u32::MAX;
 
 thread_local! {
-    static KNOWN: RefCell<FxHashMap<usize, Known>> = const { RefCell::new(FxHashMap::with_hasher(FxBuildHasher)) };
+    static KNOWN: RefCell<FxHashMap<usize, CachedValue>> = const { RefCell::new(FxHashMap::with_hasher(FxBuildHasher)) };
 }
 
 /// A cached value.
 #[derive(Debug)]
-struct Known {
+struct CachedValue {
     key: Arc<str>,
     /// The value that was written last.
     value: SharedValue,
@@ -51,7 +51,7 @@ pub(crate) fn prepare(key: Arc<str>) -> Result<(), HostError> {
         return Ok(());
     }
     KNOWN.with_borrow_mut(|known| {
-        let entry = Known { key: Arc::clone(&key), value: SharedValue::new(), version: None, alone: false };
+        let entry = CachedValue { key: Arc::clone(&key), value: SharedValue::new(), version: None, alone: false };
         known.insert(place(&key), entry);
     });
     Ok(())
@@ -96,7 +96,7 @@ pub(crate) fn store(key: &Arc<str>, value: SharedValue, version: u32) -> Result<
 }
 
 #[inline]
-fn with(key: &Arc<str>, act: impl FnOnce(&mut Known)) {
+fn with(key: &Arc<str>, act: impl FnOnce(&mut CachedValue)) {
     KNOWN.with_borrow_mut(|known| known.get_mut(&place(key)).map(act));
 }
 

@@ -36,7 +36,7 @@ pub struct CaseFile {
     resources: Vec<Value>,
     pub cases: Vec<Case>,
     #[serde(default)]
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<RefusedChain>,
 }
 
 /// A chain, what is sent to its route, and the expected outcome.
@@ -66,7 +66,7 @@ pub struct Case {
 /// A chain that must be refused at admission, with a part of the reason.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Refusal {
+pub struct RefusedChain {
     pub note: String,
     chain: Value,
     pub says: String,
@@ -244,7 +244,7 @@ impl CaseFile {
     }
 
     /// Compiles a chain that must be refused, and returns the error.
-    pub fn compile_refusal(&self, refusal: &Refusal) -> String {
+    pub fn compile_refusal(&self, refusal: &RefusedChain) -> String {
         let resources: Vec<_> = self.resources.iter().cloned().chain([policy("refused", &refusal.chain)]).collect();
         compile(&resources).map_or_else(|error| error.to_string(), |_| "it was admitted".to_owned())
     }

@@ -49,6 +49,7 @@ mod overlay_edge;
 mod path_spellings;
 mod permissions;
 mod polling;
+mod prometheus;
 mod raw;
 mod refusals;
 mod refused_resources;

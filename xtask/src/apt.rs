@@ -1,5 +1,8 @@
-//! Owns the installation of Debian packages, where apt-get is there and allowed.
+//! Owns the installation of Debian packages, where apt-get is there and allowed, and the unpacking of those that are better
+//! not installed.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -16,6 +19,25 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
         }
         run(apt_get(privilege).args(["install", "--yes", "--no-install-recommends", "--no-remove"]).args(packages))
     })
+}
+
+/// Unpacks a package into a directory without installing it: no service of it is started. Root is needed only where there are
+/// no package lists.
+pub(crate) fn unpack(package: &str, directory: &Path) -> Result<()> {
+    find_on_path("apt-get").context("there is no `apt-get`")?;
+    // As root, apt would switch to a user who may not write here.
+    let arguments = ["-qq", "-o", "APT::Sandbox::User=root", "download", package];
+    let download = || run(Command::new("apt-get").args(arguments).current_dir(directory));
+    if let Err(error) = download() {
+        say(format_args!("updating the package lists: {error:#}"));
+        run(apt_get(privilege()?).arg("update"))?;
+        download()?;
+    }
+    let files = fs::read_dir(directory)?.map(|file| Ok(file?.path())).collect::<Result<Vec<_>>>()?;
+    let archive = files.iter().find(|file| file.extension().is_some_and(|extension| extension == "deb"));
+    let archive = archive.context("apt-get downloaded no package")?;
+    run(Command::new("dpkg-deb").arg("--extract").args([archive, directory]))?;
+    Ok(fs::remove_file(archive)?)
 }
 
 /// What goes before a command that only root may run.

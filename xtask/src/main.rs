@@ -14,6 +14,7 @@ mod grpc;
 mod longer;
 mod mutants;
 mod paths;
+mod prometheus;
 mod reproducible;
 mod run;
 mod setup;

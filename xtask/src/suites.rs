@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, say};
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::{envoy, grpc};
+use crate::{envoy, grpc, prometheus};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -25,13 +25,15 @@ pub(crate) struct Suites<'a> {
     pub(crate) setup: Setup,
     python: PathBuf,
     oldest: PathBuf,
+    prometheus: PathBuf,
 }
 
 impl<'a> Suites<'a> {
     /// Builds and installs what the tests need. Does not build the tests.
     pub(crate) fn prepare(paths: &'a Paths) -> Result<Self> {
         let setup = Setup::prepare(paths)?;
-        Ok(Self { paths, setup, python: grpc::python(paths)?, oldest: envoy::oldest(paths)? })
+        let (python, oldest, prometheus) = (grpc::python(paths)?, envoy::oldest(paths)?, prometheus::directory(paths)?);
+        Ok(Self { paths, setup, python, oldest, prometheus })
     }
 
     /// The start of a `cargo test` of the workspace: whichever of its tests are run, all are built with the same features.
@@ -60,6 +62,7 @@ impl<'a> Suites<'a> {
     fn tell(&self, command: &mut Command) {
         self.setup.tell(command, self.paths);
         command.env(grpc::VARIABLE, &self.python).env(envoy::OLDEST_VARIABLE, &self.oldest);
+        command.env(prometheus::VARIABLE, &self.prometheus);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Owns the counting of test results from the lines that `cargo test` prints, and from when it prints them. Runs nothing and
-//! has no clock.
+//! has no clock. These lines are read because libtest's JSON is not stable, and nextest, one more program to install, runs no
+//! documentation tests.
 
 use std::fmt;
 use std::iter::Sum;

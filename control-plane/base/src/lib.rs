@@ -3,9 +3,10 @@
 
 pub mod accept;
 pub mod bounded;
-pub mod counter;
 pub mod diagnostic;
 pub mod digest;
+pub mod disposal;
+pub mod durations;
 pub mod node;
 pub mod open_files;
 pub mod regular_file;

@@ -2,7 +2,8 @@
 
 use std::{panic::resume_unwind, thread};
 
-use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_base::{digest::Digest, disposal::dispose, node::NodeIdentity};
+use postern_engine::Plan;
 use postern_model::{Bundle, Diagnostic, Diagnostics, File, directory::SourceError};
 
 use crate::{
@@ -74,8 +75,8 @@ fn lower_and_admit(
 ) -> Result<(PlanOf, Vec<Diagnostic>), CompileError> {
     let Lowered { plan, reads_source_tags, problems } = lower(scope, key_sets, attachment, strictness)?;
     let encoded = EncodedPlan::new(&plan);
-    let (filters, admitted) = thread::scope(|threads| {
-        let making = threads.spawn(|| Filters::new(&encoded, code));
+    let ((filters, needs_verification), admitted) = thread::scope(|threads| {
+        let making = threads.spawn(|| (Filters::new(&encoded, code), Plan::needs_verification(&plan)));
         let admitted = code.gate().admit(encoded.clone());
         (making.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
     });
@@ -83,9 +84,10 @@ fn lower_and_admit(
         Some(diagnostics) => CompileError::Diagnostics(diagnostics),
         None => CompileError::Gate(refusal),
     })?;
-    // Dropping a large plan takes milliseconds. Nobody waits for the thread.
-    drop(thread::spawn(move || drop(plan)));
-    Ok((PlanOf { plan: admitted, filters, reads_source_tags }, problems))
+    dispose(plan);
+    // A plan that the filter loads and the engine does not is another version's.
+    let needs_verification = needs_verification.unwrap_or(false);
+    Ok((PlanOf { plan: admitted, filters, reads_source_tags, needs_verification }, problems))
 }
 
 /// A snapshot in which every request is refused, for resources that cannot be served otherwise.

@@ -14,22 +14,7 @@ use postern_model::{File, read_document};
 use serde_json::{Value, json};
 
 /// The resources that steps may name.
-const RESOURCES: &str = "
-apiVersion: postern/v1
-kind: Consumer
-metadata: { name: alice }
-spec: { apiKeys: [{ key: alice-key }], hmac: [{ keyId: alice, secret: a-secret-of-alice }], groups: [admins] }
----
-apiVersion: postern/v1
-kind: Issuer
-metadata: { name: accounts }
-spec: { issuer: https://accounts.example.com, jwksUri: https://accounts.example.com/jwks }
----
-apiVersion: postern/v1
-kind: Service
-metadata: { name: collector }
-spec: { endpoints: [{ address: collector.example.com, port: 80 }] }
-";
+const RESOURCES: &str = include_str!("fixtures/examples.yaml");
 
 /// Parameters in addition to the examples, for defaults inside of objects that the examples lack.
 const FURTHER: &[(&str, &str)] = &[

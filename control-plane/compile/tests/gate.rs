@@ -158,3 +158,26 @@ fn takes_every_plan_in_a_fresh_vm() {
         gate.admit(EncodedPlan::new(&Plan::default())).unwrap();
     }
 }
+
+#[test]
+fn says_whether_a_plan_needs_the_verifying_filter() {
+    let check = |resources: &str, expect: bool| {
+        let file = File { name: "p.yaml".into(), bytes: resources.into() };
+        for gate in [real(), Gate::of_engine()] {
+            let code = FilterCode::new(b"code".to_vec(), None).gated(gate);
+            let snapshot = compile(std::slice::from_ref(&file), &code).unwrap();
+            assert_eq!(snapshot.needs_verification(), expect, "{resources}");
+        }
+    };
+    let settings = |headers: &str| {
+        format!(
+            "{RESOURCES}---\napiVersion: postern/v1\nkind: Settings\nmetadata: {{ name: s }}\nspec: {{ routeHeaders: [{headers}] }}\n"
+        )
+    };
+    check(RESOURCES, true);
+    check(&settings("x-guarded-by"), true);
+    check(&settings("x-preview"), false);
+    let edit = "    - { policy: headers, params: { set: { x-guarded-by: postern } } }\n";
+    assert!(RESOURCES.contains(edit));
+    check(&RESOURCES.replace(edit, ""), false);
+}

@@ -8,39 +8,24 @@ use std::{
     io::Read,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
 use postern_base::node::NodeIdentity;
-use postern_compile::{
-    pipeline::compile,
-    snapshot::{FilterCode, ResourceType, Selection, Snapshot},
-};
+use postern_compile::snapshot::{ResourceType, Selection};
 use postern_deliver::files::{Delivery, Departing, Patience, place};
-use postern_model::{
-    File,
-    protobuf_json::{self, Unknown},
-};
+use postern_fixtures::{SITE, snapshot};
+use postern_model::protobuf_json::{self, Unknown};
 use postern_release::publication::Publication;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-const RESOURCES: &str = r#"
-apiVersion: postern/v1
-kind: Gateway
-metadata: { name: edge }
-spec:
-  listeners: [{ name: http, port: 8080 }]
-  routes: [{ name: all, service: a }]
----
-apiVersion: postern/v1
-kind: Service
-metadata: { name: a }
-spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
----
+/// The site and a secret of a user's own, whose name leads out of the directory.
+static RESOURCES: LazyLock<String> = LazyLock::new(|| {
+    let secret = r#"
 apiVersion: postern/v1
 kind: EnvoyResource
 metadata: { name: secret }
@@ -50,6 +35,8 @@ spec:
     name: ../certs/server
     generic_secret: { secret: { inline_string: hidden } }
 "#;
+    format!("{SITE}---{secret}")
+});
 
 /// Every file that is delivered for these resources.
 const FILES: [&str; 8] = [
@@ -62,11 +49,6 @@ const FILES: [&str; 8] = [
     "rds/edge.json",
     "sds/%2e.%2fcerts%2fserver.json",
 ];
-
-fn snapshot(resources: &str) -> Snapshot {
-    let files = [File { name: "r.yaml".to_owned(), bytes: resources.into() }];
-    compile(&files, &FilterCode::new(b"\0asm code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"))
-}
 
 const NO_PATIENCE: Patience = Patience { before_routes: Duration::ZERO, before_removal: Duration::ZERO };
 
@@ -107,8 +89,8 @@ fn delivered(directory: &TempDir) -> BTreeMap<String, (u64, Vec<u8>)> {
 #[test]
 fn case_38_every_file_is_a_valid_discovery_response() {
     let directory = tempfile::tempdir().unwrap();
-    let snapshot = snapshot(RESOURCES);
-    assert_eq!(write(&delivery(&directory), RESOURCES), FILES.len());
+    let snapshot = snapshot(&RESOURCES);
+    assert_eq!(write(&delivery(&directory), &RESOURCES), FILES.len());
     let delivered = delivered(&directory);
     assert_eq!(delivered.keys().collect::<Vec<_>>(), FILES);
     for (name, (_, content)) in &delivered {
@@ -140,11 +122,11 @@ fn case_38_every_file_is_a_valid_discovery_response() {
 fn case_38_a_file_is_replaced_by_a_rename_and_only_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let delivery = delivery(&directory);
-    write(&delivery, RESOURCES);
+    write(&delivery, &RESOURCES);
     let before = delivered(&directory);
     // The same resources change no file, even from another process.
-    assert_eq!(write(&delivery, RESOURCES), 0);
-    assert_eq!(write(&self::delivery(&directory), RESOURCES), 0);
+    assert_eq!(write(&delivery, &RESOURCES), 0);
+    assert_eq!(write(&self::delivery(&directory), &RESOURCES), 0);
     assert_eq!(delivered(&directory), before);
     // A changed endpoint replaces one file. A reader of the old file still has it complete.
     let mut open = OpenFile::open(directory.path().join("new/eds/a.json")).unwrap();
@@ -165,7 +147,7 @@ fn case_38_a_file_is_replaced_by_a_rename_and_only_when_it_changes() {
 fn removes_the_files_of_resources_that_are_gone_and_no_others() {
     let directory = tempfile::tempdir().unwrap();
     let delivery = delivery(&directory);
-    write(&delivery, RESOURCES);
+    write(&delivery, &RESOURCES);
     let own = directory.path().join("new/eds/README");
     fs::write(&own, "mine").unwrap();
     write(&delivery, &renamed());
@@ -176,7 +158,7 @@ fn removes_the_files_of_resources_that_are_gone_and_no_others() {
 #[test]
 fn keeps_secrets_from_strangers() {
     let directory = tempfile::tempdir().unwrap();
-    write(&delivery(&directory), RESOURCES);
+    write(&delivery(&directory), &RESOURCES);
     let new = directory.path().join("new");
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     for file in FILES {
@@ -189,7 +171,7 @@ fn keeps_secrets_from_strangers() {
 fn takes_files_of_an_earlier_version_from_strangers() {
     let directory = tempfile::tempdir().unwrap();
     let new = directory.path().join("new");
-    write(&delivery(&directory), RESOURCES);
+    write(&delivery(&directory), &RESOURCES);
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let (file, folder, draft) = (new.join(FILES[5]), new.join("sds"), new.join(".cds.json.new"));
     open(&file, 0o644);
@@ -198,7 +180,7 @@ fn takes_files_of_an_earlier_version_from_strangers() {
     fs::write(&elsewhere, "").unwrap();
     fs::remove_file(new.join("cds.json")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &draft).unwrap();
-    write(&delivery(&directory), RESOURCES);
+    write(&delivery(&directory), &RESOURCES);
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&file), mode(&folder)), (0o600, 0o700));
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "", "a draft is never written through a link");
@@ -221,7 +203,7 @@ fn refers_to_files_where_the_node_sees_them() {
     let delivery =
         Delivery::new(directory.path(), Some(Path::new("/etc/envoy/xds")), NodeIdentity::default(), NO_PATIENCE)
             .unwrap();
-    write(&delivery, RESOURCES);
+    write(&delivery, &RESOURCES);
     let clusters = fs::read_to_string(directory.path().join("cds.json")).unwrap();
     assert!(clusters.contains(r#""path":"/etc/envoy/xds/eds/a.json""#), "{clusters}");
 }
@@ -263,7 +245,7 @@ async fn keeps_what_routes_may_still_use() {
     let patience = Patience { before_removal: Duration::from_secs(3_600), ..NO_PATIENCE };
     let root = directory.path().join("new");
     let delivery = Delivery::new(&root, None, NodeIdentity::default(), patience).unwrap();
-    let (publish, publications) = watch::channel(publication(RESOURCES));
+    let (publish, publications) = watch::channel(publication(&RESOURCES));
     let following = tokio::spawn(delivery.follow(publications));
     until(&root.join("lds.json"), |text| text.is_some()).await;
     publish.send_replace(publication(&renamed()));

@@ -14,7 +14,7 @@ use postern_engine::{
 
 use super::{
     attachment,
-    format::{self, Outcome},
+    format::{self, Checked},
     report::{Report, StepKey},
 };
 
@@ -86,7 +86,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn text(node: &Node, rule: impl Fn(&str) -> Outcome, path: &Path<'_>, report: &mut Report<'_>) {
+fn text(node: &Node, rule: impl Fn(&str) -> Checked, path: &Path<'_>, report: &mut Report<'_>) {
     match &node.value {
         Value::Text(text) => {
             if let Err(message) = rule(text) {

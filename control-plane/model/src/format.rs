@@ -16,13 +16,13 @@ const LONGEST_TEMPLATE: usize = 256;
 const MOST_TIMES: u64 = 1000;
 
 /// Whether a string has a format; the error is the message.
-pub(super) type Outcome = Result<(), String>;
+pub(super) type Checked = Result<(), String>;
 
-pub(super) fn text(_: &str) -> Outcome {
+pub(super) fn text(_: &str) -> Checked {
     Ok(())
 }
 
-pub(super) fn name(text: &str) -> Outcome {
+pub(super) fn name(text: &str) -> Checked {
     let first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
     let all = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
     expect(
@@ -32,7 +32,7 @@ pub(super) fn name(text: &str) -> Outcome {
     )
 }
 
-pub(super) fn header_name(text: &str) -> Outcome {
+pub(super) fn header_name(text: &str) -> Checked {
     // In HTTP/2 and in Envoy it is `:authority`.
     expect(!text.eq_ignore_ascii_case("host"), "the name of a header other than `host`", text)?;
     if text.starts_with(':') {
@@ -42,7 +42,7 @@ pub(super) fn header_name(text: &str) -> Outcome {
 }
 
 /// The name of a header that a step sets or removes. The engine decides which are allowed.
-pub(super) fn edited_header(text: &str, how: HeaderUse) -> Outcome {
+pub(super) fn edited_header(text: &str, how: HeaderUse) -> Checked {
     header_name(text)?;
     let done = match how {
         HeaderUse::Set => "set",
@@ -55,7 +55,7 @@ pub(super) fn edited_header(text: &str, how: HeaderUse) -> Outcome {
 }
 
 /// A header value. The message does not repeat it, since it may be a credential.
-pub(super) fn header_value(text: &str) -> Outcome {
+pub(super) fn header_value(text: &str) -> Checked {
     match text.chars().find(|c| c.is_ascii_control() && *c != '\t') {
         None => Ok(()),
         Some(control) => Err(format!("control character {} is not allowed in a header", quote(&control.to_string()))),
@@ -63,7 +63,7 @@ pub(super) fn header_value(text: &str) -> Outcome {
 }
 
 /// A duration above zero.
-pub(super) fn duration(text: &str) -> Outcome {
+pub(super) fn duration(text: &str) -> Checked {
     expect(
         unit::duration(text).is_some_and(|time| !time.is_zero()),
         "a length of time such as `250ms`, `1s` or `5m`",
@@ -72,27 +72,27 @@ pub(super) fn duration(text: &str) -> Outcome {
 }
 
 /// A duration; zero means no time-out.
-pub(super) fn timeout(text: &str) -> Outcome {
+pub(super) fn timeout(text: &str) -> Checked {
     expect(unit::duration(text).is_some(), "a length of time such as `250ms` or `5m`, or `0s` for no limit", text)
 }
 
-pub(super) fn size(text: &str) -> Outcome {
+pub(super) fn size(text: &str) -> Checked {
     expect(unit::size(text).is_some(), "a size such as `65536`, `64KiB` or `1MiB`", text)
 }
 
-pub(super) fn method(text: &str) -> Outcome {
+pub(super) fn method(text: &str) -> Checked {
     let upper = !text.chars().any(|c| c.is_ascii_lowercase());
     expect(is_token(text) && upper, "an HTTP method in upper case", text)
 }
 
-pub(super) fn path(text: &str) -> Outcome {
+pub(super) fn path(text: &str) -> Checked {
     expect(text.starts_with('/'), "a path that starts with `/`", text)?;
     let allowed = |c: char| !c.is_control() && !matches!(c, ' ' | '?' | '#');
     expect(text.chars().all(allowed), "a path without spaces, query and fragment", text)
 }
 
 /// A path template, whose segments are text, `{name}` or, as the last one, `{name=**}`. The limits are Envoy's.
-pub(super) fn path_template(text: &str) -> Outcome {
+pub(super) fn path_template(text: &str) -> Checked {
     expect(text.starts_with('/'), "a path that starts with `/`", text)?;
     if text.len() > LONGEST_TEMPLATE {
         return Err(format!("expected at most {LONGEST_TEMPLATE} bytes, found {}", text.len()));
@@ -118,7 +118,7 @@ pub(super) fn path_template(text: &str) -> Outcome {
     Ok(())
 }
 
-fn literal_segment(segment: &str, last: bool) -> Outcome {
+fn literal_segment(segment: &str, last: bool) -> Checked {
     if segment.contains(['{', '}']) {
         return Err(format!("a `{{name}}` is a whole segment: {}", quote(segment)));
     }
@@ -133,7 +133,7 @@ fn literal_segment(segment: &str, last: bool) -> Outcome {
 }
 
 /// A regular expression for Envoy. RE2 accepts what our own dialect accepts, except large repetition counts.
-pub(super) fn regex(text: &str) -> Outcome {
+pub(super) fn regex(text: &str) -> Checked {
     match Pattern::compile(text) {
         _ if text.is_empty() => expect(false, "a regular expression", text),
         Ok(_) if text.split(['{', ',', '}']).any(|part| part.parse().is_ok_and(|times: u64| times > MOST_TIMES)) => {
@@ -144,23 +144,23 @@ pub(super) fn regex(text: &str) -> Outcome {
     }
 }
 
-pub(super) fn host(text: &str) -> Outcome {
+pub(super) fn host(text: &str) -> Checked {
     let name = text.strip_prefix("*.").unwrap_or(text);
     let valid = text == "*" || is_host_name(name) || text.parse::<Ipv4Addr>().is_ok();
     expect(valid, "a host name, `*`, or `*.` and a host name, without a port", text)
 }
 
-pub(super) fn address(text: &str) -> Outcome {
+pub(super) fn address(text: &str) -> Checked {
     let valid = text.parse::<IpAddr>().is_ok() || is_host_name(text);
     expect(valid, "an IP address or a DNS name, without a port", text)
 }
 
-pub(super) fn ip_address(text: &str) -> Outcome {
+pub(super) fn ip_address(text: &str) -> Checked {
     expect(text.parse::<IpAddr>().is_ok(), "an IP address", text)
 }
 
 /// A network. Bits set after the prefix are most often a mistake, so the message has the corrected form.
-pub(super) fn cidr(text: &str) -> Outcome {
+pub(super) fn cidr(text: &str) -> Checked {
     let Some(cidr) = Cidr::parse(text) else {
         return expect(false, "an IP address or a network such as `10.0.0.0/8`", text);
     };
@@ -173,14 +173,14 @@ pub(super) fn cidr(text: &str) -> Outcome {
 }
 
 /// A SHA-256 digest. The message does not repeat the value, since it may be the secret itself.
-pub(super) fn sha256(text: &str) -> Outcome {
+pub(super) fn sha256(text: &str) -> Checked {
     if text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(());
     }
     Err("expected a SHA-256 digest of 64 hexadecimal digits".to_owned())
 }
 
-pub(super) fn choice(text: &str, words: &[&str]) -> Outcome {
+pub(super) fn choice(text: &str, words: &[&str]) -> Checked {
     if words.contains(&text) {
         return Ok(());
     }
@@ -190,7 +190,7 @@ pub(super) fn choice(text: &str, words: &[&str]) -> Outcome {
     }
 }
 
-fn expect(valid: bool, what: &str, text: &str) -> Outcome {
+fn expect(valid: bool, what: &str, text: &str) -> Checked {
     match text {
         _ if valid => Ok(()),
         "" => Err(format!("expected {what}, found an empty string")),
@@ -219,7 +219,7 @@ fn is_host_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn check(rule: fn(&str) -> Outcome, valid: &[&str], invalid: &[&str]) {
+    fn check(rule: fn(&str) -> Checked, valid: &[&str], invalid: &[&str]) {
         for text in valid {
             assert_eq!(rule(text), Ok(()), "for `{text}`");
         }

@@ -84,7 +84,9 @@ pub use self::{
     route_policy::{Chains, Directed, RoutePolicy},
     secret::Secret,
     service::{Address, Endpoint, Protocol, Service},
-    settings::{Answer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
+    settings::{
+        FixedResponse, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
+    },
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},

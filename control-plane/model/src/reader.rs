@@ -30,11 +30,11 @@ use super::{
 /// The SHA-256 digest that a document is cached under.
 type Text = [u8; 32];
 /// Cached documents. The keys are digests, so a fast hash suffices.
-type Documents = FxHashMap<Text, Known>;
+type Documents = FxHashMap<Text, CachedDocument>;
 
 /// The result of reading one document.
 #[derive(Clone)]
-struct Known {
+struct CachedDocument {
     /// The resource. `None` for an empty document.
     entry: Option<Arc<Entry>>,
     /// What the document counts towards the limits of its file.
@@ -64,7 +64,7 @@ struct Generations {
 }
 
 impl Generations {
-    fn get(&self, text: &Text) -> Option<&Known> {
+    fn get(&self, text: &Text) -> Option<&CachedDocument> {
         self.latest.get(text).or_else(|| self.before.get(text))
     }
 }
@@ -93,7 +93,7 @@ impl Reader {
         Documents::with_capacity_and_hasher(known, FxBuildHasher)
     }
 
-    fn remembered(&self, text: &Text) -> Option<Known> {
+    fn remembered(&self, text: &Text) -> Option<CachedDocument> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(text).cloned()
     }
 }
@@ -146,7 +146,7 @@ impl Pass<'_> {
 }
 
 /// Reads a document as if it were alone in its file. `None` if it has errors and must not be cached.
-fn read_alone(document: &[u8], file: &Arc<str>, attachments: &Attachments<'_>) -> Option<Known> {
+fn read_alone(document: &[u8], file: &Arc<str>, attachments: &Attachments<'_>) -> Option<CachedDocument> {
     let parsed = parse(document);
     if !parsed.broken.is_empty() || parsed.documents.len() > 1 {
         return None;
@@ -156,7 +156,7 @@ fn read_alone(document: &[u8], file: &Arc<str>, attachments: &Attachments<'_>) -
         Some(document) => Some(Arc::new(Entry::read(file, document, attachments)?)),
         None => None,
     };
-    Some(Known { entry, nodes, text })
+    Some(CachedDocument { entry, nodes, text })
 }
 
 /// Splits a file into documents, each with the number of lines before it. A line that starts with `---` always starts a

@@ -184,9 +184,9 @@ const ANSWER: Object = Object {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
     /// The response of a route whose chain has a policy that no agent supports.
-    pub policy_not_supported: Option<Answer>,
+    pub policy_not_supported: Option<FixedResponse>,
     /// The response of a route while an agent of its chain is unavailable.
-    pub agent_unavailable: Option<Answer>,
+    pub agent_unavailable: Option<FixedResponse>,
     /// The backends of access logs. Names are unique.
     #[serde(default)]
     pub log_backends: Vec<LogBackend>,
@@ -281,7 +281,7 @@ pub struct LogFile {
 /// A response to a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
+pub struct FixedResponse {
     /// The status.
     pub status: u16,
     /// The headers. Names can be in any case.

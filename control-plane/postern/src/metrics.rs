@@ -5,7 +5,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The number of answered requests, by operation and status.
+/// The number of answered requests, by operation and status. A map of its own, since the library's `Family` can neither be
+/// read nor be written in a fixed order.
 #[derive(Debug, Default)]
 pub struct Requests(Mutex<BTreeMap<(&'static str, u16), u64>>);
 

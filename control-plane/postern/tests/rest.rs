@@ -2,37 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+};
 
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryResponse;
 use postern::{
     control_plane::ControlPlane,
     serve::{Sockets, serve},
 };
-use postern_compile::{
-    pipeline::compile,
-    snapshot::{FilterCode, ResourceType, Selection, Snapshot},
-};
-use postern_model::{
-    File,
-    protobuf_json::{self, Unknown, read_any},
-};
+use postern_compile::snapshot::{FilterCode, ResourceType, Selection};
+use postern_fixtures::{SITE, snapshot};
+use postern_model::protobuf_json::{self, Unknown, read_any};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-const RESOURCES: &str = r#"
-apiVersion: postern/v1
-kind: Gateway
-metadata: { name: edge }
-spec:
-  listeners: [{ name: http, port: 8080 }]
-  routes: [{ name: all, service: a }]
----
-apiVersion: postern/v1
-kind: Service
-metadata: { name: a }
-spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
----
+/// The site, another Service, and a cluster of a user's own.
+static RESOURCES: LazyLock<String> = LazyLock::new(|| {
+    let others = r#"
 apiVersion: postern/v1
 kind: Service
 metadata: { name: b }
@@ -47,11 +35,8 @@ spec:
     name: c
     eds_cluster_config: { eds_config: { ads: {} } }
 "#;
-
-fn snapshot(resources: &str) -> Snapshot {
-    let files = [File { name: "r.yaml".to_owned(), bytes: resources.into() }];
-    compile(&files, &FilterCode::new(b"\0asm code".to_vec(), None)).unwrap_or_else(|error| panic!("{error}"))
-}
+    format!("{SITE}---{others}")
+});
 
 /// A control plane's servers, on a free port.
 struct Server {
@@ -101,14 +86,14 @@ fn names(answer: &Value) -> Vec<&str> {
 
 #[test]
 fn case_37_a_poll_at_the_current_version_gets_304() {
-    let server = Server::serving(RESOURCES);
+    let server = Server::serving(&RESOURCES);
     let (status, answer) = server.poll("clusters", "", &[]);
     assert_eq!((status, names(&answer)), (200, vec!["a", "b", "c"]));
     assert_eq!(answer["typeUrl"], ResourceType::Cluster.type_url());
     let version = answer["versionInfo"].as_str().unwrap();
     assert_eq!(server.poll("clusters", version, &[]), (304, Value::Null));
     // Versions are those of streams, and of each selection.
-    let set = snapshot(RESOURCES).select(ResourceType::Cluster, &Selection::Everything);
+    let set = snapshot(&RESOURCES).select(ResourceType::Cluster, &Selection::Everything);
     assert_eq!(version, set.version.as_str());
     assert_eq!(server.poll("clusters", version, &["a"]).0, 200);
     // A change is seen by the next poll; a change of something else is not one.
@@ -121,7 +106,7 @@ fn case_37_a_poll_at_the_current_version_gets_304() {
 
 #[test]
 fn case_37_bad_requests_get_400_and_a_problem_document() {
-    let server = Server::serving(RESOURCES);
+    let server = Server::serving(&RESOURCES);
     let check = |body: &str, expect: &str| {
         let (status, kind, problem) = server.post("listeners", body);
         assert_eq!((status, kind.as_str()), (400, "application/problem+json"), "{problem}");
@@ -143,7 +128,7 @@ fn case_37_bad_requests_get_400_and_a_problem_document() {
 
 #[test]
 fn case_37_names_are_filtered() {
-    let server = Server::serving(RESOURCES);
+    let server = Server::serving(&RESOURCES);
     let check = |service: &str, wanted: &[&str], expect: &[&str]| {
         let (status, answer) = server.poll(service, "", wanted);
         assert_eq!((status, names(&answer)), (200, expect.to_vec()), "{wanted:?}");
@@ -162,8 +147,8 @@ fn case_37_names_are_filtered() {
 
 #[test]
 fn answers_are_canonical_json_of_the_very_resources() {
-    let server = Server::serving(RESOURCES);
-    let snapshot = snapshot(RESOURCES);
+    let server = Server::serving(&RESOURCES);
+    let snapshot = snapshot(&RESOURCES);
     for (service, kind) in
         [("endpoints", ResourceType::Endpoints), ("extension_configs", ResourceType::ExtensionConfig)]
     {
@@ -179,7 +164,7 @@ fn answers_are_canonical_json_of_the_very_resources() {
 
 #[test]
 fn generated_resources_refer_to_polling_and_raw_ones_are_served_as_they_are() {
-    let server = Server::serving(RESOURCES);
+    let server = Server::serving(&RESOURCES);
     let poll =
         json!({"apiType": "REST", "transportApiVersion": "V3", "clusterNames": ["postern"], "refreshDelay": "1s"});
     let (_, clusters) = server.poll("clusters", "", &[]);

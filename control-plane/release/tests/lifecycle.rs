@@ -21,7 +21,7 @@ use postern_compile::{
 use postern_model::{Bundle, File};
 use postern_release::{
     condition::{ConditionType, Truth},
-    fleet::{Refusal, Sighting},
+    fleet::{Nack, Sighting},
     publication::Publication,
     releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases},
     rollout::{State, Strategy},
@@ -29,9 +29,9 @@ use postern_release::{
 };
 
 /// The control plane's own admission, on the engine's gate or another.
-struct Line(FilterCode);
+struct OwnAdmission(FilterCode);
 
-impl Line {
+impl OwnAdmission {
     fn new() -> Self {
         Self(FilterCode::new(b"code".to_vec(), None))
     }
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-impl Admission for Line {
+impl Admission for OwnAdmission {
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
         compile_bundle(bundle, &KeySets::default(), &self.0).map(Publication::uniform)
     }
@@ -67,7 +67,7 @@ impl Admission for Line {
 /// Releases with simulated nodes.
 struct World {
     releases: Releases,
-    line: Line,
+    line: OwnAdmission,
     nodes: BTreeMap<String, Sighting>,
     clock: u64,
 }
@@ -101,7 +101,7 @@ impl World {
 
     fn on(store: Arc<dyn Store>, keep: usize) -> Self {
         let releases = Releases::new(store, Strategy::AllAtOnce, keep);
-        Self { releases, line: Line::new(), nodes: BTreeMap::new(), clock: 0 }
+        Self { releases, line: OwnAdmission::new(), nodes: BTreeMap::new(), clock: 0 }
     }
 
     fn now(&self) -> SystemTime {
@@ -158,7 +158,7 @@ impl World {
     fn nack(&mut self, id: &str, reason: &str) {
         let reason = Some(reason.to_owned());
         let (version, message) = (self.offered(id), "Unable to create Wasm plugin".to_owned());
-        let refusal = Refusal { version, message, resources: Vec::new(), carried: Vec::new(), reason, at: self.clock };
+        let refusal = Nack { version, message, resources: Vec::new(), carried: Vec::new(), reason, at: self.clock };
         let node = self.nodes.get_mut(id).unwrap();
         (node.revision, node.refused) = (None, vec![(ResourceType::ExtensionConfig, Arc::new(refusal))]);
     }
@@ -240,7 +240,7 @@ const REFUSAL: &str = "plan refused: not today [at=1;chain=0;phase=request;step=
 #[test]
 fn policy_creation_lifecycle_with_an_error_before_it_is_initialized() {
     let mut world = World::new();
-    world.line = Line::that_refuses(REFUSAL);
+    world.line = OwnAdmission::that_refuses(REFUSAL);
     let error = world.apply("one").unwrap_err().to_string();
     let expect = "p.yaml:7:7: RoutePolicy `users`: spec.request[0]: the filter refuses this: not today";
     assert_eq!(error, expect);
@@ -301,7 +301,7 @@ fn policy_update_lifecycle() {
 fn an_update_with_an_error_before_it_is_initialized_leaves_the_first_as_it_was() {
     let mut world = running();
     let (served, conditions) = (world.offered("edge-1"), world.releases.lifecycles().clone());
-    world.line = Line::that_refuses(REFUSAL);
+    world.line = OwnAdmission::that_refuses(REFUSAL);
     let error = world.apply("two").unwrap_err().to_string();
     assert!(error.ends_with("spec.request[0]: the filter refuses this: not today"), "{error}");
     world.look();

@@ -11,22 +11,7 @@ use postern_tools::reference;
 use rcgen::{CertificateParams, KeyPair};
 
 /// The resources that examples may refer to.
-const RESOURCES: &str = "
-apiVersion: postern/v1
-kind: Consumer
-metadata: { name: alice }
-spec: { apiKeys: [{ key: alice-key }], hmac: [{ keyId: alice, secret: a-secret-of-alice }], groups: [admins] }
----
-apiVersion: postern/v1
-kind: Issuer
-metadata: { name: accounts }
-spec: { issuer: https://accounts.example.com, jwksUri: https://accounts.example.com/jwks }
----
-apiVersion: postern/v1
-kind: Service
-metadata: { name: collector }
-spec: { endpoints: [{ address: collector.example.com, port: 80 }] }
-";
+const RESOURCES: &str = include_str!("../../compile/tests/fixtures/examples.yaml");
 
 #[test]
 fn the_reference_is_current() {

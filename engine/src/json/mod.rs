@@ -1,5 +1,6 @@
 //! A strict and bounded reader of JSON (RFC 8259), for tokens and bodies. It refuses what other readers understand in
-//! different ways: two members of one name, half a surrogate pair, anything after the value.
+//! different ways: two members of one name, half a surrogate pair, anything after the value. It is written by hand because
+//! `serde_json` keeps the last of two members, and bounds how deep a text is but not how many values it has.
 
 mod reader;
 

@@ -7,7 +7,7 @@ use super::{
 
 /// What is known of a schema while the least costs are computed.
 #[derive(Clone, Copy)]
-enum Known {
+enum LeastCost {
     Nothing,
     /// It is being computed. A schema that leads back to itself ends by its depth, if at all.
     UnderWay,
@@ -17,18 +17,18 @@ enum Known {
 impl Schemas {
     /// The fewest steps after which a document can be found valid.
     pub(crate) fn least_cost(&self) -> u64 {
-        let mut known = vec![Known::Nothing; self.0.len()];
+        let mut known = vec![LeastCost::Nothing; self.0.len()];
         self.least_of(0, 0, &mut known)
     }
 
-    fn least_of(&self, index: usize, depth: usize, known: &mut [Known]) -> u64 {
+    fn least_of(&self, index: usize, depth: usize, known: &mut [LeastCost]) -> u64 {
         let (Some(schema), Some(place)) = (self.0.get(index), known.get_mut(index)) else { return 0 };
         match place {
-            Known::Cost(cost) => return *cost,
+            LeastCost::Cost(cost) => return *cost,
             // One that is further down is never reached: a check ends before.
-            Known::Nothing if depth >= MAX_DEPTH => return 0,
-            Known::UnderWay => return 0,
-            Known::Nothing => *place = Known::UnderWay,
+            LeastCost::Nothing if depth >= MAX_DEPTH => return 0,
+            LeastCost::UnderWay => return 0,
+            LeastCost::Nothing => *place = LeastCost::UnderWay,
         }
         let cost = if schema.always.is_some() {
             SCHEMA
@@ -36,14 +36,14 @@ impl Schemas {
             self.parts(schema, depth.saturating_add(1), known).saturating_add(SCHEMA)
         };
         if let Some(place) = known.get_mut(index) {
-            *place = Known::Cost(cost);
+            *place = LeastCost::Cost(cost);
         }
         cost
     }
 
     /// The cost of subschemas that apply to the same value: `$ref`, `not` and the test of `if`, all of `allOf`, and the
     /// first of `anyOf` and of `oneOf`.
-    fn parts(&self, schema: &Schema, depth: usize, known: &mut [Known]) -> u64 {
+    fn parts(&self, schema: &Schema, depth: usize, known: &mut [LeastCost]) -> u64 {
         let all = schema.reference.iter().chain(&schema.all_of).chain(&schema.not);
         let mut sum = all.map(|index| self.least_of(*index, depth, known)).fold(0, u64::saturating_add);
         for choices in [&schema.any_of, &schema.one_of] {

@@ -6,7 +6,7 @@ use postern_proto::plan::v1 as wire;
 
 use super::{algorithm::Algorithm, fingerprint::Fingerprint, key::Key};
 use crate::{
-    load_error::{LoadError, Place},
+    load_error::{LoadError, PlanPart},
     strings::Strings,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Issuer {
 impl Issuer {
     pub(crate) fn load(wire: &wire::Issuer, strings: &Strings) -> Result<Self, LoadError> {
         let name = strings.name(wire.name)?;
-        Self::load_named(wire, strings).map_err(|error| error.within(Place::Issuer(name)))
+        Self::load_named(wire, strings).map_err(|error| error.within(PlanPart::Issuer(name)))
     }
 
     fn load_named(wire: &wire::Issuer, strings: &Strings) -> Result<Self, LoadError> {

@@ -2,6 +2,7 @@
 //! signature, and remembering the ones that were good. [`crate::policy`] has the step that is made of this.
 //!
 //! Nothing in a token chooses how it is checked: it names an algorithm and a key, and the key decides whether they fit.
+//! This is written by hand because Envoy checks signatures where it can; the primitives for the others are libraries'.
 
 mod algorithm;
 mod cache;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::finding::Finding;
-use super::known::Known;
+use super::known::KnownCycle;
 use super::modules::{Crate, Module, ModulePath};
 use super::resolve::resolve;
 
@@ -19,7 +19,7 @@ const LIST: &str = "xtask/src/tidy/known.rs";
 const SHOWN: usize = 3;
 
 /// All cycles of a crate that are not known, and all known ones that no longer exist.
-pub(crate) fn check(of: &Crate, root: &str, known: &[Known], shown: &dyn Fn(&Path) -> String) -> Vec<Finding> {
+pub(crate) fn check(of: &Crate, root: &str, known: &[KnownCycle], shown: &dyn Fn(&Path) -> String) -> Vec<Finding> {
     let mut findings = Vec::new();
     let levels = levels(of, shown);
     let mut knots: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -44,13 +44,13 @@ pub(crate) fn check(of: &Crate, root: &str, known: &[Known], shown: &dyn Fn(&Pat
 }
 
 /// Entries of the list for crates that no longer exist.
-pub(crate) fn check_roots(known: &[Known], is_there: impl Fn(&str) -> bool) -> Vec<Finding> {
+pub(crate) fn check_roots(known: &[KnownCycle], is_there: impl Fn(&str) -> bool) -> Vec<Finding> {
     let roots: BTreeSet<_> = known.iter().map(|known| known.root).filter(|root| !is_there(root)).collect();
     let message = |root| format!("`{root}` is not there any more: take its modules off the list");
     roots.into_iter().map(|root| Finding::new(LIST, 0, message(root))).collect()
 }
 
-fn excused<'a>(known: &'a [Known], root: &str, level: &[String]) -> BTreeSet<&'a str> {
+fn excused<'a>(known: &'a [KnownCycle], root: &str, level: &[String]) -> BTreeSet<&'a str> {
     let here = known.iter().filter(|known| known.root == root && known.level == name_of(level));
     here.flat_map(|known| known.modules.iter().copied()).collect()
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     /// A crate of these files, all below `src`.
-    fn check_crate(files: &[(&str, &str)], known: &[Known]) -> Vec<String> {
+    fn check_crate(files: &[(&str, &str)], known: &[KnownCycle]) -> Vec<String> {
         let read = |path: &Path| {
             let found = files.iter().find(|(name, _)| Path::new("src").join(name) == path);
             found.map(|(_, text)| (*text).to_owned())
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn excuses_what_is_known_and_nothing_else() {
         let ring = with("fn c(x: super::a::A) {}");
-        let known = |modules| [Known { root: "src/lib.rs", level: "crate", modules }];
+        let known = |modules| [KnownCycle { root: "src/lib.rs", level: "crate", modules }];
         assert!(check_crate(&ring, &known(&["a", "b", "c"])).is_empty());
         let findings = check_crate(&ring, &known(&["a", "b"]));
         assert!(findings.len() == 1 && !findings[0].contains("a uses b"), "{findings:?}");

@@ -3,7 +3,7 @@
 
 /// Sibling modules that need each other.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownCycle {
     /// The root of the crate.
     pub(crate) root: &'static str,
     /// Their parent; `crate` for the root.
@@ -12,4 +12,4 @@ pub(crate) struct Known {
 }
 
 /// All of them, by crate and level.
-pub(crate) const KNOWN: &[Known] = &[];
+pub(crate) const KNOWN: &[KnownCycle] = &[];

@@ -6,24 +6,24 @@ use crate::diagnostic::{after_field, split_item};
 
 /// The positions of a resource's fields. It holds no values.
 pub struct Origin {
-    root: Place,
+    root: Located,
 }
 
-struct Place {
+struct Located {
     at: Position,
     parts: Parts,
 }
 
 enum Parts {
     None,
-    Items(Vec<Place>),
-    Fields(Vec<(String, Place)>),
+    Items(Vec<Located>),
+    Fields(Vec<(String, Located)>),
 }
 
 impl Origin {
     /// The positions of all fields in a document or a part of it.
     pub fn new(root: &Node) -> Self {
-        Self { root: Place::of(root) }
+        Self { root: Located::of(root) }
     }
 
     /// The position of the document.
@@ -42,7 +42,7 @@ impl Origin {
     }
 
     /// The deepest part on the way to a field, and the rest of the path, which is empty if the field exists.
-    fn descend<'p>(&self, field: &'p str) -> (&Place, &'p str) {
+    fn descend<'p>(&self, field: &'p str) -> (&Located, &'p str) {
         let (mut place, mut rest) = (&self.root, field);
         while let Some((part, after)) = place.enter(rest) {
             place = part;
@@ -52,7 +52,7 @@ impl Origin {
     }
 }
 
-impl Place {
+impl Located {
     fn of(node: &Node) -> Self {
         let parts = match &node.value {
             Value::List(items) => Parts::Items(items.iter().map(Self::of).collect()),

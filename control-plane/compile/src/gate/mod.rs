@@ -14,12 +14,13 @@ mod refusal;
 
 use std::{fmt, ops::Deref, sync::Arc, time::Instant};
 
-use postern_base::{counter::Histogram, digest::Digest};
+use postern_base::{digest::Digest, durations};
 use postern_engine::Plan;
 use postern_proto::{
     configuration,
     plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps},
 };
+use prometheus_client::metrics::histogram::Histogram;
 use prost::Message;
 
 pub(crate) use self::blame::blame;
@@ -118,7 +119,7 @@ enum Loader {
 impl Gate {
     /// A gate that loads plans in a filter.
     pub fn of_filter(filter: Filter, limits: Limits) -> Self {
-        Self(Arc::new(Loader::Filter { filter, limits, times: Histogram::default() }))
+        Self(Arc::new(Loader::Filter { filter, limits, times: durations::histogram() }))
     }
 
     /// A gate that loads plans in the engine itself, for plans that never reach an Envoy.
@@ -155,7 +156,7 @@ impl Gate {
                 let begin = Instant::now();
                 let mut vm = filter.start(Setup { limits: *limits, ..Setup::default() })?;
                 let loaded = vm.configure(plan.configuration()).map(drop).map_err(Refusal::from);
-                times.observe(begin.elapsed());
+                times.observe(begin.elapsed().as_secs_f64());
                 loaded
             }
         }

@@ -368,7 +368,7 @@ impl Lowering {
         }
     }
 
-    fn answer(&mut self, answer: &postern_model::Answer) -> Answer {
+    fn answer(&mut self, answer: &postern_model::FixedResponse) -> Answer {
         Answer {
             status: answer.status.into(),
             headers: self.header_values(&answer.headers),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use postern_base::diagnostic::quote;
-use postern_model::Answer;
+use postern_model::FixedResponse;
 use postern_proto::plan::v1::{PrefixRewrite, Redirect, Respond, TemplateEscape, TemplatePart, step::Policy};
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ impl Lowering {
             return Err(LowerError::Value("a redirect's status is `redirect.status`"));
         }
         let parts = template.as_deref().map_or_else(Vec::new, |text| self.template_parts(place, text, headers));
-        let answer = Answer {
+        let answer = FixedResponse {
             status: redirect.as_ref().map(|redirect| redirect.status).or(*status).unwrap_or_default(),
             headers: headers.clone(),
             body: body.clone().unwrap_or_default(),

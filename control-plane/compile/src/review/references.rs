@@ -7,7 +7,7 @@ use postern_model::{Bundle, Diagnostic, EnvoyResource, Resource, TargetRef, Targ
 
 /// An error for each reference to something that does not exist, unless it is `optional`.
 pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
-    let known = Known::of(bundle);
+    let known = DeclaredNames::of(bundle);
     let mut found = Vec::new();
     for policy in &bundle.route_policies {
         known.check(policy, policy.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
@@ -46,7 +46,7 @@ fn omits_nothing(bundle: &Bundle) -> impl Iterator<Item = Diagnostic> {
 
 /// The declared names, by mesh.
 #[derive(Default)]
-pub(super) struct Known<'a> {
+pub(super) struct DeclaredNames<'a> {
     meshes: BTreeMap<&'a str, Names<'a>>,
 }
 
@@ -59,7 +59,7 @@ struct Names<'a> {
     services: BTreeSet<&'a str>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> DeclaredNames<'a> {
     pub(super) fn of(bundle: &'a Bundle) -> Self {
         let mut known = Self::default();
         for gateway in &bundle.gateways {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use postern_base::{diagnostic::quote, node::NodeIdentity};
 use postern_model::{Bundle, Diagnostic, Resource, TargetRef, Targeted};
 
-use super::references::Known;
+use super::references::DeclaredNames;
 use crate::lint::Finding;
 
 /// The code of the finding.
@@ -30,7 +30,7 @@ enum Awaited {
 impl Waiting {
     /// All targets of a bundle, except those that are `optional`.
     pub fn of(bundle: &Bundle) -> Self {
-        let known = Known::of(bundle);
+        let known = DeclaredNames::of(bundle);
         let mut waiting = Self::default();
         for policy in &bundle.route_policies {
             waiting.target(policy, &known);
@@ -71,7 +71,7 @@ impl Waiting {
         all.map(|at| Finding { at, code: CODE }).collect()
     }
 
-    fn target<T: Targeted>(&mut self, resource: &Resource<T>, known: &Known<'_>) {
+    fn target<T: Targeted>(&mut self, resource: &Resource<T>, known: &DeclaredNames<'_>) {
         let target = resource.spec.target_ref();
         match target.route() {
             None => self.nodes(resource, Some(target)),
@@ -92,7 +92,7 @@ impl Waiting {
         &mut self,
         resource: &Resource<T>,
         from: impl IntoIterator<Item = &'t TargetRef>,
-        known: &Known<'_>,
+        known: &DeclaredNames<'_>,
     ) {
         for (index, target) in from.into_iter().enumerate().filter(|(_, target)| !target.is_optional()) {
             if let Some(service) = target.service().filter(|name| !known.has_service(resource.mesh(), name)) {

@@ -35,7 +35,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteDecision<'a> {
     /// Refused with 400.
-    Refused(Refusal),
+    Refused(BadRequest),
     /// Redirected with 307 to this path.
     Redirected(Vec<u8>),
     /// Refused with 404.
@@ -46,7 +46,7 @@ pub enum RouteDecision<'a> {
 
 /// Why a request is refused before a route is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum BadRequest {
     /// A header's name contains `_`.
     Underscore,
     /// The authority is not exactly one host.
@@ -107,21 +107,23 @@ impl<'a> Matcher<'a> {
         match http.headers_with_underscores {
             Underscores::Allow => {}
             Underscores::Drop => request.headers.retain(|header| !has_underscore(header)),
-            Underscores::Reject if request.headers.iter().any(has_underscore) => return refused(Refusal::Underscore),
+            Underscores::Reject if request.headers.iter().any(has_underscore) => {
+                return refused(BadRequest::Underscore);
+            }
             Underscores::Reject => {}
         }
         request.path = match path::normalize(&request.path, http.escaped_slashes) {
             path::Normalized::Path(path) => path,
             path::Normalized::Redirect(path) => return Err(RouteDecision::Redirected(path)),
-            path::Normalized::Invalid => return refused(Refusal::Path),
-            path::Normalized::EscapedSlash => return refused(Refusal::EscapedSlash),
+            path::Normalized::Invalid => return refused(BadRequest::Path),
+            path::Normalized::EscapedSlash => return refused(BadRequest::EscapedSlash),
         };
         request.authority = host::without_trailing_dot(&request.authority);
         if !host::is_one_host(&request.authority) {
-            return refused(Refusal::Host);
+            return refused(BadRequest::Host);
         }
         if http.path_parameters == PathParameters::Reject && path::has_parameters(&request.path) {
-            return refused(Refusal::Parameters);
+            return refused(BadRequest::Parameters);
         }
         Ok(request)
     }

@@ -29,7 +29,7 @@ use std::{
 
 use envoy_types::pb::google::protobuf::Any;
 use postern_base::digest::Digest;
-use postern_engine::Placement;
+use postern_engine::{Placement, Plan};
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
@@ -143,6 +143,8 @@ pub(crate) struct PlanOf {
     pub(crate) filters: Filters,
     /// Whether the plan may read the tags of a source.
     pub(crate) reads_source_tags: bool,
+    /// See [`Snapshot::needs_verification`].
+    pub(crate) needs_verification: bool,
 }
 
 /// The resources that do not depend on the plan: all except listeners and extension configurations.
@@ -182,7 +184,7 @@ impl Projection {
         code: &FilterCode,
         revision: Digest,
     ) -> Snapshot {
-        let PlanOf { plan, filters, reads_source_tags } = plan;
+        let PlanOf { plan, filters, reads_source_tags, needs_verification } = plan;
         let Self(mut resources) = self;
         let logs = access_log::access_logs(scope);
         // All placements; a listener subscribes to the one that it needs.
@@ -199,7 +201,7 @@ impl Projection {
         });
         insert(&mut resources, ResourceType::Listener, listeners);
         raw::add(&mut resources, scope);
-        Snapshot { revision, resources, plan, whole: Default::default() }
+        Snapshot { revision, resources, plan, needs_verification, whole: Default::default() }
     }
 }
 
@@ -214,12 +216,13 @@ pub struct Snapshot {
     revision: Digest,
     resources: Resources,
     plan: AdmittedPlan,
+    needs_verification: bool,
     /// The complete set of each type, made on first use.
     whole: [OnceLock<Arc<ResourceSet>>; ResourceType::ALL.len()],
 }
 
 impl Snapshot {
-    /// A snapshot of given resources, unchanged.
+    /// A snapshot of given resources, unchanged. It never [needs verification](Self::needs_verification).
     pub fn assemble(
         revision: Digest,
         plan: AdmittedPlan,
@@ -229,7 +232,7 @@ impl Snapshot {
         for (kind, resource) in all {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
-        Self { revision, resources, plan, whole: Default::default() }
+        Self { revision, resources, plan, needs_verification: false, whole: Default::default() }
     }
 
     /// Projects the resources of a group of nodes with a plan that was made elsewhere.
@@ -242,7 +245,9 @@ impl Snapshot {
     ) -> Self {
         let projection = Projection::of(scope, attachment, &Kept::default());
         let filters = Filters::new(plan.encoded(), code);
-        let plan = PlanOf { plan, filters, reads_source_tags: attachment.selects_by_tags() };
+        let wire = postern_proto::decode_plan(plan.bytes()).map_err(drop);
+        let needs_verification = wire.and_then(|wire| Plan::needs_verification(&wire).map_err(drop)).unwrap_or(false);
+        let plan = PlanOf { plan, filters, reads_source_tags: attachment.selects_by_tags(), needs_verification };
         projection.with_plan(scope, attachment, plan, code, revision)
     }
 
@@ -260,7 +265,8 @@ impl Snapshot {
                 *resource = rewrite(resource)?;
             }
         }
-        Ok(Self { revision: self.revision.clone(), resources, plan: self.plan.clone(), whole: Default::default() })
+        let (revision, plan, needs_verification) = (self.revision.clone(), self.plan.clone(), self.needs_verification);
+        Ok(Self { revision, resources, plan, needs_verification, whole: Default::default() })
     }
 
     /// The revision of the snapshot.
@@ -271,6 +277,11 @@ impl Snapshot {
     /// The plan in the filter's configuration.
     pub fn plan(&self) -> &AdmittedPlan {
         &self.plan
+    }
+
+    /// Whether a chain may edit a header that could change the route, where the routes are not known.
+    pub fn needs_verification(&self) -> bool {
+        self.needs_verification
     }
 
     /// The complete set of a type as it is served. Virtual hosts include the base set for every client.

@@ -5,12 +5,13 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use postern_base::{counter::Counter, digest::Digest};
+use postern_base::digest::Digest;
 use postern_release::{
     fleet::{LiveFleet, Sighting},
     owner::Enforcers,
     publication::{Audience, Publication, Publications},
 };
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::{Mutex as Turn, Notify, oneshot, watch},
     task,
@@ -74,11 +75,11 @@ impl Clients {
         match &answer {
             Acknowledgement::Accepted => {
                 tracing::info!(client, version, "accepted policies");
-                self.acks.increment();
+                self.acks.inc();
             }
             Acknowledgement::Refused(message) => {
                 tracing::error!(client, version, message, "refused policies");
-                self.nacks.increment();
+                self.nacks.inc();
             }
         }
         self.registry().answered(ticket, &due.nonce, answer);

@@ -29,7 +29,7 @@ use super::{
     session::{Reaction, Request},
     update::Update,
 };
-use crate::xds::service::Line;
+use crate::xds::service::ConnectionHandle;
 
 /// The maximum size of a request, which has an identity, two digests, an error and 64 tags.
 const LARGEST_REQUEST: usize = 64 * 1024;
@@ -136,7 +136,7 @@ impl PolicyDiscovery for Discovery {
         let (sender, receiver) = mpsc::channel(1);
         let clients = Arc::clone(&self.clients);
         // A connection with only such streams is in use too.
-        let used = request.extensions().get::<Arc<Line>>().map(Line::used);
+        let used = request.extensions().get::<Arc<ConnectionHandle>>().map(ConnectionHandle::used);
         tokio::spawn(async move {
             let _used = used;
             if let Err(status) = converse(&clients, request.into_inner(), &sender).await {
@@ -153,7 +153,7 @@ impl PolicyDiscovery for Discovery {
         request: tonic::Request<HealthCheckRequest>,
     ) -> Result<tonic::Response<HealthCheckResponse>, Status> {
         // So is a connection with only such calls, if they are frequent enough.
-        let _used = request.extensions().get::<Arc<Line>>().map(Line::used);
+        let _used = request.extensions().get::<Arc<ConnectionHandle>>().map(ConnectionHandle::used);
         let address = request.into_inner().client_address;
         check_address(&address)?;
         self.clients.catch_up().await;
@@ -283,7 +283,7 @@ impl<'a> ClientStream<'a> {
         }
         let Some(update) = reaction.response else { return Ok(()) };
         tracing::debug!(client = self.ticket.address(), version = update.version().short(), "sent policies");
-        self.clients.pushes.increment();
+        self.clients.pushes.inc();
         match time::timeout(LONGEST_STALL, self.sender.send(Ok(encode(&update)))).await {
             Ok(sent) => sent.map_err(|_| Status::cancelled("the client went away")),
             Err(_) => Err(Status::unavailable(format!("nothing was read for {LONGEST_STALL:?}"))),

@@ -10,7 +10,6 @@ use std::{
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use postern_base::digest::Digest;
 use postern_compile::snapshot::{Resource, ResourceSet, ResourceType, Snapshot};
-use postern_engine::Plan;
 use postern_model::protobuf_json::WriteError;
 use prost::Message;
 
@@ -139,7 +138,6 @@ pub struct Offers {
     differences: Mutex<HashMap<(ResourceType, Digest), Arc<Difference>>>,
     virtual_hosts: OnceLock<VirtualHosts>,
     endpoints: OnceLock<HashMap<String, String>>,
-    needs_verification: OnceLock<bool>,
     redirected: Mutex<BTreeMap<Source, Arc<Self>>>,
 }
 
@@ -160,7 +158,6 @@ impl Offers {
             differences: Mutex::default(),
             virtual_hosts: OnceLock::new(),
             endpoints: OnceLock::new(),
-            needs_verification: OnceLock::new(),
             redirected: Mutex::default(),
         })
     }
@@ -226,12 +223,6 @@ impl Offers {
             clusters.set.resources.iter().filter_map(|cluster| renamed_endpoints(cluster)).collect()
         });
         renamed.get(cluster).map_or(cluster, String::as_str)
-    }
-
-    /// Whether a chain may edit a header that could change the route, where the routes are not known.
-    pub(super) fn needs_verification(&self) -> bool {
-        let find = || Plan::load(self.plan().bytes()).is_ok_and(|plan| plan.needs_verification());
-        *self.needs_verification.get_or_init(find)
     }
 
     /// What a client with exactly one set lacks of another. Cached if the other is the whole offer of the type.

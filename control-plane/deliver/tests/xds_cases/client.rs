@@ -2,23 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use envoy_types::pb::google::protobuf::Any;
-use postern_base::digest::Digest;
-use postern_compile::{
-    gate::AdmittedPlan,
-    pipeline::compile,
-    snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
-};
+use postern_compile::snapshot::{Resource, ResourceType};
 use postern_deliver::xds::{
     Offers,
     content::Variant,
     session::{Event, Memory, Reaction, Request, Response, Session, Wish},
 };
-use postern_model::File;
+pub(crate) use postern_fixtures::{Item, assembled};
 
 pub(crate) const BOTH: [Variant; 2] = [Variant::StateOfTheWorld, Variant::Incremental];
 
@@ -174,24 +168,9 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A resource: type, name and content.
-pub(crate) type Item<'a> = (ResourceType, &'a str, &'a [u8]);
-
 /// A snapshot of these resources. Its revision is their digest.
 pub(crate) fn snapshot(resources: &[Item<'_>]) -> Arc<Offers> {
     Offers::of(Arc::new(assembled(resources)))
-}
-
-/// Like [`snapshot`], without offers.
-pub(crate) fn assembled(resources: &[Item<'_>]) -> Snapshot {
-    let parts =
-        resources.iter().flat_map(|(kind, name, content)| [kind.type_url().as_bytes(), name.as_bytes(), content]);
-    let revision = Digest::of_parts(parts);
-    let resources = resources.iter().map(|(kind, name, content)| {
-        let body = Any { type_url: kind.type_url().to_owned(), value: content.to_vec() };
-        (*kind, Resource { name: (*name).to_owned(), version: Digest::of(content), body, author: Author::Postern })
-    });
-    Snapshot::assemble(revision, plan(), resources)
 }
 
 /// Resources of one type, written as `a=1 b=2`.
@@ -210,16 +189,6 @@ pub(crate) fn clusters(text: &str) -> Arc<Offers> {
 /// A snapshot of endpoints only.
 pub(crate) fn endpoints(text: &str) -> Arc<Offers> {
     snapshot(&all(ResourceType::Endpoints, text))
-}
-
-fn plan() -> AdmittedPlan {
-    static PLAN: OnceLock<AdmittedPlan> = OnceLock::new();
-    let make = || {
-        let text = "apiVersion: postern/v1\nkind: Settings\nmetadata: { name: s }\nspec: {}\n";
-        let file = File { name: "test.yaml".into(), bytes: text.into() };
-        compile(&[file], &FilterCode::new(vec![1], None)).unwrap().plan().clone()
-    };
-    PLAN.get_or_init(make).clone()
 }
 
 /// The responses as text: type, resources with their content, and removed names with a `-`.

@@ -16,18 +16,15 @@ use envoy_types::pb::envoy::{
     },
 };
 use postern_base::node::NodeIdentity;
-use postern_compile::{
-    pipeline::compile,
-    snapshot::{
-        FilterCode,
-        ResourceType::{self, Cluster, ExtensionConfig, Listener},
-    },
+use postern_compile::snapshot::{
+    FilterCode,
+    ResourceType::{self, Cluster, ExtensionConfig, Listener},
 };
 use postern_deliver::xds::{
     content::Variant,
     session::{Memory, Reaction, Request, Wish},
 };
-use postern_model::File;
+use postern_fixtures::{SITE, snapshot_with};
 use postern_release::fleet::{Fleet, Learnt};
 use prost::Message;
 
@@ -225,23 +222,9 @@ fn case_33_a_client_that_comes_back_type_by_type_finds_its_last_good_configurati
     }
 }
 
-const SITE: &str = "
-apiVersion: postern/v1
-kind: Gateway
-metadata: { name: edge }
-spec:
-  listeners: [{ name: http, port: 10000 }]
-  routes: [{ name: r, service: s }]
----
-apiVersion: postern/v1
-kind: Service
-metadata: { name: s }
-spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
-";
-
 /// The first resource of a type that the site becomes; filters differ only in where they stand.
 fn compiled(kind: ResourceType, code: &FilterCode) -> Vec<u8> {
-    let snapshot = compile(&[File { name: "site.yaml".into(), bytes: SITE.into() }], code).unwrap();
+    let snapshot = snapshot_with(SITE, code);
     let all = snapshot.whole(kind);
     assert_eq!(all.resources.len(), if kind == ExtensionConfig { 3 } else { 1 });
     all.resources[0].body.value.clone()

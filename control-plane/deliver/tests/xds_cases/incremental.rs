@@ -1,18 +1,12 @@
 //! Incremental: cases 25 to 31.
 
-use postern_compile::{
-    pipeline::compile,
-    snapshot::{
-        FilterCode,
-        ResourceType::{self, Cluster, Endpoints, Listener, RouteConfiguration},
-    },
-};
+use postern_compile::snapshot::ResourceType::{self, Cluster, Endpoints, Listener, RouteConfiguration};
 use postern_deliver::xds::{
     Offers,
     content::Variant::Incremental,
     session::{Event, PATIENCE_TO_BREAK, TIME_TO_REJOIN},
 };
-use postern_model::File;
+use postern_fixtures::SITE;
 
 use crate::client::{Client, SILENCE, all, clusters, endpoints, only, outcomes, snapshot, tell, told};
 
@@ -201,25 +195,8 @@ fn case_30_what_is_gone_goes_at_once_when_all_that_may_use_it_is_known() {
 
 #[test]
 fn case_31_versions_depend_on_content_alone() {
-    let text = "
-apiVersion: postern/v1
-kind: Gateway
-metadata: { name: edge }
-spec:
-  listeners: [{ name: http, port: 10000 }]
-  routes: [{ name: r, service: s }]
----
-apiVersion: postern/v1
-kind: Service
-metadata: { name: s }
-spec: { endpoints: [{ address: 127.0.0.1, port: 9000 }] }
-";
-    let compiled = || {
-        let file = File { name: "test.yaml".into(), bytes: text.into() };
-        compile(&[file], &FilterCode::new(vec![1], None)).unwrap()
-    };
     let versions = |stream| {
-        let snapshot = Offers::of(std::sync::Arc::new(compiled()));
+        let snapshot = Offers::of(std::sync::Arc::new(postern_fixtures::snapshot(SITE)));
         let mut client = Client::of(Incremental, stream, postern_deliver::xds::session::Memory::default());
         client.publish(&snapshot);
         let responses = ResourceType::ALL.into_iter().flat_map(|kind| client.subscribe(kind, &["*"]));

@@ -2,22 +2,18 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use envoy_types::pb::{envoy::config::route::v3::VirtualHost, google::protobuf::Any};
-use postern_base::{digest::Digest, node::NodeIdentity};
-use postern_compile::{
-    gate::AdmittedPlan,
-    pipeline::compile,
-    snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
-};
+use envoy_types::pb::envoy::config::route::v3::VirtualHost;
+use postern_base::node::NodeIdentity;
+use postern_compile::snapshot::{Resource, ResourceType};
 use postern_deliver::xds::{
     Offers, content,
     session::{self, Event, Reaction, Session},
 };
-use postern_model::File;
+use postern_fixtures::assembled;
 use postern_release::fleet::{Fleet, Learnt};
 use prost::Message as _;
 
@@ -506,26 +502,11 @@ fn from_session(response: &session::Response) -> Response {
 }
 
 fn assemble(all: &BTreeMap<Kind, Contents>) -> Arc<Offers> {
-    let each = || all.iter().flat_map(|(kind, named)| named.iter().map(|(name, content)| (*kind, name, content)));
-    let parts = each()
-        .flat_map(|(kind, name, content)| [type_of(kind).type_url().as_bytes(), name.as_bytes(), content.as_bytes()]);
-    let revision = Digest::of_parts(parts);
-    let resources = each().map(|(kind, name, content)| {
-        let body = Any { type_url: type_of(kind).type_url().to_owned(), value: encoded(kind, content) };
-        let version = Digest::of(&body.value);
-        (type_of(kind), Resource { name: name.clone(), version, body, author: Author::Postern })
-    });
-    Offers::of(Arc::new(Snapshot::assemble(revision, plan(), resources.collect::<Vec<_>>())))
-}
-
-fn plan() -> AdmittedPlan {
-    static PLAN: OnceLock<AdmittedPlan> = OnceLock::new();
-    let make = || {
-        let text = "apiVersion: postern/v1\nkind: Settings\nmetadata: { name: s }\nspec: {}\n";
-        let file = File { name: "test.yaml".into(), bytes: text.into() };
-        compile(&[file], &FilterCode::new(vec![1], None)).unwrap().plan().clone()
-    };
-    PLAN.get_or_init(make).clone()
+    let each = all.iter().flat_map(|(kind, named)| named.iter().map(|(name, content)| (*kind, name, content)));
+    let encoded: Vec<_> = each.map(|(kind, name, content)| (type_of(kind), name, encoded(kind, content))).collect();
+    let items: Vec<_> =
+        encoded.iter().map(|(kind, name, content)| (*kind, name.as_str(), content.as_slice())).collect();
+    Offers::of(Arc::new(assembled(&items)))
 }
 
 fn encoded(kind: Kind, content: &str) -> Vec<u8> {

@@ -34,7 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .header(IF_MATCH.0, IF_MATCH.1)
         .takes::<Bundle>()
         .up_to(LARGEST_BUNDLE)
-        .json::<Outcome>(200, "It is a revision now, or would be, or says what is in force already.")
+        .json::<ChangeReport>(200, "It is a revision now, or would be, or says what is in force already.")
         .problem(400, "`If-Match` cannot be read.")
         .problem(409, "Routes would lose their authentication, or all resources would go: `allowUnguarded` says that this is meant.")
         .problem(412, "Another revision came in between.")
@@ -47,7 +47,7 @@ pub(super) fn operations() -> Vec<Operation> {
         )
         .header(IF_MATCH.0, IF_MATCH.1)
         .takes::<RollbackTo>()
-        .json::<Outcome>(200, "It is a revision now, or says what is in force already.")
+        .json::<ChangeReport>(200, "It is a revision now, or says what is in force already.")
         .problem(400, "`If-Match` cannot be read.")
         .problem(404, "There is no such revision.")
         .problem(409, "Routes would lose their authentication, or all resources would go: `allowUnguarded` says that this is meant.")
@@ -112,8 +112,8 @@ impl From<SentFile> for File {
 /// What came of a change.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Outcome {
-    result: Outcomes,
+pub(super) struct ChangeReport {
+    result: ChangeResult,
     /// The revision that it is now, or that says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<Revision>,
@@ -124,7 +124,7 @@ pub(super) struct Outcome {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-enum Outcomes {
+enum ChangeResult {
     /// It is a new revision, and spreads.
     Created,
     /// The latest revision says the same.
@@ -133,7 +133,7 @@ enum Outcomes {
     Valid,
 }
 
-impl Outcome {
+impl ChangeReport {
     /// Applies a proposal, or only checks it in a dry run.
     pub(super) async fn of(plane: &Arc<ControlPlane>, proposal: Proposal, dry_run: bool) -> Result<Self, ApplyError> {
         let shared = Arc::clone(plane);
@@ -141,8 +141,8 @@ impl Outcome {
             return blocking(move || Self::of_dry_run(&shared, &proposal)).await;
         }
         let (result, revision) = match plane.commands().apply(proposal).await? {
-            Applied::Revision(revision) => (Outcomes::Created, revision),
-            Applied::Unchanged(revision) => (Outcomes::Unchanged, revision),
+            Applied::Revision(revision) => (ChangeResult::Created, revision),
+            Applied::Unchanged(revision) => (ChangeResult::Unchanged, revision),
         };
         let warnings = blocking(move || Ok(shared.in_force().warnings(&shared.identities()).into())).await?;
         Ok(Self { result, revision: Some(revision), warnings })
@@ -156,7 +156,7 @@ impl Outcome {
             plane.in_force().releases().stays_guarded(&bundle, &nodes)?;
         }
         let warnings = warnings(&examined.findings, &Waiting::of(&bundle), &nodes).into();
-        Ok(Self { result: Outcomes::Valid, revision: None, warnings })
+        Ok(Self { result: ChangeResult::Valid, revision: None, warnings })
     }
 }
 
@@ -164,11 +164,11 @@ async fn apply(
     State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
     Sent(bundle): Sent<Bundle>,
-) -> Result<Json<Outcome>, Problem> {
+) -> Result<Json<ChangeReport>, Problem> {
     let files = bundle.files.into_iter().map(File::from).collect();
     let Bundle { dry_run, allow_unguarded, message, .. } = bundle;
     let proposal = Proposal { files, author: named(bundle.author), message, parent, again: true, allow_unguarded };
-    Ok(Json(Outcome::of(&plane, proposal, dry_run).await?))
+    Ok(Json(ChangeReport::of(&plane, proposal, dry_run).await?))
 }
 
 /// Runs blocking work, such as compilation, on a thread where it delays no other request.
@@ -197,10 +197,10 @@ async fn rollback(
     State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
     Sent(RollbackTo { revision, allow_unguarded, author }): Sent<RollbackTo>,
-) -> Result<Json<Outcome>, Problem> {
+) -> Result<Json<ChangeReport>, Problem> {
     let store = Arc::clone(plane.store());
     let proposal = read(move || Proposal::to_go_back(&*store, revision, named(author), parent)).await?;
-    Ok(Json(Outcome::of(&plane, Proposal { allow_unguarded, ..proposal }, false).await?))
+    Ok(Json(ChangeReport::of(&plane, Proposal { allow_unguarded, ..proposal }, false).await?))
 }
 
 async fn rollout(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<RolloutReport>, Problem> {

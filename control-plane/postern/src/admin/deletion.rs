@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    changes::{Outcome, named},
+    changes::{ChangeReport, named},
     extract::{Asked, Follows, IF_MATCH, Named, on_a_thread},
     operation::Operation,
     problem::Problem,
@@ -34,7 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .path::<OfName>()
         .query::<Deletion>()
         .header(IF_MATCH.0, IF_MATCH.1)
-        .json::<Outcome>(200, "It is gone in the new revision, or would be.")
+        .json::<ChangeReport>(200, "It is gone in the new revision, or would be.")
         .problem(400, "`If-Match` or a parameter cannot be read.")
         .problem(404, "There is no such resource, or no such kind.")
         .problem(409, "Other resources need it, or a route would lose its authentication.")
@@ -68,13 +68,13 @@ async fn delete(
     Follows(parent): Follows,
     Named(of): Named<OfName>,
     Asked(Deletion { mesh, dry_run, allow_unguarded, message, author }): Asked<Deletion>,
-) -> Result<Json<Outcome>, Problem> {
+) -> Result<Json<ChangeReport>, Problem> {
     let key = of.key(mesh)?;
     let mut attempts = 1..=ATTEMPTS;
     loop {
         let (from, of, by) = (Arc::clone(&plane), key.clone(), (author.clone(), message.clone()));
         let proposal = on_a_thread(move || deletion(&from, &of, parent, by)).await?;
-        match Outcome::of(&plane, Proposal { allow_unguarded, ..proposal }, dry_run).await {
+        match ChangeReport::of(&plane, Proposal { allow_unguarded, ..proposal }, dry_run).await {
             Err(ApplyError::Store(StoreError::Conflict { .. }))
                 if parent == Parent::Latest && attempts.next().is_some() => {}
             Err(error @ ApplyError::Compile(_)) => return Err(needed(&key, error)),

@@ -68,20 +68,20 @@ type Events = Sse<axum::response::sse::KeepAliveStream<ReceiverStream<Result<Sen
 
 async fn follow(
     State(plane): State<Arc<ControlPlane>>,
-    Extension(places): Extension<Arc<Places>>,
+    Extension(seats): Extension<Arc<Seats>>,
     client: Option<Extension<Client>>,
     headers: HeaderMap,
     Asked(Following { last, follow }): Asked<Following>,
 ) -> Result<Events, Problem> {
     let client = client.map_or(Client(Ipv4Addr::UNSPECIFIED.into()), |Extension(client)| client);
-    let place = Places::take(&places, client)?;
+    let seat = Seats::take(&seats, client)?;
     let journal = Arc::clone(plane.journal());
     let (sender, receiver) = mpsc::channel(64);
     let seen = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| journal.place(id)));
     tokio::spawn(async move {
         // A follower that disconnects is not an error.
         let _ended = feed(&journal, &sender, (seen, last), follow).await;
-        drop(place);
+        drop(seat);
     });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEPALIVE)))
 }
@@ -144,22 +144,22 @@ fn missed(count: Option<u64>) -> Sent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
-/// Counts followers, and grants places to them.
+/// Counts followers, and grants seats to them.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Seats {
     taken: Mutex<BTreeMap<Client, usize>>,
 }
 
-/// A place of a follower. Dropping it frees the place.
+/// A seat of a follower. Dropping it frees the seat.
 #[derive(Debug)]
-struct Place {
-    places: Arc<Places>,
+struct Seat {
+    seats: Arc<Seats>,
     client: Client,
 }
 
-impl Places {
-    fn take(places: &Arc<Self>, client: Client) -> Result<Place, Problem> {
-        let mut taken = places.taken();
+impl Seats {
+    fn take(seats: &Arc<Self>, client: Client) -> Result<Seat, Problem> {
+        let mut taken = seats.taken();
         if taken.values().sum::<usize>() >= MOST_FOLLOWERS {
             let detail = format!("{MOST_FOLLOWERS} follow events already: try again when one has left");
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many follow", detail));
@@ -171,7 +171,7 @@ impl Places {
         }
         *own += 1;
         drop(taken);
-        Ok(Place { places: Arc::clone(places), client })
+        Ok(Seat { seats: Arc::clone(seats), client })
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeMap<Client, usize>> {
@@ -179,9 +179,9 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.seats.taken();
         if let Some(own) = taken.get_mut(&self.client) {
             *own = own.saturating_sub(1);
             if *own == 0 {
@@ -203,15 +203,15 @@ mod tests {
 
     #[test]
     fn one_client_leaves_places_to_others() {
-        let places = Arc::<Places>::default();
-        let status = |taken: Result<Place, Problem>| taken.map_err(|problem| problem.into_response().status());
-        let of_one: Vec<_> = (0..MOST_OF_ONE).map(|_| Places::take(&places, client(1)).unwrap()).collect();
-        assert_eq!(status(Places::take(&places, client(1))).unwrap_err(), StatusCode::TOO_MANY_REQUESTS);
-        let of_others: Vec<_> = (0..MOST_OF_ONE).map(|_| Places::take(&places, client(2)).unwrap()).collect();
-        assert_eq!(status(Places::take(&places, client(3))).unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+        let seats = Arc::<Seats>::default();
+        let status = |taken: Result<Seat, Problem>| taken.map_err(|problem| problem.into_response().status());
+        let of_one: Vec<_> = (0..MOST_OF_ONE).map(|_| Seats::take(&seats, client(1)).unwrap()).collect();
+        assert_eq!(status(Seats::take(&seats, client(1))).unwrap_err(), StatusCode::TOO_MANY_REQUESTS);
+        let of_others: Vec<_> = (0..MOST_OF_ONE).map(|_| Seats::take(&seats, client(2)).unwrap()).collect();
+        assert_eq!(status(Seats::take(&seats, client(3))).unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         drop(of_one);
-        assert!(Places::take(&places, client(3)).is_ok());
+        assert!(Seats::take(&seats, client(3)).is_ok());
         drop(of_others);
-        assert!(places.taken().is_empty());
+        assert!(seats.taken().is_empty());
     }
 }

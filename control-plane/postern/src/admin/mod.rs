@@ -34,7 +34,7 @@ use axum::{
 
 pub use self::openapi::description;
 pub(crate) use self::{events::Client, problem::Problem};
-use self::{events::Places, operation::Operation};
+use self::{events::Seats, operation::Operation};
 use crate::control_plane::ControlPlane;
 
 /// The maximum size of a bundle, enough for a hundred thousand routes with their policies.
@@ -74,7 +74,7 @@ pub(crate) fn router(plane: Arc<ControlPlane>) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .layer(Extension(Arc::<Places>::default()))
+        .layer(Extension(Arc::<Seats>::default()))
         .with_state(plane)
 }
 

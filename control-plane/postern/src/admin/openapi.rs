@@ -8,7 +8,7 @@ use schemars::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    operation::{Answer, Operation, Place},
+    operation::{DescribedAnswer, Operation, ParameterPlace},
     problem,
 };
 
@@ -87,19 +87,19 @@ fn describe(operation: &Operation, taken: &mut SchemaGenerator, given: &mut Sche
 }
 
 /// The parameters that the fields of a structure describe.
-fn parameters_of(place: Place, structure: &Schema) -> Vec<Value> {
+fn parameters_of(place: ParameterPlace, structure: &Schema) -> Vec<Value> {
     let required = structure.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let properties = structure.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let parameter = |(name, mut schema): (String, Value)| {
         let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        let required = place == Place::Path || required.iter().any(|other| *other == name);
-        let place = if place == Place::Path { "path" } else { "query" };
+        let required = place == ParameterPlace::Path || required.iter().any(|other| *other == name);
+        let place = if place == ParameterPlace::Path { "path" } else { "query" };
         json!({ "name": name, "in": place, "required": required, "description": about, "schema": schema })
     };
     properties.into_iter().map(parameter).collect()
 }
 
-fn answer_of(answer: &Answer, given: &mut SchemaGenerator) -> Value {
+fn answer_of(answer: &DescribedAnswer, given: &mut SchemaGenerator) -> Value {
     let content = answer.content.iter().map(|(kind, describe)| {
         let content = describe.map_or_else(|| json!({}), |describe| json!({ "schema": describe(given) }));
         ((*kind).to_owned(), content)
@@ -130,7 +130,7 @@ mod tests {
         for operation in super::super::operations() {
             let named: BTreeSet<_> = operation.path.split(['{', '}']).skip(1).step_by(2).map(str::to_owned).collect();
             let mut taken = generator(Contract::Deserialize);
-            let of_path = operation.parameters.iter().filter(|(place, _)| *place == Place::Path);
+            let of_path = operation.parameters.iter().filter(|(place, _)| *place == ParameterPlace::Path);
             let described: BTreeSet<_> = of_path
                 .flat_map(|(place, describe)| parameters_of(*place, &describe(&mut taken)))
                 .map(|parameter| parameter["name"].as_str().unwrap_or_default().to_owned())

@@ -19,23 +19,23 @@ pub(super) struct Operation {
     /// A summary in one sentence, for people.
     pub(super) summary: &'static str,
     /// Its parameters in the path and in the query; each structure describes several.
-    pub(super) parameters: Vec<(Place, Describe)>,
+    pub(super) parameters: Vec<(ParameterPlace, Describe)>,
     /// The headers that it reads, with their descriptions.
     pub(super) headers: Vec<(&'static str, &'static str)>,
     pub(super) body: Option<Describe>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<DescribedAnswer>,
     pub(super) handler: routing::MethodRouter<Arc<ControlPlane>>,
 }
 
 /// The location of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParameterPlace {
     Path,
     Query,
 }
 
 /// A possible answer.
-pub(super) struct Answer {
+pub(super) struct DescribedAnswer {
     pub(super) status: u16,
     pub(super) about: &'static str,
     /// The media types of its body, each with its schema if it has one.
@@ -79,13 +79,13 @@ impl Operation {
 
     /// Adds the parameters in the path.
     pub(super) fn path<T: JsonSchema>(mut self) -> Self {
-        self.parameters.push((Place::Path, T::json_schema));
+        self.parameters.push((ParameterPlace::Path, T::json_schema));
         self
     }
 
     /// Adds the parameters in the query.
     pub(super) fn query<T: JsonSchema>(mut self) -> Self {
-        self.parameters.push((Place::Query, T::json_schema));
+        self.parameters.push((ParameterPlace::Query, T::json_schema));
         self
     }
 
@@ -113,7 +113,12 @@ impl Operation {
 
     /// Adds an answer that no schema describes.
     pub(super) fn text(self, content_type: &'static str, about: &'static str) -> Self {
-        self.answer(200, about, vec![(content_type, None)])
+        self.texts(&[content_type], about)
+    }
+
+    /// Like [`Self::text`], in several formats.
+    pub(super) fn texts(self, content_types: &[&'static str], about: &'static str) -> Self {
+        self.answer(200, about, content_types.iter().map(|content_type| (*content_type, None)).collect())
     }
 
     pub(super) fn empty(self, status: u16, about: &'static str) -> Self {
@@ -126,7 +131,7 @@ impl Operation {
     }
 
     fn answer(mut self, status: u16, about: &'static str, content: Vec<(&'static str, Option<Describe>)>) -> Self {
-        self.answers.push(Answer { status, about, content });
+        self.answers.push(DescribedAnswer { status, about, content });
         self
     }
 

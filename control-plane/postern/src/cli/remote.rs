@@ -167,7 +167,7 @@ impl Waiting {
     /// superseded, or after the time limit.
     fn wait_for(&self, remote: &Remote, number: u64) -> anyhow::Result<()> {
         let (begin, timeout) = (Instant::now(), Duration::from_secs(self.timeout));
-        let mut progress = Progress { silent: remote.output != Output::Table, shown: String::new() };
+        let mut progress = ProgressLine { silent: remote.output != Output::Table, shown: String::new() };
         loop {
             let rollout = remote.server.get("/api/v1/rollout")?;
             let revision = remote.server.get(&format!("/api/v1/revisions/{number}"))?;
@@ -215,12 +215,12 @@ fn bar(rollout: &Value, (ready, all): (usize, usize)) -> String {
 }
 
 /// The progress line.
-struct Progress {
+struct ProgressLine {
     silent: bool,
     shown: String,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Replaces the previous line on a terminal; elsewhere prints a new line.
     fn show(&mut self, line: String) {
         if self.silent || line == self.shown {

@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use prost::bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use super::connections::Line;
+use super::connections::ConnectionState;
 
 /// The time limit of a whole body, as a multiple of the limit between two parts.
 const PARTS: u32 = 6;
@@ -28,13 +28,13 @@ pub(super) struct Incoming<B> {
     timeout: Duration,
     end: Instant,
     timer: Pin<Box<Sleep>>,
-    line: Arc<Line>,
+    line: Arc<ConnectionState>,
     late: Arc<AtomicBool>,
 }
 
 impl<B: http_body::Body> Incoming<B> {
     /// Wraps a body. `late` is set if the body exceeds its time limit.
-    pub(super) fn new(body: B, timeout: Duration, line: Arc<Line>, late: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(body: B, timeout: Duration, line: Arc<ConnectionState>, late: Arc<AtomicBool>) -> Self {
         let now = Instant::now();
         if body.is_end_stream() {
             line.busy();
@@ -85,11 +85,11 @@ where
 /// The body of an answer. When it is dropped, the connection counts as idle.
 pub(super) struct Outgoing {
     body: Body,
-    line: Arc<Line>,
+    line: Arc<ConnectionState>,
 }
 
 impl Outgoing {
-    pub(super) fn new(body: Body, line: Arc<Line>) -> Self {
+    pub(super) fn new(body: Body, line: Arc<ConnectionState>) -> Self {
         line.busy();
         Self { body, line }
     }

@@ -22,13 +22,13 @@ pub(super) struct Connections {
 
 #[derive(Debug, Default)]
 struct Open {
-    lines: BTreeMap<u64, Arc<Line>>,
+    lines: BTreeMap<u64, Arc<ConnectionState>>,
     count: u64,
 }
 
 /// The state of one connection, as others see it.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ConnectionState {
     client: IpAddr,
     /// Whether a request is being answered. If not, the next field says since when it is idle.
     busy: AtomicBool,
@@ -36,7 +36,7 @@ pub(super) struct Line {
     cut: Notify,
 }
 
-impl Line {
+impl ConnectionState {
     /// Records that a complete request has come, and is being answered.
     pub(super) fn busy(&self) {
         self.busy.store(true, Ordering::Relaxed);
@@ -69,11 +69,11 @@ impl Line {
 pub(super) struct Slot {
     connections: Arc<Connections>,
     number: u64,
-    line: Arc<Line>,
+    line: Arc<ConnectionState>,
 }
 
 impl Slot {
-    pub(super) fn line(&self) -> &Arc<Line> {
+    pub(super) fn line(&self) -> &Arc<ConnectionState> {
         &self.line
     }
 }
@@ -105,7 +105,7 @@ impl Connections {
         }
         open.count = open.count.wrapping_add(1);
         let (busy, since, cut) = (AtomicBool::new(false), Mutex::new(Instant::now()), Notify::new());
-        let (number, line) = (open.count, Arc::new(Line { client, busy, since, cut }));
+        let (number, line) = (open.count, Arc::new(ConnectionState { client, busy, since, cut }));
         open.lines.insert(number, Arc::clone(&line));
         Some(Slot { connections: Arc::clone(self), number, line })
     }
@@ -124,7 +124,7 @@ impl Connections {
 impl Open {
     /// Closes the connection that has been idle for longest, of those for which `may_end` holds. Returns whether there
     /// was one.
-    fn cut_oldest(&mut self, may_end: impl Fn(&Line) -> bool) -> bool {
+    fn cut_oldest(&mut self, may_end: impl Fn(&ConnectionState) -> bool) -> bool {
         let waiting = self.lines.iter().filter(|(_, line)| may_end(line));
         let waiting = waiting.filter_map(|(number, line)| Some((line.waiting_since()?, *number)));
         let Some(line) = waiting.min().and_then(|(_, number)| self.lines.remove(&number)) else { return false };

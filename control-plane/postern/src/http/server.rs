@@ -23,7 +23,7 @@ use tower_service::Service as _;
 
 use super::{
     body::{Incoming, Outgoing},
-    connections::{Connections, Line, Slot},
+    connections::{ConnectionState, Connections, Slot},
     stall::Stalling,
 };
 use crate::admin::{Client, Problem};
@@ -77,7 +77,7 @@ async fn converse(tcp: TcpStream, slot: Slot, router: Router, timeout: Duration)
 async fn answer(
     request: hyper::Request<Received>,
     mut router: Router,
-    line: Arc<Line>,
+    line: Arc<ConnectionState>,
     timeout: Duration,
 ) -> Result<Response<Outgoing>, Infallible> {
     let late = Arc::new(AtomicBool::new(false));

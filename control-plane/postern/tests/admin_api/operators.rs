@@ -86,6 +86,31 @@ fn is_ready_once_something_is_in_force_and_says_why_not() {
     assert_eq!(server.get("/readyz").status, 200);
 }
 
+/// Prometheus asks for OpenMetrics, in which a counter's family has no `_total`.
+#[test]
+fn counts_in_open_metrics_for_those_who_ask() {
+    let server = Server::running();
+    let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+    let answer = server.send("get", "/metrics", &[("accept", accept)], None);
+    assert_eq!(answer.content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(answer.body.ends_with("\n# EOF\n"), "{}", answer.body);
+    for expect in ["# TYPE postern_applies counter", "postern_applies_total{result=\"created\"} 1"] {
+        assert!(answer.body.lines().any(|line| line == expect), "`{expect}` is not in:\n{}", answer.body);
+    }
+    for (accept, expect) in [("*/*", "text/plain"), ("text/plain, application/json", "text/plain")] {
+        let answer = server.send("get", "/metrics", &[("accept", accept)], None);
+        assert_eq!(answer.content_type, format!("{expect}; version=0.0.4"));
+        assert!(!answer.body.contains("# EOF"));
+    }
+    // The same series in both.
+    let series = |text: &str| {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let plain = server.get("/metrics").body;
+    assert_eq!(series(&plain), series(&server.send("get", "/metrics", &[("accept", accept)], None).body));
+}
+
 /// Every line of the text is a comment or `name{label="value"} number`, and every metric has a type.
 #[test]
 fn counts_in_the_text_that_prometheus_reads() {

@@ -10,19 +10,16 @@ use envoy_types::pb::{
             aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
         },
     },
-    google::{protobuf::Any, rpc},
+    google::rpc,
 };
 use postern::{
     control_plane::ControlPlane,
     serve::{Sockets, serve_within},
 };
 use postern_base::digest::Digest;
-use postern_compile::{
-    pipeline::compile,
-    snapshot::{Author, FilterCode, Resource, ResourceType, Snapshot},
-};
+use postern_compile::snapshot::{FilterCode, ResourceType};
 use postern_deliver::xds::Limits;
-use postern_model::File;
+use postern_fixtures::assembled;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
@@ -70,14 +67,10 @@ impl Server {
 
     /// Puts one resource of every type in force, each of this many bytes, and returns the revision.
     pub(crate) async fn publish(&self, version: u8, size: usize) -> Digest {
-        let resources = ResourceType::ALL.map(|kind| {
-            let value = vec![version; size];
-            let body = Any { type_url: kind.type_url().to_owned(), value };
-            let (name, version) = ("r/a".to_owned(), Digest::of(&body.value));
-            (kind, Resource { name, version, body, author: Author::Postern })
-        });
-        let revision = Digest::of(&[version]);
-        self.plane.commands().publish(Snapshot::assemble(revision.clone(), plan(), resources)).await.unwrap();
+        let content = vec![version; size];
+        let snapshot = assembled(&ResourceType::ALL.map(|kind| (kind, "r/a", content.as_slice())));
+        let revision = snapshot.revision().clone();
+        self.plane.commands().publish(snapshot).await.unwrap();
         revision
     }
 
@@ -90,12 +83,6 @@ impl Server {
     pub(crate) async fn stream(&self, node: &str) -> Client {
         Client::open(self.channel().await, node).await.unwrap()
     }
-}
-
-fn plan() -> postern_compile::gate::AdmittedPlan {
-    let text = "apiVersion: postern/v1\nkind: Settings\nmetadata: { name: s }\nspec: {}\n";
-    let file = File { name: "test.yaml".into(), bytes: text.into() };
-    compile(&[file], &FilterCode::new(vec![1], None)).unwrap().plan().clone()
 }
 
 /// A client of one aggregated stream, state of the world.

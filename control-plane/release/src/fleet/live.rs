@@ -8,7 +8,7 @@ use std::{
 use postern_base::{digest::Digest, node::NodeIdentity};
 use tokio::sync::watch;
 
-use super::{Fleet, Joined, Learnt, NodeReport, Progress, Sighting};
+use super::{Fleet, Joined, Learnt, NodeReport, RevisionProgress, Sighting};
 use crate::journal::Journal;
 
 /// The time between two looks at the fleet: a change reaches thousands of nodes at once, and their answers are batched.
@@ -65,7 +65,7 @@ impl LiveFleet {
     }
 
     /// See [`Fleet::progress`].
-    pub fn progress(&self, revision: &Digest) -> Progress {
+    pub fn progress(&self, revision: &Digest) -> RevisionProgress {
         self.fleet().progress(revision)
     }
 

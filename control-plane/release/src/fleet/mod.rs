@@ -22,7 +22,7 @@ pub use event::Event;
 pub use live::LiveFleet;
 pub use memory::{Remembered, StreamMemory};
 use report::seconds;
-pub use report::{NodeReport, Progress, Refusal, Sighting, TypeStatus};
+pub use report::{Nack, NodeReport, RevisionProgress, Sighting, TypeStatus};
 
 use crate::journal::{Happening, Journal};
 
@@ -54,7 +54,7 @@ struct Node {
     since: u64,
     types: BTreeMap<ResourceType, TypeStatus>,
     /// Refusals that the node has not recovered from, by type and stream.
-    refusals: BTreeMap<(ResourceType, u64), Arc<Refusal>>,
+    refusals: BTreeMap<(ResourceType, u64), Arc<Nack>>,
     /// The memory that all of its streams share.
     memory: Remembered,
 }
@@ -151,7 +151,7 @@ impl Fleet {
                 }
                 Event::Nacked { kind, version, message, resources, carried } => {
                     let (reason, at) = (reason.take(), seconds(now));
-                    let refusal = Arc::new(Refusal { version, message, resources, carried, reason, at });
+                    let refusal = Arc::new(Nack { version, message, resources, carried, reason, at });
                     node.types.entry(kind).or_default().refused = Some(Arc::clone(&refusal));
                     node.refusals.insert((kind, stream), refusal);
                 }
@@ -238,8 +238,8 @@ impl Fleet {
     }
 
     /// How far the connected nodes are with a revision.
-    pub fn progress(&self, revision: &Digest) -> Progress {
-        let mut progress = Progress::default();
+    pub fn progress(&self, revision: &Digest) -> RevisionProgress {
+        let mut progress = RevisionProgress::default();
         for (id, node) in self.nodes.iter().filter(|(_, node)| !node.streams.is_empty()) {
             progress.connected += 1;
             if node.revision() == Some(revision) {
@@ -321,13 +321,13 @@ impl Node {
     }
 
     /// The latest refusal of a type that the node has not recovered from.
-    fn refused(&self, kind: ResourceType) -> Option<Arc<Refusal>> {
+    fn refused(&self, kind: ResourceType) -> Option<Arc<Nack>> {
         let of_kind = self.refusals().filter(|(of, _)| *of == kind);
         of_kind.max_by_key(|(_, refusal)| refusal.at).map(|(_, refusal)| Arc::clone(refusal))
     }
 
     /// The refusals that the node has not recovered from.
-    fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Arc<Refusal>)> {
+    fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Arc<Nack>)> {
         self.refusals.iter().map(|((kind, _), refusal)| (*kind, refusal))
     }
 
@@ -444,7 +444,7 @@ mod tests {
             fleet.record("edge", stream, learnt(settled.clone()), at(2));
             assert!(changes.has_changed().is_ok_and(|changed| changed), "whoever follows the fleet is told");
         }
-        assert_eq!(fleet.progress(&revision), Progress { connected: 1, settled: 1, refusing: Vec::new() });
+        assert_eq!(fleet.progress(&revision), RevisionProgress { connected: 1, settled: 1, refusing: Vec::new() });
         let [_, second] = streams;
         fleet.record("edge", second, learnt(Event::Unsettled), at(3));
         assert!(!fleet.progress(&revision).is_complete());

@@ -22,7 +22,7 @@ pub struct TypeStatus {
     pub accepted: Option<u64>,
     /// The version that it refused and has not got past since.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Arc<Refusal>>,
+    pub refused: Option<Arc<Nack>>,
     /// Why it runs that version only in part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<&'static str>,
@@ -30,7 +30,7 @@ pub struct TypeStatus {
 
 /// A NACK.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Refusal {
+pub struct Nack {
     /// What was refused.
     pub version: Digest,
     /// In the node's words.
@@ -48,7 +48,7 @@ pub struct Refusal {
     pub at: u64,
 }
 
-impl Refusal {
+impl Nack {
     /// Whether this refuses what a snapshot has: the whole type, or the resources that the node asked for.
     pub(crate) fn is_of(&self, kind: ResourceType, snapshot: &Snapshot) -> bool {
         let whole = snapshot.whole(kind);
@@ -89,14 +89,14 @@ pub struct Sighting {
     /// The revision that the node runs in all that it subscribed to.
     pub revision: Option<Digest>,
     /// The refusals that the node has not recovered from.
-    pub refused: Vec<(ResourceType, Arc<Refusal>)>,
+    pub refused: Vec<(ResourceType, Arc<Nack>)>,
     /// For a client of policy discovery: the revision whose policies it refused, and its reason.
     pub refused_policies: Option<(Digest, String)>,
 }
 
 /// How far the connected nodes are with a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Progress {
+pub struct RevisionProgress {
     /// The number of connected nodes.
     pub connected: usize,
     /// The number of connected nodes that run the revision in all that they subscribed to.
@@ -105,7 +105,7 @@ pub struct Progress {
     pub refusing: Vec<String>,
 }
 
-impl Progress {
+impl RevisionProgress {
     /// Whether every connected node runs the revision.
     pub fn is_complete(&self) -> bool {
         self.settled == self.connected

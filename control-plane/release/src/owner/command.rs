@@ -49,13 +49,13 @@ pub struct Commands(UnboundedSender<Command>);
 /// answer is dropped.
 #[derive(Debug)]
 #[must_use = "what came of a command is in its answer"]
-pub struct Answer<T> {
+pub struct PendingAnswer<T> {
     receiver: oneshot::Receiver<Result<T, ApplyError>>,
     /// Keeps the owner alive until it has answered.
     _owner: UnboundedSender<Command>,
 }
 
-impl<T> Answer<T> {
+impl<T> PendingAnswer<T> {
     /// Blocks until the answer is there.
     ///
     /// # Panics
@@ -66,7 +66,7 @@ impl<T> Answer<T> {
     }
 }
 
-impl<T> Future for Answer<T> {
+impl<T> Future for PendingAnswer<T> {
     type Output = Result<T, ApplyError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -80,29 +80,29 @@ impl Commands {
     }
 
     /// Restores what an earlier process left in the store. The answer is whether there was anything.
-    pub fn restore(&self) -> Answer<bool> {
+    pub fn restore(&self) -> PendingAnswer<bool> {
         self.ask(Command::Restore)
     }
 
     /// Puts resources in force as a new revision with the published keys that are known, or refuses them whole. Unknown
     /// key sets are fetched in the background; the command does not wait for them.
-    pub fn apply(&self, proposal: Proposal) -> Answer<Applied> {
+    pub fn apply(&self, proposal: Proposal) -> PendingAnswer<Applied> {
         self.ask(|reply| Command::Apply(proposal, reply))
     }
 
     /// Like [`Self::apply`], for the contents of a directory. They are applied only if they differ from its last
     /// contents, so that changes made by other ways since are kept.
-    pub fn follow(&self, proposal: Proposal) -> Answer<()> {
+    pub fn follow(&self, proposal: Proposal) -> PendingAnswer<()> {
         self.ask(|reply| Command::Follow(proposal, reply))
     }
 
     /// Pauses, resumes or aborts the rollout under way.
-    pub fn steer(&self, steering: Steering) -> Answer<()> {
+    pub fn steer(&self, steering: Steering) -> PendingAnswer<()> {
         self.ask(|reply| Command::Steer(steering, reply))
     }
 
     /// Records that a change was refused before it was proposed. What is in force does not change.
-    pub fn refuse(&self, error: &impl ToString) -> Answer<()> {
+    pub fn refuse(&self, error: &impl ToString) -> PendingAnswer<()> {
         self.ask(|reply| Command::Refuse(error.to_string(), reply))
     }
 
@@ -113,32 +113,32 @@ impl Commands {
 
     /// Puts a snapshot in force for all nodes. It is not a revision: it is not stored, and the next revision replaces
     /// it.
-    pub fn publish(&self, snapshot: Snapshot) -> Answer<()> {
+    pub fn publish(&self, snapshot: Snapshot) -> PendingAnswer<()> {
         self.ask(|reply| Command::Publish(Box::new(snapshot), reply))
     }
 
     /// Looks at the fleet, so that the rollout and all conditions are up to date when the answer comes. It does not
     /// wait for changes under way.
-    pub fn look(&self) -> Answer<()> {
+    pub fn look(&self) -> PendingAnswer<()> {
         self.ask(Command::Look)
     }
 
     /// Ends the owner after all commands that were sent before. When the answer comes, the store is closed; later
     /// commands are answered with [`ApplyError::Ended`].
-    pub fn end(&self) -> Answer<()> {
+    pub fn end(&self) -> PendingAnswer<()> {
         self.ask(Command::End)
     }
 
     /// Puts resources in force as a new revision with a plan that no gate has checked. For tests of how a fleet reacts.
     #[cfg(feature = "test-hooks")]
-    pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> Answer<()> {
+    pub fn apply_past_the_gate(&self, proposal: Proposal, plan: Vec<u8>) -> PendingAnswer<()> {
         self.ask(|reply| Command::PastTheGate(proposal, plan, reply))
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Answer<T> {
+    fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> PendingAnswer<T> {
         let (reply, receiver) = oneshot::channel();
         self.tell(command(reply));
-        Answer { receiver, _owner: self.0.clone() }
+        PendingAnswer { receiver, _owner: self.0.clone() }
     }
 
     fn tell(&self, command: Command) {

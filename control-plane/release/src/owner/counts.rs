@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use postern_base::counter::{Counter, Histogram};
+use postern_base::durations;
+use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use crate::{
     releases::{Applied, ApplyError},
@@ -39,7 +40,7 @@ pub struct Rollouts {
 }
 
 /// The counters of the owner.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counts {
     /// Counters of proposals.
     pub proposals: Proposals,
@@ -47,6 +48,13 @@ pub struct Counts {
     pub rollouts: Rollouts,
     /// The time to accept a proposal: compilation, gate and store.
     pub applies: Histogram,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        let (proposals, rollouts) = Default::default();
+        Self { proposals, rollouts, applies: durations::histogram() }
+    }
 }
 
 impl Counts {
@@ -60,8 +68,8 @@ impl Counts {
             Err(ApplyError::Store(StoreError::Conflict { .. })) => conflict,
             Err(_) => failed,
         };
-        counter.increment();
-        self.applies.observe(took);
+        counter.inc();
+        self.applies.observe(took.as_secs_f64());
     }
 
     /// Counts a rollout whose state has changed.
@@ -69,17 +77,18 @@ impl Counts {
         let same = before.filter(|report| report.candidate == now.candidate);
         let under_way = |state: &State| matches!(state, State::Progressing | State::Paused);
         if same.is_none() && under_way(&now.state) {
-            self.rollouts.started.increment();
+            self.rollouts.started.inc();
         }
         // A rollout that a restart finds at its end was counted by the earlier process.
         if !same.is_some_and(|report| under_way(&report.state)) {
             return;
         }
-        match now.state {
-            State::Completed => self.rollouts.completed.increment(),
-            State::RolledBack { .. } => self.rollouts.rolled_back.increment(),
-            State::Aborted => self.rollouts.aborted.increment(),
-            State::Progressing | State::Paused => {}
-        }
+        let counter = match now.state {
+            State::Completed => &self.rollouts.completed,
+            State::RolledBack { .. } => &self.rollouts.rolled_back,
+            State::Aborted => &self.rollouts.aborted,
+            State::Progressing | State::Paused => return,
+        };
+        counter.inc();
     }
 }

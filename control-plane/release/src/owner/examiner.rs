@@ -34,7 +34,7 @@ struct Knowledge {
 
 /// Admission with what is known at one moment.
 #[derive(Debug)]
-pub struct Known {
+pub struct PreparedAdmission {
     knowledge: Arc<Knowledge>,
     key_sets: KeySets,
     /// The nodes for which the resources must be valid.
@@ -54,11 +54,11 @@ impl Examiner {
     }
 
     /// Takes what is known now.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> PreparedAdmission {
         let knowledge = Arc::clone(&self.0);
         let (key_sets, nodes) = (knowledge.keys.sets(), knowledge.population.identities());
         let previous = knowledge.publications.latest();
-        Known { knowledge, key_sets, nodes, previous }
+        PreparedAdmission { knowledge, key_sets, nodes, previous }
     }
 
     /// Reads and examines resources. Returns what would be put in force, or why it would be refused; whether routes
@@ -77,7 +77,7 @@ impl Examiner {
     }
 }
 
-impl Admission for Known {
+impl Admission for PreparedAdmission {
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
         let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
         Publication::admit(bundle.clone(), keys, &self.knowledge.code, &self.nodes, previous)

@@ -21,9 +21,9 @@ use tokio::sync::{mpsc, watch};
 
 use self::{command::Command, desk::Desk, work::Workshop};
 pub use self::{
-    command::{Answer, Commands, Steering},
+    command::{Commands, PendingAnswer, Steering},
     counts::{Counts, Proposals, Rollouts},
-    examiner::{Examiner, Known},
+    examiner::{Examiner, PreparedAdmission},
     in_force::{InForce, Readings, warnings},
     rollouts::follow_rollouts,
 };
@@ -94,7 +94,7 @@ pub struct Handles {
     pub counts: Arc<Counts>,
 }
 
-/// Starts the owner's threads. They end when the last of [`Commands`] and of their [`Answer`]s is dropped.
+/// Starts the owner's threads. They end when the last of [`Commands`] and of their [`PendingAnswer`]s is dropped.
 pub fn start(releases: Releases, surroundings: Surroundings) -> Handles {
     let Surroundings { code, keys, journal, population, publications } = surroundings;
     let (sender, receiver) = mpsc::unbounded_channel();

@@ -11,12 +11,13 @@ mod published;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    mem,
     panic::resume_unwind,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
-use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_base::{digest::Digest, disposal::dispose, node::NodeIdentity};
 use postern_compile::{
     attach::{Kinship, MOST_IMAGINED, Scope, imagined_nodes},
     keys::KeySets,
@@ -327,6 +328,13 @@ impl Groups {
         }
         known.insert(revision, Arc::clone(&snapshot));
         Ok(snapshot)
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        // Milliseconds for thousands of resources, and the last reference may be that of a stream.
+        dispose((mem::take(&mut self.bundle), mem::take(&mut self.compiled), mem::take(&mut self.known)));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use postern_compile::snapshot::ResourceType;
 
 use crate::{
-    fleet::{Refusal, Sighting},
+    fleet::{Nack, Sighting},
     publication::Publication,
     rollout::{Observed, Standing},
 };
@@ -34,7 +34,7 @@ fn refusal(sighting: &Sighting, release: &Publication) -> Option<String> {
         return None;
     }
     let snapshot = release.snapshot_for(&sighting.node);
-    let of_this = |(kind, refusal): &&(ResourceType, Arc<Refusal>)| refusal.is_of(*kind, &snapshot);
+    let of_this = |(kind, refusal): &&(ResourceType, Arc<Nack>)| refusal.is_of(*kind, &snapshot);
     let (kind, refusal) = sighting.refused.iter().find(of_this)?;
     Some(format!("{kind}: {}", refusal.reason.as_ref().unwrap_or(&refusal.message)))
 }

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     case::Case,
-    progress::Progress,
+    progress::StreamsProgress,
     server::Server,
     site,
     stream::{CONNECTING, Load},
@@ -68,7 +68,7 @@ pub(super) async fn measure(case: Case, changes: u32) -> Result<Figures> {
 /// refuses it, it would refuse the others too.
 async fn open(case: Case, server: &Server) -> Result<(Arc<Load>, Duration)> {
     eprintln!("bench: {case}: opening the streams");
-    let (connecting, progress) = (Semaphore::new(CONNECTING), Progress::default());
+    let (connecting, progress) = (Semaphore::new(CONNECTING), StreamsProgress::default());
     let load = Arc::new(Load { address: server.address(), variant: case.variant, connecting, progress });
     let start = Instant::now();
     load.open(0);

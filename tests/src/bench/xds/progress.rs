@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Shared by all streams of a case.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct StreamsProgress {
     state: Mutex<State>,
     told: Notify,
 }
@@ -29,7 +29,7 @@ struct State {
     reason: Option<String>,
 }
 
-impl Progress {
+impl StreamsProgress {
     /// Reports that a stream has all types.
     pub(super) fn synced(&self) {
         self.state().synced += 1;

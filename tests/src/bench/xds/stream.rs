@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use super::{
     case::Variant,
     message::{self, Frames, Head, Kind},
-    progress::Progress,
+    progress::StreamsProgress,
 };
 
 /// The flow-control window: larger than a push, so that no push waits for us.
@@ -29,7 +29,7 @@ pub(super) struct Load {
     pub(super) address: SocketAddr,
     pub(super) variant: Variant,
     pub(super) connecting: Semaphore,
-    pub(super) progress: Progress,
+    pub(super) progress: StreamsProgress,
 }
 
 impl Load {

@@ -2,7 +2,7 @@
 
 use wasmtime::Caller;
 
-use super::memory::{ENV, Fault, Guest, Imports, Place, Span, answer};
+use super::memory::{ENV, Fault, Guest, Imports, ReturnSlot, Span, answer};
 use crate::wasm::{
     abi::{Buffer, Status},
     host::Host,
@@ -14,7 +14,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
         ENV,
         "proxy_get_buffer_bytes",
         |caller: Caller<'_, Host>, buffer: u32, start: u32, most: u32, data: u32, size: u32| {
-            answer(get_bytes(Guest::new(caller), buffer, Span(start, most), Place(data, size)))
+            answer(get_bytes(Guest::new(caller), buffer, Span(start, most), ReturnSlot(data, size)))
         },
     )?;
     imports.func_wrap(
@@ -34,7 +34,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn get_bytes(mut guest: Guest<'_>, buffer: u32, range: Span, place: Place) -> Result<(), Fault> {
+fn get_bytes(mut guest: Guest<'_>, buffer: u32, range: Span, place: ReturnSlot) -> Result<(), Fault> {
     let buffer = Buffer::from_number(buffer)?;
     let whole = guest.host().buffer(buffer).ok_or(Status::NotFound)?;
     range.0.checked_add(range.1).ok_or(Status::BadArgument)?;

@@ -2,7 +2,7 @@
 
 use wasmtime::Caller;
 
-use super::memory::{ENV, Fault, Guest, Imports, Place, answer};
+use super::memory::{ENV, Fault, Guest, Imports, ReturnSlot, answer};
 use crate::wasm::{
     abi::Status,
     host::{After, Host},
@@ -14,7 +14,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     })?;
     imports.func_wrap(ENV, "proxy_done", |mut caller: Caller<'_, Host>| answer(done(caller.data_mut())))?;
     imports.func_wrap(ENV, "proxy_get_status", |caller: Caller<'_, Host>, code: u32, data: u32, size: u32| {
-        answer(get_status(Guest::new(caller), code, Place(data, size)))
+        answer(get_status(Guest::new(caller), code, ReturnSlot(data, size)))
     })?;
     Ok(())
 }
@@ -37,7 +37,7 @@ fn done(host: &mut Host) -> Result<(), Fault> {
 }
 
 /// The gRPC status of the callout whose callback is running.
-fn get_status(mut guest: Guest<'_>, code: u32, place: Place) -> Result<(), Fault> {
+fn get_status(mut guest: Guest<'_>, code: u32, place: ReturnSlot) -> Result<(), Fault> {
     let offered = &guest.host().offered;
     let (status, text) = (offered.status, offered.status_text.clone());
     guest.write_number(code, status)?;

@@ -13,9 +13,37 @@ use crate::wasm::{
     pairs,
 };
 
+/// Links a host call whose parameters are a target and these further numbers.
+macro_rules! link_to_target {
+    ($imports:ident, $name:literal, $start:ident($($further:ident),*)) => {
+        $imports.func_wrap(
+            ENV,
+            $name,
+            |caller: Caller<'_, Host>,
+             upstream: u32,
+             upstream_size: u32,
+             service: u32,
+             service_size: u32,
+             method: u32,
+             method_size: u32,
+             metadata: u32,
+             metadata_size: u32,
+             $($further: u32),*| {
+                let target = TargetSpans {
+                    upstream: Span(upstream, upstream_size),
+                    service: Span(service, service_size),
+                    method: Span(method, method_size),
+                    metadata: Span(metadata, metadata_size),
+                };
+                answer($start(Guest::new(caller), target, $($further),*))
+            },
+        )?;
+    };
+}
+
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
-    link_call(imports)?;
-    link_stream(imports)?;
+    link_to_target!(imports, "proxy_grpc_call", start_call(message, message_size, timeout, number));
+    link_to_target!(imports, "proxy_grpc_stream", start_stream(number));
     imports.func_wrap(
         ENV,
         "proxy_grpc_send",
@@ -31,61 +59,6 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     imports.func_wrap(ENV, "proxy_grpc_close", |mut caller: Caller<'_, Host>, number: u32| {
         answer(close(caller.data_mut(), number))
     })?;
-    Ok(())
-}
-
-fn link_call(imports: &mut Imports) -> wasmtime::Result<()> {
-    imports.func_wrap(
-        ENV,
-        "proxy_grpc_call",
-        |caller: Caller<'_, Host>,
-         upstream: u32,
-         upstream_size: u32,
-         service: u32,
-         service_size: u32,
-         method: u32,
-         method_size: u32,
-         metadata: u32,
-         metadata_size: u32,
-         message: u32,
-         message_size: u32,
-         timeout: u32,
-         number: u32| {
-            let target = TargetSpans {
-                upstream: Span(upstream, upstream_size),
-                service: Span(service, service_size),
-                method: Span(method, method_size),
-                metadata: Span(metadata, metadata_size),
-            };
-            answer(start_call(Guest::new(caller), target, Span(message, message_size), timeout, number))
-        },
-    )?;
-    Ok(())
-}
-
-fn link_stream(imports: &mut Imports) -> wasmtime::Result<()> {
-    imports.func_wrap(
-        ENV,
-        "proxy_grpc_stream",
-        |caller: Caller<'_, Host>,
-         upstream: u32,
-         upstream_size: u32,
-         service: u32,
-         service_size: u32,
-         method: u32,
-         method_size: u32,
-         metadata: u32,
-         metadata_size: u32,
-         number: u32| {
-            let target = TargetSpans {
-                upstream: Span(upstream, upstream_size),
-                service: Span(service, service_size),
-                method: Span(method, method_size),
-                metadata: Span(metadata, metadata_size),
-            };
-            answer(start_stream(Guest::new(caller), target, number))
-        },
-    )?;
     Ok(())
 }
 
@@ -116,9 +89,16 @@ fn read_target(guest: &mut Guest<'_>, spans: TargetSpans) -> Result<Target, Faul
     })
 }
 
-fn start_call(mut guest: Guest<'_>, target: TargetSpans, message: Span, timeout: u32, place: u32) -> Result<(), Fault> {
+fn start_call(
+    mut guest: Guest<'_>,
+    target: TargetSpans,
+    message: u32,
+    message_size: u32,
+    timeout: u32,
+    place: u32,
+) -> Result<(), Fault> {
     let Target { root, upstream, service, method, metadata } = read_target(&mut guest, target)?;
-    let message = guest.read(message)?;
+    let message = guest.read(Span(message, message_size))?;
     let timeout = Duration::from_millis(timeout.into());
     start(guest, Callout::Grpc(GrpcCall { root, upstream, service, method, metadata, message, timeout }), place)
 }

@@ -2,7 +2,7 @@
 
 use wasmtime::Caller;
 
-use super::memory::{ENV, Fault, Guest, Imports, Place, Span, answer};
+use super::memory::{ENV, Fault, Guest, Imports, ReturnSlot, Span, answer};
 use crate::wasm::{
     abi::{Map, Status},
     header_map::HeaderMap,
@@ -21,7 +21,7 @@ fn link_lists(imports: &mut Imports) -> wasmtime::Result<()> {
         ENV,
         "proxy_get_header_map_pairs",
         |caller: Caller<'_, Host>, map: u32, data: u32, size: u32| {
-            answer(get_pairs(Guest::new(caller), map, Place(data, size)))
+            answer(get_pairs(Guest::new(caller), map, ReturnSlot(data, size)))
         },
     )?;
     imports.func_wrap(
@@ -42,7 +42,7 @@ fn link_reads(imports: &mut Imports) -> wasmtime::Result<()> {
         ENV,
         "proxy_get_header_map_value",
         |caller: Caller<'_, Host>, map: u32, name: u32, name_size: u32, data: u32, size: u32| {
-            answer(get_value(Guest::new(caller), map, Span(name, name_size), Place(data, size)))
+            answer(get_value(Guest::new(caller), map, Span(name, name_size), ReturnSlot(data, size)))
         },
     )?;
     Ok(())
@@ -76,7 +76,7 @@ fn link_edits(imports: &mut Imports) -> wasmtime::Result<()> {
 }
 
 /// Returns all headers of a map. As in Envoy, a map that is not available now is empty.
-fn get_pairs(mut guest: Guest<'_>, map: u32, place: Place) -> Result<(), Fault> {
+fn get_pairs(mut guest: Guest<'_>, map: u32, place: ReturnSlot) -> Result<(), Fault> {
     let map = Map::from_number(map)?;
     let bytes = guest.host().map(map).map(pairs::encode).transpose()?.unwrap_or_default();
     guest.give(&bytes, place)
@@ -96,7 +96,7 @@ fn get_size(mut guest: Guest<'_>, map: u32, place: u32) -> Result<(), Fault> {
 }
 
 /// Returns a header's value; the first one if it is repeated.
-fn get_value(mut guest: Guest<'_>, map: u32, name: Span, place: Place) -> Result<(), Fault> {
+fn get_value(mut guest: Guest<'_>, map: u32, name: Span, place: ReturnSlot) -> Result<(), Fault> {
     let map = Map::from_number(map)?;
     let name = guest.read(name)?;
     let value = guest.host().map(map).ok_or(Status::BadArgument)?.get(name).ok_or(Status::NotFound)?.to_vec();

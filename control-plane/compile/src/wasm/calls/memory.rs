@@ -26,7 +26,7 @@ pub(super) struct Span(pub(super) u32, pub(super) u32);
 
 /// Where a module wants the address and the size of returned bytes to be written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place(pub(super) u32, pub(super) u32);
+pub(super) struct ReturnSlot(pub(super) u32, pub(super) u32);
 
 /// Why a host call failed.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl<'caller> Guest<'caller> {
 
     /// Returns bytes to the module in memory that it allocates for them. For no bytes, nothing is allocated, and the
     /// address is 0.
-    pub(super) fn give(&mut self, bytes: &[u8], place: Place) -> Result<(), Fault> {
+    pub(super) fn give(&mut self, bytes: &[u8], place: ReturnSlot) -> Result<(), Fault> {
         let size = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
         self.charge(size)?;
         let pointer = if size == 0 { 0 } else { self.allocate(size)? };

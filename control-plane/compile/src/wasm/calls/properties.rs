@@ -2,7 +2,7 @@
 
 use wasmtime::Caller;
 
-use super::memory::{ENV, Fault, Guest, Imports, Place, Span, answer};
+use super::memory::{ENV, Fault, Guest, Imports, ReturnSlot, Span, answer};
 use crate::wasm::{abi::Status, host::Host};
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
@@ -10,7 +10,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
         ENV,
         "proxy_get_property",
         |caller: Caller<'_, Host>, path: u32, path_size: u32, data: u32, size: u32| {
-            answer(get_property(Guest::new(caller), Span(path, path_size), Place(data, size)))
+            answer(get_property(Guest::new(caller), Span(path, path_size), ReturnSlot(data, size)))
         },
     )?;
     imports.func_wrap(
@@ -23,7 +23,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn get_property(mut guest: Guest<'_>, path: Span, place: Place) -> Result<(), Fault> {
+fn get_property(mut guest: Guest<'_>, path: Span, place: ReturnSlot) -> Result<(), Fault> {
     let path = guest.read(path)?;
     let value = guest.host().property(&path).ok_or(Status::NotFound)?;
     guest.give(&value, place)

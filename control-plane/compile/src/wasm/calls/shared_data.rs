@@ -2,7 +2,7 @@
 
 use wasmtime::Caller;
 
-use super::memory::{ENV, Fault, Guest, Imports, Place, Span, answer};
+use super::memory::{ENV, Fault, Guest, Imports, ReturnSlot, Span, answer};
 use crate::wasm::{abi::Status, host::Host};
 
 pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
@@ -10,7 +10,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
         ENV,
         "proxy_get_shared_data",
         |caller: Caller<'_, Host>, key: u32, key_size: u32, data: u32, size: u32, version: u32| {
-            answer(get(Guest::new(caller), Span(key, key_size), Place(data, size), version))
+            answer(get(Guest::new(caller), Span(key, key_size), ReturnSlot(data, size), version))
         },
     )?;
     imports.func_wrap(
@@ -23,7 +23,7 @@ pub(super) fn link(imports: &mut Imports) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn get(mut guest: Guest<'_>, key: Span, place: Place, version_place: u32) -> Result<(), Fault> {
+fn get(mut guest: Guest<'_>, key: Span, place: ReturnSlot, version_place: u32) -> Result<(), Fault> {
     let key = guest.read(key)?;
     let (value, version) = guest.host().setup.shared_data.get(key).ok_or(Status::NotFound)?;
     guest.give(&value, place)?;

@@ -23,12 +23,12 @@ use tonic::transport::server::Connected;
 #[derive(Debug)]
 pub struct Connection {
     tcp: TcpStream,
-    line: Arc<Line>,
+    line: Arc<ConnectionHandle>,
 }
 
 /// The handle that closes a connection.
 #[derive(Debug)]
-pub struct Line {
+pub struct ConnectionHandle {
     client: IpAddr,
     /// The number of its streams, and since when it has none.
     streams: Mutex<(usize, Instant)>,
@@ -38,7 +38,7 @@ pub struct Line {
     reader: Mutex<Option<Waker>>,
 }
 
-impl Line {
+impl ConnectionHandle {
     fn new(client: IpAddr, unused: &Arc<AtomicUsize>) -> Self {
         unused.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -87,7 +87,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ConnectionHandle {
     fn drop(&mut self) {
         if self.unused_since().is_some() {
             self.unused.fetch_sub(1, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Drop for Line {
 
 /// Counts an open stream of a connection.
 #[derive(Debug)]
-pub(crate) struct Used(Arc<Line>);
+pub(crate) struct Used(Arc<ConnectionHandle>);
 
 impl Drop for Used {
     fn drop(&mut self) {
@@ -123,7 +123,7 @@ impl Connection {
 /// The open connections.
 #[derive(Debug)]
 pub(super) struct Lines {
-    open: Mutex<Vec<Weak<Line>>>,
+    open: Mutex<Vec<Weak<ConnectionHandle>>>,
     unused: Arc<AtomicUsize>,
     most_unused: usize,
 }
@@ -136,11 +136,11 @@ impl Lines {
 
     /// Adds a connection. If too many have no stream, the one that has had none for longest is closed, preferably one
     /// of the same client.
-    fn open(&self, client: IpAddr) -> Arc<Line> {
+    fn open(&self, client: IpAddr) -> Arc<ConnectionHandle> {
         if self.unused.load(Ordering::Relaxed) >= self.most_unused {
             let _gave_way = self.cut_oldest(|line| line.client == client) || self.cut_oldest(|_| true);
         }
-        let line = Arc::new(Line::new(client, &self.unused));
+        let line = Arc::new(ConnectionHandle::new(client, &self.unused));
         self.lock().push(Arc::downgrade(&line));
         line
     }
@@ -152,7 +152,7 @@ impl Lines {
 
     /// Closes the connection that has had no stream for longest, of those for which `may_end` holds. Returns whether
     /// there was one.
-    fn cut_oldest(&self, may_end: impl Fn(&Line) -> bool) -> bool {
+    fn cut_oldest(&self, may_end: impl Fn(&ConnectionHandle) -> bool) -> bool {
         let lines: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         let unused = lines.iter().filter(|line| !line.is_cut.load(Ordering::Relaxed) && may_end(line));
         let oldest = unused.filter_map(|line| Some((line.unused_since()?, line))).min_by_key(|(since, _)| *since);
@@ -170,22 +170,22 @@ impl Lines {
         if open.capacity() > 4 * open.len().max(64) {
             open.shrink_to_fit();
         }
-        let is_old = |line: &Arc<Line>| line.unused_since().is_some_and(|since| since.elapsed() > limit);
+        let is_old = |line: &Arc<ConnectionHandle>| line.unused_since().is_some_and(|since| since.elapsed() > limit);
         for line in open.iter().filter_map(Weak::upgrade).filter(is_old) {
             tracing::debug!("a connection without a stream is cut off");
             line.cut();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Line>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<ConnectionHandle>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Arc<Line>;
+    type ConnectInfo = Arc<ConnectionHandle>;
 
-    fn connect_info(&self) -> Arc<Line> {
+    fn connect_info(&self) -> Arc<ConnectionHandle> {
         Arc::clone(&self.line)
     }
 }

@@ -39,7 +39,7 @@ use tokio::{net::TcpListener, sync::mpsc, time::MissedTickBehavior};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Status, service::Routes, transport::Server};
 
-pub(crate) use self::connection::Line;
+pub(crate) use self::connection::ConnectionHandle;
 pub use self::traffic::{PerType, Traffic};
 use self::{
     connection::{Connection, Lines},
@@ -207,7 +207,7 @@ impl XdsServer {
             let message = format!("this server has {most} xDS streams open, and serves no more");
             return Status::resource_exhausted(message).into_http();
         }
-        let line = request.extensions().get::<Arc<Line>>().cloned();
+        let line = request.extensions().get::<Arc<ConnectionHandle>>().cloned();
         let called = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
         let body = StreamBody::<M>::new(Arc::clone(&self.shared), scope, &called, request.into_body(), line);
         let mut response = Response::new(Body::new(body));

@@ -23,7 +23,7 @@ use tonic::{Status, Streaming};
 
 use super::{
     Shared,
-    connection::{Line, Used},
+    connection::{ConnectionHandle, Used},
     decode::Decode,
     frame::frames,
     peer::Peer,
@@ -103,7 +103,7 @@ impl<M: ClientMessage> StreamBody<M> {
         scope: Scope,
         called: &str,
         requests: Body,
-        line: Option<Arc<Line>>,
+        line: Option<Arc<ConnectionHandle>>,
     ) -> Self {
         let now = Instant::now();
         let incremental = M::VARIANT == Variant::Incremental;
@@ -111,7 +111,7 @@ impl<M: ClientMessage> StreamBody<M> {
         Self {
             requests: Streaming::new_request(Decode::default(), requests, None, Some(shared.limits.message_bytes)),
             publications: WatchStream::new(shared.publications.follow()),
-            _used: line.as_ref().map(Line::used),
+            _used: line.as_ref().map(ConnectionHandle::used),
             watched: shared.watchdog.watch(line),
             shared,
             scope,

@@ -1,7 +1,7 @@
 //! Counters of streams, by type of resource.
 
-use postern_base::counter::Counter;
 use postern_compile::snapshot::ResourceType;
+use prometheus_client::metrics::counter::Counter;
 
 /// One counter for each type of resource.
 #[derive(Debug, Default)]
@@ -12,13 +12,13 @@ impl PerType {
     pub fn increment(&self, kind: ResourceType) {
         let place = ResourceType::ALL.iter().position(|other| *other == kind);
         if let Some(counter) = place.and_then(|place| self.0.get(place)) {
-            counter.increment();
+            counter.inc();
         }
     }
 
     /// The counters of all types.
     pub fn iter(&self) -> impl Iterator<Item = (ResourceType, u64)> {
-        ResourceType::ALL.into_iter().zip(self.0.iter().map(Counter::get))
+        ResourceType::ALL.into_iter().zip(self.0.iter().map(|counter| counter.get()))
     }
 }
 

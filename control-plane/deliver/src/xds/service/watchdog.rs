@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::connection::Line;
+use super::connection::ConnectionHandle;
 
 /// The watched streams.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Watchdog {
 struct Pulse {
     /// Since when bytes wait to be read, in milliseconds since the start plus one; 0 if none do.
     waiting_since: AtomicU64,
-    line: Option<Arc<Line>>,
+    line: Option<Arc<ConnectionHandle>>,
 }
 
 /// A watched stream. Dropping it ends the watch.
@@ -42,7 +42,7 @@ impl Default for Watchdog {
 
 impl Watchdog {
     /// Watches a stream of a connection.
-    pub(super) fn watch(&self, line: Option<Arc<Line>>) -> Watched {
+    pub(super) fn watch(&self, line: Option<Arc<ConnectionHandle>>) -> Watched {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let pulse = Arc::new(Pulse { waiting_since: AtomicU64::new(0), line });
         self.pulses().insert(number, Arc::clone(&pulse));

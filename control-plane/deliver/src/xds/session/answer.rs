@@ -10,7 +10,7 @@ use postern_release::fleet::Event;
 use super::{
     blame,
     memory::Memory,
-    subscription::{Claim, Due, MOST_REMEMBERED, Progress, Sent, Standing, Subscription},
+    subscription::{Claim, Due, MOST_REMEMBERED, Sent, Standing, Subscription, TypeProgress},
 };
 use crate::xds::{
     content::{Content, Variant},
@@ -221,7 +221,7 @@ impl Subscription {
     /// The event that the client has recovered: nothing that it refused, or that was held back, is in force any more,
     /// and it has what is.
     pub(super) fn recover(&mut self, memory: &Memory) -> Option<Event> {
-        let due = self.due.clone().filter(|_| self.progress() == Progress::Settled)?;
+        let due = self.due.clone().filter(|_| self.progress() == TypeProgress::Settled)?;
         let in_part = std::mem::take(&mut self.accepted_in_part);
         if !self.refused && !in_part {
             return None;

@@ -31,7 +31,7 @@ pub use postern_release::fleet::Event;
 
 use self::{
     order::{Hold, leads_to_clusters, users},
-    subscription::{Claim, Progress, Sent, Subscription},
+    subscription::{Claim, Sent, Subscription, TypeProgress},
 };
 use super::{
     content::Variant,
@@ -215,7 +215,7 @@ impl Session {
             }
         }
         let mut progress = self.subscriptions.values().map(|subscription| subscription.progress());
-        let settled = !self.subscriptions.is_empty() && progress.all(|progress| progress == Progress::Settled);
+        let settled = !self.subscriptions.is_empty() && progress.all(|progress| progress == TypeProgress::Settled);
         if settled && self.settled.as_ref() != Some(&revision) {
             self.settled = Some(revision.clone());
             reaction.events.push(Event::Settled { revision });
@@ -308,7 +308,7 @@ impl Session {
     /// Whether removals of a type wait for the resources that may use what is removed.
     fn wait_for_users(&mut self, kind: ResourceType, now: Instant) -> Option<Wait> {
         let progress = users(kind).iter().filter_map(|user| self.subscriptions.get(user));
-        let progress = progress.map(|user| user.progress()).max().unwrap_or(Progress::Settled);
+        let progress = progress.map(|user| user.progress()).max().unwrap_or(TypeProgress::Settled);
         let rejoined = self.opened.unwrap_or(now) + TIME_TO_REJOIN;
         let may_name_more = self.may_name_more(kind);
         let subscription = self.subscriptions.get_mut(&kind)?;
@@ -318,13 +318,13 @@ impl Session {
         }
         let rejoins = subscription.claim == Claim::Resources && may_name_more;
         match progress {
-            Progress::Refused => {
+            TypeProgress::Refused => {
                 // After a recovery the full time limit applies again.
                 subscription.blocked = None;
                 Some(Wait::UntilAccepted)
             }
-            Progress::Waiting => Wait::within(subscription.block(now) + PATIENCE_TO_BREAK, now),
-            Progress::Settled => Wait::within(rejoined, now).filter(|_| rejoins),
+            TypeProgress::Waiting => Wait::within(subscription.block(now) + PATIENCE_TO_BREAK, now),
+            TypeProgress::Settled => Wait::within(rejoined, now).filter(|_| rejoins),
         }
     }
 

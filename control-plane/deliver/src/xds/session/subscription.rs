@@ -128,7 +128,7 @@ pub(super) struct Sent {
 
 /// How far a client is with a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Progress {
+pub(super) enum TypeProgress {
     /// It has accepted everything that it is due.
     Settled,
     /// Something is still to be sent or answered.
@@ -360,13 +360,13 @@ impl Subscription {
         missing.map(|resource| resource.name.clone()).collect()
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> TypeProgress {
         match &self.due {
-            Some(due) if due.standing != Standing::Current => Progress::Refused,
+            Some(due) if due.standing != Standing::Current => TypeProgress::Refused,
             Some(_) if self.begun && self.unanswered.is_empty() && !self.has_updates() && !self.has_removals() => {
-                Progress::Settled
+                TypeProgress::Settled
             }
-            _ => Progress::Waiting,
+            _ => TypeProgress::Waiting,
         }
     }
 
