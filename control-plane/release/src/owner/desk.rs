@@ -144,6 +144,7 @@ impl Desk {
             }
             Command::RenewKeys => self.renew_keys(),
             Command::End(reply) => self.ended = Some(reply),
+            #[cfg(any(test, feature = "test-hooks"))]
             Command::Publish(snapshot, reply) => {
                 self.refused_change = Arc::default();
                 self.publications.send_replace(Some(Arc::new(Publication::uniform(*snapshot))));
