@@ -10,7 +10,7 @@ use crate::{
     attach::{Attachment, Scope, attach},
     gate::{self, EncodedPlan},
     keys::KeySets,
-    lower::{Lowered, Strictness, lower},
+    lower::{self, Lowered, Strictness, lower},
     revision::group_revision,
     snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
 };
@@ -53,6 +53,11 @@ pub fn compile_scope(
     kept: &Kept,
     strictness: Strictness,
 ) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
+    if scope.refuses_all {
+        let snapshot = compile_refusal(scope, key_sets, code);
+        check_raw(scope, &snapshot)?;
+        return Ok((snapshot, Vec::new()));
+    }
     let attachment = &attach(scope);
     // The two are independent, and each visits every route.
     let (projection, admitted) = thread::scope(|threads| {
@@ -90,10 +95,12 @@ fn lower_and_admit(
     Ok((PlanOf { plan: admitted, filters, reads_source_tags, needs_verification }, problems))
 }
 
-/// A snapshot in which every request is refused, for resources that cannot be served otherwise.
+/// A snapshot in which every request is refused, for resources that cannot be served otherwise. The answer is the one
+/// that the settings say, unless the filter refuses that too.
 pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
     let revision = group_revision(scope, key_sets, code.digest());
     let attachment = Attachment::default();
-    let plan = gate::refusal();
+    let plan = EncodedPlan::new(&lower::refusal(scope));
+    let plan = code.gate().admit(plan).unwrap_or_else(|_| gate::refusal());
     Snapshot::build(scope, &attachment, plan, code, revision)
 }

@@ -24,6 +24,8 @@ macro_rules! kinds {
         #[derive(Debug, Clone, Default)]
         pub struct Bundle {
             $($(#[$about])* pub $field: Vec<Resource<$kind>>,)*
+            /// Whether every request is refused at every node, because something could not be read that may guard it.
+            pub refuses_all: bool,
         }
 
         /// Some of the resources of a [`Bundle`]. Made by [`Bundle::select`].

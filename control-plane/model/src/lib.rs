@@ -38,6 +38,7 @@ mod public;
 mod raw_routes;
 mod reader;
 mod reading;
+mod refusal;
 mod report;
 mod request_match;
 mod resource;
@@ -78,6 +79,7 @@ pub use self::{
     public::Public,
     raw_routes::RawRoute,
     reader::Reader,
+    refusal::Refusal,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
     resource::{Declaration, Declared, Resource},
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
@@ -85,7 +87,7 @@ pub use self::{
     secret::Secret,
     service::{Address, Endpoint, Protocol, Service},
     settings::{
-        FixedResponse, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
+        ErrorAnswer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
     },
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},

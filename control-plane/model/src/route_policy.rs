@@ -183,6 +183,10 @@ pub struct RoutePolicy {
     /// The declaration that its route needs no authentication. The target must be a route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<Public>,
+    /// Whether it stands in for resources that are invalid, so that its routes answer `Settings.policyNotSupported`. No
+    /// document can say it: see [`Bundle::refuse`](super::Bundle::refuse).
+    #[serde(skip_deserializing, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// The steps of both phases.

@@ -61,6 +61,8 @@ pub struct Attached<'a> {
     pub body_limit: u32,
     /// Why some steps cannot be merged. A chain with errors is refused, or answers 500.
     pub errors: Vec<Diagnostic>,
+    /// The policies of the chain that stand in for invalid resources. If there is one, every request is refused.
+    pub refused: Vec<&'a Resource<RoutePolicy>>,
 }
 
 impl<'a> Attached<'a> {
@@ -73,7 +75,8 @@ impl<'a> Attached<'a> {
     }
 
     fn is_empty(&self) -> bool {
-        self.permissions.is_empty() && self.request.is_empty() && self.response.is_empty() && self.errors.is_empty()
+        let has_steps = !self.permissions.is_empty() || !self.request.is_empty() || !self.response.is_empty();
+        !has_steps && self.errors.is_empty() && self.refused.is_empty()
     }
 }
 
@@ -280,8 +283,10 @@ fn chain<'a>(concern: &[Concern<'a>], permissions: Vec<Rule<'a>>) -> Attached<'a
     let mut errors = Vec::new();
     let request = steps(concern, Phase::Request, shadow, &mut errors);
     let response = steps(concern, Phase::Response, shadow, &mut errors);
+    let refused = concern.iter().map(|concern| concern.policy).filter(|policy| policy.spec.refused).collect();
     let body_limit = concern.iter().find_map(|concern| concern.policy.spec.max_body_size);
-    Attached { permissions, request, response, shadow, body_limit: body_limit.unwrap_or(DEFAULT_BODY_SIZE), errors }
+    let body_limit = body_limit.unwrap_or(DEFAULT_BODY_SIZE);
+    Attached { permissions, request, response, shadow, body_limit, errors, refused }
 }
 
 fn steps<'a>(

@@ -1,6 +1,7 @@
 //! Lowering: compiles attached chains and consumers into a plan. Strings, expressions and chains are interned. It does
 //! not decide what is attached, and does not load the plan.
 
+mod answers;
 mod audit_log;
 mod basic_auth;
 mod cors;
@@ -34,12 +35,13 @@ use postern_model::{
     Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource, Step,
 };
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, DeclaredRoutes, DenyWith, Expression, FORMAT, HeaderValue, MatchedHeaders,
+    Chain, Consumer, DeclaredRoutes, DenyWith, Expression, FORMAT, HeaderValue, MatchedHeaders,
     OnFailure as WireOnFailure, PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps,
     TrafficPermission, source, step::Policy as WirePolicy, traffic_permission,
 };
 use prost::Message;
 
+pub use self::answers::refusal;
 use self::{interned::Interned, needs::Needs};
 use crate::{
     attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
@@ -156,10 +158,10 @@ impl Lowering {
             body_limit: attached.body_limit,
         };
         if self.errors.len() > before {
-            // A chain that refuses everything. It is served only if not strict, which `finish` decides.
-            let unsupported = vec![self.string("invalid-chain")];
-            let request = Some(Steps { steps: Vec::new(), unsupported });
-            chain = Chain { request, shadow: false, ..Chain::default() };
+            // It is served only if not strict, which `finish` decides.
+            chain = answers::refusing(vec![self.string("invalid-chain")]);
+        } else if !attached.refused.is_empty() {
+            chain = answers::refusing(attached.refused.iter().map(|policy| self.string(&policy.name)).collect());
         }
         let index = self.chains.index(chain.encode_to_vec());
         if usize::try_from(index).is_ok_and(|index| index == self.plan.chains.len()) {
@@ -208,8 +210,7 @@ impl Lowering {
             .route_headers
             .as_ref()
             .map(|names| MatchedHeaders { names: names.iter().map(|name| self.header_name(name)).collect() });
-        self.plan.policy_not_supported = settings.policy_not_supported.as_ref().map(|answer| self.answer(answer));
-        self.plan.agent_unavailable = settings.agent_unavailable.as_ref().map(|answer| self.answer(answer));
+        self.error_answers(settings);
         let microseconds = settings.request_budget_ms.map_or(0, |budget| u64::from(budget).saturating_mul(1_000));
         self.plan.steps = microseconds.saturating_mul(budget::STEPS_A_MICROSECOND);
     }
@@ -365,14 +366,6 @@ impl Lowering {
             status: deny_with.status.map(u32::from),
             headers: self.header_values(&deny_with.headers),
             body: deny_with.body.as_ref().map(|body| self.string(body)),
-        }
-    }
-
-    fn answer(&mut self, answer: &postern_model::FixedResponse) -> Answer {
-        Answer {
-            status: answer.status.into(),
-            headers: self.header_values(&answer.headers),
-            body: self.string(&answer.body),
         }
     }
 

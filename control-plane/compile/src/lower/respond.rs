@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use postern_base::diagnostic::quote;
-use postern_model::FixedResponse;
-use postern_proto::plan::v1::{PrefixRewrite, Redirect, Respond, TemplateEscape, TemplatePart, step::Policy};
+use postern_proto::plan::v1::{Answer, PrefixRewrite, Redirect, Respond, TemplateEscape, TemplatePart, step::Policy};
 use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
@@ -23,13 +22,14 @@ impl Lowering {
             return Err(LowerError::Value("a redirect's status is `redirect.status`"));
         }
         let parts = template.as_deref().map_or_else(Vec::new, |text| self.template_parts(place, text, headers));
-        let answer = FixedResponse {
-            status: redirect.as_ref().map(|redirect| redirect.status).or(*status).unwrap_or_default(),
-            headers: headers.clone(),
-            body: body.clone().unwrap_or_default(),
+        let status = redirect.as_ref().map(|redirect| redirect.status).or(*status).unwrap_or_default();
+        let answer = Answer {
+            status: status.into(),
+            headers: self.header_values(headers),
+            body: self.string(body.as_deref().unwrap_or_default()),
         };
         let redirect = redirect.as_ref().map(|redirect| self.redirect(place, redirect));
-        Ok(Policy::Respond(Respond { answer: Some(self.answer(&answer)), redirect, template: parts }))
+        Ok(Policy::Respond(Respond { answer: Some(answer), redirect, template: parts }))
     }
 
     fn redirect(&mut self, place: &Place<'_>, params: &RedirectParams) -> Redirect {

@@ -8,7 +8,7 @@ mod references;
 mod unguarded;
 mod waiting;
 
-use postern_model::{Bundle, Diagnostics};
+use postern_model::{Bundle, Diagnostic, Diagnostics};
 
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
@@ -34,6 +34,11 @@ pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     findings.sort();
     findings.dedup();
     Ok(findings)
+}
+
+/// An error for each reference to a route or a service that nothing declares. [`review`] reports them, too.
+pub fn names_nothing(bundle: &Bundle) -> Vec<Diagnostic> {
+    references::unknown(bundle)
 }
 
 /// The names as a list in a sentence: all of them, or the first few and how many more.

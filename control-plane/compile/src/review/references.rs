@@ -9,7 +9,7 @@ use postern_model::{Bundle, Diagnostic, EnvoyResource, Resource, TargetRef, Targ
 pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     let known = DeclaredNames::of(bundle);
     let mut found = Vec::new();
-    for policy in &bundle.route_policies {
+    for policy in bundle.route_policies.iter().filter(|policy| !policy.spec.refused) {
         known.check(policy, policy.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
     for permission in &bundle.traffic_permissions {
