@@ -232,6 +232,10 @@ fn a_step_that_requests_can_avoid_is_no_authentication() {
         "spec.request[0].params.allowMissing: lets requests without a token pass",
     );
     check_gap(
+        "request: [{ policy: apiKeyAuth, params: { header: x-key, required: false } }]",
+        "spec.request[0].params.required: lets requests without a key pass",
+    );
+    check_gap(
         "request: [{ policy: trafficPermission, params: { rules: [{ from: { services: [web] }, action: DENY }, \
          { from: { anyone: true }, action: ALLOW }] } }]",
         "spec.request[0].params.rules: admits callers without a certificate",

@@ -27,7 +27,7 @@ pub(super) enum LowerError {
 impl Lowering {
     pub(super) fn policy(&mut self, place: &Place<'_>, step: &Step) -> Result<Policy, LowerError> {
         match step.policy.as_str() {
-            "apiKeyAuth" => Ok(self.api_key_auth(params(step)?)),
+            "apiKeyAuth" => Ok(self.api_key_auth(&params(step)?)),
             "auditLog" => self.audit_log(place, step, &params(step)?),
             "basicAuth" => self.basic_auth(&params(step)?),
             "cors" => self.cors(place, &params(step)?),
@@ -51,13 +51,12 @@ impl Lowering {
         }
     }
 
-    fn api_key_auth(&mut self, params: ApiKeyAuthParams) -> Policy {
-        let source = match params {
-            ApiKeyAuthParams::Header(name) => Source::Header(self.header_name(&name)),
-            ApiKeyAuthParams::Query(name) => Source::Query(self.string(&name)),
-            ApiKeyAuthParams::Cookie(name) => Source::Cookie(self.string(&name)),
-        };
-        Policy::ApiKeyAuth(ApiKeyAuth { source: Some(source) })
+    fn api_key_auth(&mut self, params: &ApiKeyAuthParams) -> Policy {
+        // The schema allows one of them.
+        let header = params.header.as_ref().map(|name| Source::Header(self.header_name(name)));
+        let query = params.query.as_ref().map(|name| Source::Query(self.string(name)));
+        let cookie = params.cookie.as_ref().map(|name| Source::Cookie(self.string(name)));
+        Policy::ApiKeyAuth(ApiKeyAuth { source: header.or(query).or(cookie), optional: !params.required })
     }
 
     fn csrf(&mut self, place: &Place<'_>, params: &CsrfParams) -> Policy {
@@ -144,10 +143,11 @@ fn params<T: for<'de> Deserialize<'de>>(step: &Step) -> Result<T, LowerError> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum ApiKeyAuthParams {
-    Header(String),
-    Query(String),
-    Cookie(String),
+struct ApiKeyAuthParams {
+    header: Option<String>,
+    query: Option<String>,
+    cookie: Option<String>,
+    required: bool,
 }
 
 #[derive(Deserialize)]

@@ -19,8 +19,8 @@ pub(super) type Gaps = Vec<Diagnostic>;
 
 /// `Ok` if the chain has a guard, else why its authentication steps are none.
 pub(super) fn guarded(chain: &Attached<'_>) -> Result<(), Gaps> {
-    // A chain that cannot be merged is not served, or answers 500.
-    if !chain.errors.is_empty() || !chain.permissions.is_empty() {
+    // A chain that cannot be merged is not served, or answers 500, as a refused one does.
+    if !chain.errors.is_empty() || !chain.refused.is_empty() || !chain.permissions.is_empty() {
         return Ok(());
     }
     let mut gaps = Vec::new();
@@ -88,6 +88,9 @@ fn judge(step: &EffectiveStep<'_>, shadow: bool) -> Result<(), Gap> {
     match step.step.policy.as_str() {
         "jwtValidation" if params.get("allowMissing") == Some(&Json::Bool(true)) => {
             gap("params.allowMissing", "lets requests without a token pass")
+        }
+        "apiKeyAuth" if params.get("required") == Some(&Json::Bool(false)) => {
+            gap("params.required", "lets requests without a key pass")
         }
         "trafficPermission" if admits_anyone(params) => gap("params.rules", "admits callers without a certificate"),
         _ => Ok(()),
