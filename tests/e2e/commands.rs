@@ -74,7 +74,7 @@ fn refuses_to_start_on_wrong_input() {
     check_fails(&["serve", "--config", config, "--filter", text.to_str().unwrap()], 1, "is not a WebAssembly module");
     good.replace("policies.yaml", "kind: RoutePolicy", "kind: RoutePolice").unwrap();
     check_fails(
-        &["serve", "--config", config, "--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+        &["serve", "--config", config, "--strict", "--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"],
         1,
         "did you mean `RoutePolicy`",
     );
@@ -108,7 +108,7 @@ fn stops_a_policy_that_the_filter_refuses_at_the_gate_with_the_filters_reason() 
     let expect = "spec.request[0]: the filter refuses this: keys are out of fashion";
     check_fails(&["validate", config, "--filter", filter], 1, expect);
     let addresses = ["--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-    check_fails(&[&["serve", "--config", config, "--filter", filter][..], &addresses].concat(), 1, expect);
+    check_fails(&[&["serve", "--config", config, "--strict", "--filter", filter][..], &addresses].concat(), 1, expect);
 }
 
 #[test]
@@ -209,4 +209,31 @@ fn says_how_a_users_test_fails_and_what_is_wrong_with_one() {
     check_fails(&["test", tests.to_str().unwrap()], 1, "a.yaml: tests[0]: unknown field `colour`");
     write("  - { name: odd, request: { route: users }, expect: {} }\n");
     check_fails(&["test", tests.to_str().unwrap()], 1, "tests[0].expect: it expects nothing, and so cannot fail");
+}
+
+#[test]
+fn logs_what_the_level_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    let config = site.directory().to_str().unwrap();
+    // A control plane that is asked something, and its log from then on.
+    let log = |options: &[&str]| {
+        let options: Vec<_> = options.iter().map(std::ffi::OsStr::new).collect();
+        let control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
+        control_plane.status().unwrap();
+        control_plane.log().join("\n")
+    };
+    let told = log(&[]);
+    assert!(told.contains(" INFO ") && !told.contains(" DEBUG "), "{told}");
+    let told = log(&["--log", "debug"]);
+    assert!(told.contains(" INFO ") && told.contains(" DEBUG "), "{told}");
+    // One of its parts alone.
+    assert!(!log(&["--log", "info,nothing=debug"]).contains(" DEBUG "));
+    // Below the level, not even that it listens.
+    site.replace("policies.yaml", "kind: RoutePolicy", "kind: RoutePolice").unwrap();
+    let addresses = ["serve", "--config", config, "--strict", "--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let told = |level: &[&str]| String::from_utf8(postern(&[&addresses[..], level].concat()).stderr).unwrap();
+    assert!(told(&[]).contains("listening"));
+    assert!(!told(&["--log", "warn"]).contains("listening"));
+    check_fails(&[&addresses[..], &["--log", "postern=loud"]].concat(), 1, "`postern=loud` is not a log filter");
 }

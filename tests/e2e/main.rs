@@ -48,6 +48,7 @@ mod operations;
 mod overlay_edge;
 mod path_spellings;
 mod permissions;
+mod permissive_start;
 mod polling;
 mod prometheus;
 mod raw;

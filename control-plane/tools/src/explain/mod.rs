@@ -13,7 +13,7 @@ use postern_compile::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Withheld, attach},
     gate::Refusal,
     keys::KeySets,
-    lower::{Lowered, PERMISSION_STEP, Strictness, lower},
+    lower::{self, PERMISSION_STEP, Strictness, lower},
     pipeline::CompileError,
 };
 use postern_engine::{Plan, event::Phase, run::Fate};
@@ -37,6 +37,9 @@ pub struct Explanation {
     /// The gateway that declares it and the service that it goes to, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
+    /// Why every request is refused, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// Whether nothing is enforced.
     pub shadow: bool,
     /// The largest body that is buffered.
@@ -229,7 +232,10 @@ pub fn explain_with(
     let decision = match request {
         None => None,
         Some(request) => {
-            let Lowered { plan, .. } = lower(&scope, keys, &attachment, Strictness::Strict)?;
+            let plan = match scope.refuses_all {
+                true => lower::refusal(&scope),
+                false => lower(&scope, keys, &attachment, Strictness::Strict)?.plan,
+            };
             let plan = Plan::load(&plan.encode_to_vec()).map_err(|error| CompileError::Gate(Refusal::from(&error)))?;
             simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
         }
@@ -243,6 +249,7 @@ pub fn explain_with(
         route: route.to_owned(),
         declared: declared
             .map(|(gateway, route)| Declared { gateway: gateway.name.clone(), services: route.services() }),
+        refused: refused(&scope, chain),
         shadow: chain.is_some_and(|chain| chain.shadow),
         max_body_size: chain.map_or(0, |chain| chain.body_limit),
         permissions: chain.map(permissions).unwrap_or_default(),
@@ -252,6 +259,16 @@ pub fn explain_with(
         decision,
         hint: hint(bundle, route),
     })
+}
+
+/// Why every request of a chain is refused, if it is.
+fn refused(scope: &Scope<'_>, chain: Option<&Attached<'_>>) -> Option<String> {
+    if scope.refuses_all {
+        return Some("something that may guard this route could not be read".to_owned());
+    }
+    let policy = chain?.refused.first()?;
+    let at = policy.diagnose("", "");
+    Some(format!("{} stands for something that is not valid ({}:{})", policy.label(), at.file, at.line))
 }
 
 /// A hint at the route that a user may have meant, if no resource names this one.

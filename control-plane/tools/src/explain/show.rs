@@ -69,6 +69,9 @@ impl Explanation {
             None => write!(f, " {DIM}declared by no gateway of this node{DIM:#}")?,
         }
         writeln!(f)?;
+        if let Some(refused) = &self.refused {
+            writeln!(f, "{BAD}Every request is refused: {refused}.{BAD:#}")?;
+        }
         if self.shadow {
             writeln!(f, "{WARN}All of it is in shadow mode: nothing is enforced.{WARN:#}")?;
         }
