@@ -13,7 +13,7 @@ use postern_model::{Bundle, Diagnostics};
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    attach::{Scope, attach, imagined_groups},
+    attach::{self, Scope, attach, imagined_groups},
     lint::{Finding, Lint},
 };
 
@@ -24,7 +24,8 @@ pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     for node in imagined_groups(bundle) {
         let scope = Scope::of(bundle, &node);
         let attachment = attach(&scope);
-        lint.look(&attachment);
+        lint.look(&scope, &attachment);
+        errors.extend(attach::faults(&scope));
         doors.look(&node, &scope, &attachment);
     }
     let (denied, mut findings) = unguarded::judge(doors, bundle);
