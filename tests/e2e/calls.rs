@@ -226,22 +226,23 @@ fn exports(collector: &Collector, path: &str, texts: &[&str]) -> usize {
 
 #[test]
 fn spans_of_requests_reach_a_collector_by_http_and_by_grpc() {
-    let collector = Collector::start(0).unwrap();
+    let (collector, by_grpc) = (Collector::start(0).unwrap(), Collector::start_grpc().unwrap());
     let (deployment, _upstream, [(edge, port), (other, other_port)]) = two_nodes(Vec::new(), Vec::new());
     let before = received(&other);
-    let traced = |name: &str, transport: &str, rest: Value| {
+    let traced = |transport: &str, rest: Value| {
+        let collector = if transport == "grpc" { &by_grpc } else { &collector };
         let address = json!({"address": "127.0.0.1", "port": collector.address().port()});
         let mut spec = json!({"targetRef": to("edge"), "collector": {transport: address}});
         for (field, value) in rest.as_object().unwrap() {
             spec[field] = value.clone();
         }
-        resource("Tracing", name, spec)
+        resource("Tracing", "traces", spec)
     };
     let tags = json!([
         {"name": "team", "literal": "payments"},
         {"name": "tenant", "header": {"name": "x-tenant", "default": "nobody"}},
     ]);
-    deployment.write("tracing.yaml", &[traced("http", "http", json!({"tags": tags, "serviceName": "front"}))]);
+    deployment.write("tracing.yaml", &[traced("http", json!({"tags": tags, "serviceName": "front"}))]);
     let request = Request::get("/ready").header("x-tenant", "acme");
     wait::until_true("a span by HTTP", || {
         client(port).send(&request)?;
@@ -250,18 +251,19 @@ fn spans_of_requests_reach_a_collector_by_http_and_by_grpc() {
     })
     .unwrap();
 
-    deployment.write("tracing.yaml", &[traced("grpc", "grpc", json!({"tags": tags}))]);
+    deployment.write("tracing.yaml", &[traced("grpc", json!({"tags": tags}))]);
     let service = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
     wait::until_true("a span by gRPC", || {
         client(port).get("/ready")?;
-        Ok(exports(&collector, service, &["edge", "team", "tenant", "nobody"]) > 0)
+        Ok(exports(&by_grpc, service, &["edge", "team", "tenant", "nobody"]) > 0)
     })
     .unwrap();
     assert_eq!(received(&other), before);
-    assert_eq!(exports(&collector, "", &["other-ready"]), 0, "the other node traces nothing");
+    let spans_of_other = |collector: &Collector| exports(collector, "", &["other-ready"]);
+    assert_eq!((spans_of_other(&collector), spans_of_other(&by_grpc)), (0, 0), "the other node traces nothing");
 
     // Nothing is sampled any more: what comes after a last span is not traced.
-    deployment.write("tracing.yaml", &[traced("grpc", "grpc", json!({"sampling": {"overall": 0}}))]);
+    deployment.write("tracing.yaml", &[traced("grpc", json!({"sampling": {"overall": 0}}))]);
     wait::until_true("requests to go untraced", || {
         client(port).get("/ready")?;
         Ok(stat(&edge, "http.edge.tracing.not_traceable") > 0)

@@ -345,3 +345,62 @@ impl Spec for CircuitBreaker {
         target_ref::all_rules(spec, &["to"], path, report);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{File, read};
+
+    fn check(target: &str, to: &str, conf: &str, expect: &[&str]) {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: CircuitBreaker\nmetadata: {{name: c}}\nspec:\n  targetRef: {target}\n  to:\n  \
+             - targetRef: {to}\n    {conf}\n"
+        );
+        let found = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
+        let found = found.err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert_eq!(found.lines().collect::<Vec<_>>(), expect, "{target} {to} {conf}");
+    }
+
+    #[test]
+    fn is_for_nodes_and_whole_services() {
+        let (mesh, route) = ("{kind: Mesh}", "{kind: HTTPRoute, name: r}");
+        check(mesh, mesh, "connectionLimits: {maxRetries: 0}", &[]);
+        check(
+            route,
+            mesh,
+            "connectionLimits: {}",
+            &["f:5:21: CircuitBreaker `c`: spec.targetRef.kind: expected one of `Mesh`, `MeshSubset`, `Service`, \
+               `ServiceSubset`, `Proxy`, found `HTTPRoute`"],
+        );
+        check(
+            mesh,
+            route,
+            "connectionLimits: {}",
+            &[
+                "f:7:23: CircuitBreaker `c`: spec.to[0].targetRef.kind: expected one of `Mesh`, `Service`, found `HTTPRoute`",
+            ],
+        );
+    }
+
+    #[test]
+    fn refuses_what_envoy_refuses() {
+        let check = |conf: &str, expect: &str| {
+            let expect = format!("f:8:{expect}");
+            check("{kind: Mesh}", "{kind: Mesh}", conf, &[&expect]);
+        };
+        check(
+            "connectionLimits: {maxConnections: 0}",
+            "40: CircuitBreaker `c`: spec.to[0].connectionLimits.maxConnections: expected a whole number from 1 to 4294967295, \
+             found `0`",
+        );
+        check(
+            "outlierDetection: {maxEjectionPercent: 101}",
+            "44: CircuitBreaker `c`: spec.to[0].outlierDetection.maxEjectionPercent: expected a whole number from 0 to 100, \
+             found `101`",
+        );
+        check(
+            "outlierDetection: {interval: 0s}",
+            "34: CircuitBreaker `c`: spec.to[0].outlierDetection.interval: expected a length of time such as `250ms`, `1s` or \
+             `5m`, found `0s`",
+        );
+    }
+}

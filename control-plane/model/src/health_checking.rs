@@ -150,3 +150,36 @@ impl Spec for HealthChecking {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{File, Probe, read};
+
+    fn checks(entry: &str) -> Result<Option<HealthCheck>, String> {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: HealthCheck\nmetadata: {{name: h}}\nspec:\n  targetRef: {{kind: Mesh}}\n  to:\n  \
+             - {{targetRef: {{kind: Mesh}}, {entry}}}\n"
+        );
+        let bundle = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
+        bundle.map(|bundle| bundle.health_checks[0].spec.to[0].conf.complete()).map_err(|errors| errors.to_string())
+    }
+
+    #[test]
+    fn completes_what_is_left_out() {
+        let check = checks("interval: 3s").unwrap().unwrap();
+        assert_eq!((check.probe, check.interval), (Probe::Tcp {}, Duration::from_secs(3)));
+        assert_eq!((check.unhealthy_threshold, check.healthy_threshold), (3, 2));
+        let check = checks("http: {path: /up}, healthyThreshold: 9").unwrap().unwrap();
+        assert_eq!((check.probe, check.healthy_threshold), (Probe::Http { path: "/up".to_owned(), host: None }, 9));
+        assert_eq!(checks("").unwrap(), None);
+    }
+
+    #[test]
+    fn refuses_two_probes() {
+        let expect = "f:7:5: HealthCheck `h`: spec.to[0]: expected at most one of `http`, `tcp`, `grpc`";
+        assert_eq!(checks("tcp: {}, http: {path: /up}"), Err(expect.to_owned()));
+    }
+}

@@ -308,3 +308,46 @@ fn tag_rules(tag: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         report.error(header.at, &path.field("header").field("name"), message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{File, read};
+
+    fn check(conf: &str, expect: &[&str]) {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: Tracing\nmetadata: {{name: t}}\nspec:\n  targetRef: {{kind: Mesh}}\n  {conf}\n"
+        );
+        let found = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
+        let found = found.err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert_eq!(found.lines().collect::<Vec<_>>(), expect, "{conf}");
+    }
+
+    #[test]
+    fn wants_one_collector_at_a_service_or_an_address() {
+        check("collector: {http: {service: a, path: /spans}}", &[]);
+        check("collector: {grpc: {address: 10.0.0.1, port: 4317}}", &[]);
+        let place = "f:6:14: Tracing `t`: spec.collector";
+        check("collector: {}", &[&format!("{place}: expected exactly one of `grpc`, `http`")]);
+        let both = "collector: {grpc: {service: a}, http: {service: a}}";
+        check(both, &[&format!("{place}: expected exactly one of `grpc`, `http`")]);
+        let place = "Tracing `t`: spec.collector.grpc";
+        check("collector: {grpc: {address: a}}", &[&format!("f:6:31: {place}.port: `address` needs `port`")]);
+        check("collector: {grpc: {service: a, port: 1}}", &[&format!("f:6:40: {place}.port: it goes with `address`")]);
+        check(
+            "collector: {grpc: {service: a, path: /x}}",
+            &[&format!("f:6:34: {place}.path: unknown field `path`: did you mean `port`?")],
+        );
+    }
+
+    #[test]
+    fn refuses_tags_that_envoy_refuses_or_that_show_credentials() {
+        check("tags: [{name: a, literal: b}, {name: c, header: {name: x-c}}]", &[]);
+        let place = "Tracing `t`: spec.tags[0]";
+        check("tags: [{name: '', literal: a}]", &[&format!("f:6:17: {place}.name: expected a name")]);
+        check("tags: [{name: a, literal: ''}]", &[&format!("f:6:29: {place}.literal: expected a value")]);
+        check(
+            "tags: [{name: a, header: {name: Authorization}}]",
+            &[&format!("f:6:35: {place}.header.name: `Authorization` carries credentials, which no span may show")],
+        );
+    }
+}

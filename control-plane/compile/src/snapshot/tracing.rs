@@ -1,5 +1,7 @@
 //! Projects Tracings to the tracer of connection managers, and to the cluster of a collector that is no Service.
 
+use std::net::SocketAddr;
+
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -91,7 +93,9 @@ pub(super) fn cluster(conf: &TracingConf) -> Option<Resource> {
 }
 
 fn grpc(endpoint: &TraceEndpoint) -> GrpcService {
-    let target = EnvoyGrpc { cluster_name: cluster_name(endpoint), ..Default::default() };
+    // By default it is the cluster's name, which is no host if it has a `/`.
+    let target =
+        EnvoyGrpc { cluster_name: cluster_name(endpoint), authority: authority(endpoint), ..Default::default() };
     GrpcService {
         timeout: Some(EXPORT_TIMEOUT),
         target_specifier: Some(TargetSpecifier::EnvoyGrpc(target)),
@@ -100,17 +104,21 @@ fn grpc(endpoint: &TraceEndpoint) -> GrpcService {
 }
 
 fn http(endpoint: &TraceEndpoint) -> HttpService {
-    let host = match (&endpoint.service, &endpoint.address, endpoint.port) {
-        (None, Some(Address::Ip(address)), Some(port)) => std::net::SocketAddr::new(*address, port).to_string(),
-        (None, Some(Address::Name(name)), Some(port)) => format!("{name}:{port}"),
-        (service, ..) => service.clone().unwrap_or_default(),
-    };
     let uri = HttpUri {
-        uri: format!("http://{host}{}", endpoint.path()),
+        uri: format!("http://{}{}", authority(endpoint), endpoint.path()),
         timeout: Some(EXPORT_TIMEOUT),
         http_upstream_type: Some(HttpUpstreamType::Cluster(cluster_name(endpoint))),
     };
     HttpService { http_uri: Some(uri), ..Default::default() }
+}
+
+/// The host that a collector is asked for.
+fn authority(endpoint: &TraceEndpoint) -> String {
+    match (&endpoint.service, &endpoint.address, endpoint.port) {
+        (None, Some(Address::Ip(address)), Some(port)) => SocketAddr::new(*address, port).to_string(),
+        (None, Some(Address::Name(name)), Some(port)) => format!("{name}:{port}"),
+        (service, ..) => service.clone().unwrap_or_default(),
+    }
 }
 
 fn cluster_name(endpoint: &TraceEndpoint) -> String {
