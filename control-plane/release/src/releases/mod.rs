@@ -19,7 +19,7 @@ use std::{
 };
 
 use postern_base::digest::Digest;
-use postern_compile::{lint::Finding, review::review};
+use postern_compile::{keys::StoredKeySet, lint::Finding, review::review};
 use postern_model::{Bundle, File};
 use serde::de::DeserializeOwned;
 
@@ -50,6 +50,8 @@ const LIFECYCLES: &str = "lifecycles";
 const PLANS: &str = "plans";
 /// The note with the revision that the directory last became.
 const DIRECTORY: &str = "directory";
+/// The sealed note with the key sets that issuers publish.
+const KEY_SETS: &str = "key-sets";
 /// The number of revisions that are kept by default.
 pub const KEPT: usize = 20;
 
@@ -151,6 +153,18 @@ impl Releases {
         self.rollout = Some(rollout);
         self.plans.serve(&self.live, milliseconds(now));
         Ok(Some(latest))
+    }
+
+    /// The key sets that an earlier process kept.
+    pub fn key_sets(&self) -> Result<Vec<StoredKeySet>, StoreError> {
+        // What another version of this program kept may be unreadable. It is fetched again.
+        let stored = self.store.sealed_note(KEY_SETS)?;
+        Ok(stored.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
+    }
+
+    /// Keeps key sets for a later process.
+    pub fn keep_key_sets(&self, sets: &[StoredKeySet]) -> Result<(), StoreError> {
+        self.store.put_sealed_note(KEY_SETS, &serde_json::to_vec(sets).unwrap_or_default())
     }
 
     /// The last contents of the directory, to compare new contents with.
