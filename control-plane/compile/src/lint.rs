@@ -1,16 +1,15 @@
 //! Findings: configuration that is valid but looks like a mistake. They refuse nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
 use postern_model::{AccessLog, Bundle, Diagnostic, ListenerTls, Mode, Resource, TargetRef};
-use postern_proto::plan::v1::expression::{constant, node};
 use serde::Serialize;
 
 use crate::{
     attach::{Attached, Attachment, Scope},
-    expression::{Environment, compile_condition},
+    expression::Expressions,
 };
 
 /// One finding.
@@ -30,8 +29,6 @@ pub(crate) struct Lint {
     overrides: BTreeSet<String>,
     /// Entries of AccessLogs by source, by their place, and whether a caller could be such a source.
     sources: BTreeMap<Diagnostic, bool>,
-    /// Conditions that were analysed, and whether they are never true. A cache, since parsing is slow.
-    never: HashMap<(Phase, String), bool>,
 }
 
 impl Lint {
@@ -39,8 +36,7 @@ impl Lint {
     pub(crate) fn look(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) {
         self.look_at_sources(scope);
         for chain in &attachment.chains {
-            let found = never_run(chain, &mut self.never);
-            self.found.extend(found);
+            self.found.extend(never_run(chain, &attachment.expressions));
         }
         for step in attachment.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response)) {
             if let [first, .., last] = step.parts.as_slice()
@@ -79,9 +75,10 @@ impl Lint {
 }
 
 /// Steps after one that always answers, and steps whose condition is never true.
-fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -> Vec<Finding> {
-    let mut is_never =
-        |when: &str, phase: Phase| *known.entry((phase, when.to_owned())).or_insert_with(|| is_never(when, phase));
+fn never_run(chain: &Attached<'_>, expressions: &Expressions) -> Vec<Finding> {
+    let is_never = |when: &str, phase: Phase| {
+        expressions.condition(when, phase.into()).is_ok_and(|condition| condition.always() == Some(false))
+    };
     let mut found = Vec::new();
     for phase in [Phase::Request, Phase::Response] {
         let mut answered: Option<&str> = None;
@@ -104,19 +101,6 @@ fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -
         }
     }
     found
-}
-
-fn is_never(when: &str, phase: Phase) -> bool {
-    let environment = match phase {
-        Phase::Request => Environment::Request,
-        Phase::Response => Environment::Response,
-    };
-    let Ok(compiled) = compile_condition(when, environment) else { return false };
-    let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
-    match root {
-        Some(node::Kind::Constant(constant)) => matches!(constant.kind, Some(constant::Kind::Bool(false))),
-        _ => false,
-    }
 }
 
 /// The places of entries that select some sources, by the identity in their certificates.

@@ -63,7 +63,6 @@ use std::fmt;
 
 use postern_base::yaml;
 
-pub use self::route_policy::STEP;
 pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     agent::{Agent, AgentAddress, AgentRetry},

@@ -4,7 +4,7 @@
 
 use postern_base::node::NodeIdentity;
 use postern_model::{File, read};
-use postern_tools::explain::{Explanation, FieldLine, explain};
+use postern_tools::explain::{Explanation, FieldLine, Subject, explain};
 
 const SITE: &str = "
 apiVersion: postern/v1
@@ -45,7 +45,7 @@ fn explained(route: &str, overriding: bool) -> Explanation {
         attached("Tracing", "x", "collector: { grpc: { address: 127.0.0.1, port: 1 } }, sampling: { random: 5 }"),
     ];
     let bundle = read(&[File { name: "f".to_owned(), bytes: text.concat().into_bytes() }]).unwrap();
-    explain(&bundle, &NodeIdentity::default(), route, None).unwrap()
+    explain(&bundle, &NodeIdentity::default(), Subject { route: Some(route), ..Subject::default() }).unwrap()
 }
 
 fn lines(fields: &[FieldLine]) -> Vec<String> {

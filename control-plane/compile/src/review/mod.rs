@@ -8,12 +8,15 @@ mod references;
 mod unguarded;
 mod waiting;
 
+use std::sync::Arc;
+
 use postern_model::{Bundle, Diagnostics};
 
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    attach::{self, Scope, attach, imagined_groups},
+    attach::{Attachment, Scope, attach, faults, imagined_groups},
+    expression::Expressions,
     lint::{Finding, Lint},
 };
 
@@ -21,11 +24,12 @@ use crate::{
 pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     let mut errors = references::unknown(bundle);
     let (mut lint, mut doors) = (Lint::default(), Doors::default());
+    let expressions = Arc::<Expressions>::default();
     for node in imagined_groups(bundle) {
         let scope = Scope::of(bundle, &node);
-        let attachment = attach(&scope);
+        let attachment = Attachment { expressions: Arc::clone(&expressions), ..attach(&scope) };
         lint.look(&scope, &attachment);
-        errors.extend(attach::faults(&scope));
+        errors.extend(faults(&scope));
         doors.look(&node, &scope, &attachment);
     }
     let (denied, mut findings) = unguarded::judge(doors, bundle);
