@@ -14,6 +14,7 @@ mod another_route;
 mod audit_log;
 mod bench_xds;
 mod buckets;
+mod calls;
 mod chains;
 mod commands;
 mod cpu_without_a_bound;

@@ -1,14 +1,14 @@
 //! Findings: configuration that is valid but looks like a mistake. They refuse nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
-use postern_model::{Bundle, Diagnostic, Mode, Resource};
+use postern_model::{AccessLog, Bundle, Diagnostic, ListenerTls, Mode, Resource, TargetRef};
 use serde::Serialize;
 
 use crate::{
-    attach::{Attached, Attachment},
+    attach::{Attached, Attachment, Scope},
     expression::Expressions,
 };
 
@@ -27,11 +27,14 @@ pub struct Finding {
 pub(crate) struct Lint {
     found: BTreeSet<Finding>,
     overrides: BTreeSet<String>,
+    /// Entries of AccessLogs by source, by their place, and whether a caller could be such a source.
+    sources: BTreeMap<Diagnostic, bool>,
 }
 
 impl Lint {
     /// Adds the findings for a group of nodes.
-    pub(crate) fn look(&mut self, attachment: &Attachment<'_>) {
+    pub(crate) fn look(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) {
+        self.look_at_sources(scope);
         for chain in &attachment.chains {
             self.found.extend(never_run(chain, &attachment.expressions));
         }
@@ -45,9 +48,28 @@ impl Lint {
         }
     }
 
+    /// Notes whether callers of these nodes can have an identity for the AccessLogs that select by source. Of Envoys with
+    /// listeners of their own, nothing is known.
+    fn look_at_sources(&mut self, scope: &Scope<'_>) {
+        if scope.gateways.is_empty() {
+            return;
+        }
+        let identified = |tls: &ListenerTls| tls.client_ca.is_some();
+        let mut listeners = scope.gateways.iter().flat_map(|gateway| &gateway.spec.listeners);
+        let known = !scope.envoy_resources.is_empty()
+            || listeners.any(|listener| listener.tls.as_ref().is_some_and(identified));
+        for log in &scope.access_logs {
+            for place in by_source(log) {
+                *self.sources.entry(place).or_default() |= known;
+            }
+        }
+    }
+
     /// Adds the findings for the whole bundle. Returns all, by file and line.
     pub(crate) fn finish(mut self, bundle: &Bundle) -> Vec<Finding> {
         self.found.extend(idle_overrides(bundle, &self.overrides));
+        let silent = self.sources.into_iter().filter(|(_, known)| !known);
+        self.found.extend(silent.map(|(at, _)| Finding { at, code: "logs-nothing" }));
         self.found.into_iter().collect()
     }
 }
@@ -79,6 +101,14 @@ fn never_run(chain: &Attached<'_>, expressions: &Expressions) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// The places of entries that select some sources, by the identity in their certificates.
+fn by_source(log: &Resource<AccessLog>) -> impl Iterator<Item = Diagnostic> {
+    const MESSAGE: &str =
+        "logs nothing: no listener asks callers for a certificate (`tls.clientCa`), so no source is known";
+    let entries = log.spec.from.iter().enumerate().filter(|(_, entry)| entry.target_ref != TargetRef::Mesh);
+    entries.map(|(index, _)| log.diagnose(&format!("spec.from[{index}].targetRef"), MESSAGE))
 }
 
 fn idle_overrides(bundle: &Bundle, seen: &BTreeSet<String>) -> Vec<Finding> {

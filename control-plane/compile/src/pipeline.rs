@@ -7,7 +7,7 @@ use postern_engine::Plan;
 use postern_model::{Bundle, Diagnostic, Diagnostics, File, directory::SourceError};
 
 use crate::{
-    attach::{Attachment, Scope, attach},
+    attach::{Attachment, Scope, attach, faults},
     gate::{self, EncodedPlan},
     keys::KeySets,
     lower::{self, Lowered, Strictness, lower},
@@ -44,7 +44,8 @@ pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) ->
 }
 
 /// Compiles the resources of one group of nodes. If not strict, also returns the errors of chains that are served as a
-/// refusal. `revision` becomes the snapshot's revision, and `kept` has reusable resources of earlier ones.
+/// refusal, and of what is attached to destinations, of which the first is served. `revision` becomes the snapshot's
+/// revision, and `kept` has reusable resources of earlier ones.
 pub fn compile_scope(
     scope: &Scope<'_>,
     revision: Digest,
@@ -58,6 +59,10 @@ pub fn compile_scope(
         check_raw(scope, &snapshot)?;
         return Ok((snapshot, Vec::new()));
     }
+    let faults = faults(scope);
+    if strictness == Strictness::Strict {
+        Diagnostics::reject(faults.clone())?;
+    }
     let attachment = &attach(scope);
     // The two are independent, and each visits every route.
     let (projection, admitted) = thread::scope(|threads| {
@@ -65,7 +70,8 @@ pub fn compile_scope(
         let admitted = lower_and_admit(scope, key_sets, code, attachment, strictness);
         (projecting.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
     });
-    let (plan, problems) = admitted?;
+    let (plan, mut problems) = admitted?;
+    problems.extend(faults);
     let snapshot = projection.with_plan(scope, attachment, plan, code, revision);
     check_raw(scope, &snapshot)?;
     Ok((snapshot, problems))

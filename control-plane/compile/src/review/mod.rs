@@ -15,7 +15,7 @@ use postern_model::{Bundle, Diagnostic, Diagnostics};
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    attach::{Attachment, Scope, attach, imagined_groups},
+    attach::{Attachment, Scope, attach, faults, imagined_groups},
     expression::Expressions,
     lint::{Finding, Lint},
 };
@@ -28,7 +28,8 @@ pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     for node in imagined_groups(bundle) {
         let scope = Scope::of(bundle, &node);
         let attachment = Attachment { expressions: Arc::clone(&expressions), ..attach(&scope) };
-        lint.look(&attachment);
+        lint.look(&scope, &attachment);
+        errors.extend(faults(&scope));
         doors.look(&node, &scope, &attachment);
     }
     let (denied, mut findings) = unguarded::judge(doors, bundle);

@@ -18,10 +18,10 @@ use envoy_types::pb::{
     google::protobuf::{Duration, UInt32Value},
 };
 use postern_engine::Placement;
-use postern_model::{EdgeHttp, Gateway};
+use postern_model::{EdgeHttp, Gateway, TracingConf};
 use prost::Name;
 
-use super::{Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
+use super::{Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls, tracing};
 use crate::{
     attach::{Attachment, EffectiveStep},
     params::Params,
@@ -39,6 +39,7 @@ pub(super) struct Manager<'a> {
     /// Whether a step reads the tags in a caller's certificate.
     pub(super) reads_source_tags: bool,
     pub(super) access_logs: &'a [AccessLog],
+    pub(super) tracing: &'a TracingConf,
 }
 
 /// One listener for each of the gateway's listeners.
@@ -95,6 +96,7 @@ fn connection_manager(manager: &Manager<'_>) -> HttpConnectionManager {
         route_specifier: Some(RouteSpecifier::Rds(routes)),
         http_filters: filters,
         access_log: manager.access_logs.to_vec(),
+        tracing: tracing::tracing(manager.gateway, manager.tracing),
         preserve_external_request_id: manager.trusts_request_ids,
         ..Default::default()
     }

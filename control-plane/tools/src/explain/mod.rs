@@ -1,6 +1,7 @@
 //! Explains a route at a node: which steps run, where each of their fields comes from and what it overrides and, for a
 //! request, the result of each step. It uses the same attachment that is served, and decides nothing.
 
+mod destination;
 mod reached;
 mod show;
 
@@ -25,6 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+pub use self::destination::DestinationLine;
 pub(crate) use self::reached::reached;
 pub use self::reached::{EnvoyAnswer, ExplainError, Reached};
 use crate::simulate::{Request, Simulated, simulate};
@@ -56,8 +58,10 @@ pub struct Explanation {
     pub request: Vec<StepLine>,
     /// The steps before the response goes downstream.
     pub response: Vec<StepLine>,
-    /// How long is waited for the upstream.
-    pub timeouts: Vec<FieldLine>,
+    /// What holds for calls of its services.
+    pub destinations: Vec<DestinationLine>,
+    /// What is traced at the node.
+    pub tracing: Vec<FieldLine>,
     /// What a request would meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionLine>,
@@ -280,7 +284,8 @@ pub fn explain_with(
         permissions: chain.map(permissions).unwrap_or_default(),
         request: steps(chain, Phase::Request),
         response: steps(chain, Phase::Response),
-        timeouts: declared.map(|(_, route)| timeouts(&attach::for_route(&scope, route))).unwrap_or_default(),
+        tracing: destination::traced(&scope),
+        destinations: declared.map(|(gateway, route)| destination::lines(&scope, gateway, route)).unwrap_or_default(),
         decision,
         hint: hint(bundle, route).or_else(|| elsewhere(route, reached.as_ref())),
         reached,
@@ -312,7 +317,8 @@ fn unrouted(node: &NodeIdentity, reached: &Reached, answer: &EnvoyAnswer) -> Exp
         permissions: Vec::new(),
         request: Vec::new(),
         response: Vec::new(),
-        timeouts: Vec::new(),
+        destinations: Vec::new(),
+        tracing: Vec::new(),
         decision: Some(DecisionLine {
             verdict: "unrouted".to_owned(),
             status: Some(answer.status),
@@ -419,27 +425,6 @@ fn over_line(part: &Part<'_>, field: &str) -> OverLine {
     }
     let value = leaves.into_iter().find(|(name, _)| name == field).map(|(_, value)| value);
     OverLine { value: value.unwrap_or_default(), origin: origin(part.policy, &format!("{}.{field}", part.field())) }
-}
-
-fn timeouts(effective: &attach::EffectiveTimeouts<'_>) -> Vec<FieldLine> {
-    let mut leaves = Vec::new();
-    flatten(String::new(), Json::Object(object(&effective.conf)), &mut leaves);
-    let line = |(field, value): (String, Json)| {
-        let provided = effective.fields.provider(&field)?;
-        let place = |index: usize| {
-            let (timeout, entry) = effective.parts.get(index)?;
-            let conf = object(&timeout.spec.to.get(*entry)?.conf);
-            let mut leaves = Vec::new();
-            flatten(String::new(), Json::Object(conf), &mut leaves);
-            let value = leaves.into_iter().find(|(name, _)| *name == field).map(|(_, value)| value);
-            Some((origin(timeout, &format!("spec.to[{entry}].{field}")), value.unwrap_or_default()))
-        };
-        let (origin, _) = place(provided.by)?;
-        let over = provided.over.iter().filter_map(|index| place(*index));
-        let over = over.map(|(origin, value)| OverLine { value, origin }).collect();
-        Some(FieldLine { field, value, origin, inherited: false, over })
-    };
-    leaves.into_iter().filter_map(line).collect()
 }
 
 pub(crate) fn object<T: Serialize>(value: &T) -> Map<String, Json> {

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use postern_model::Level;
 use serde_json::Value as Json;
 
-use super::{DecisionLine, Explanation, FieldLine, OriginLine, Reached, StepLine, WithheldLine};
+use super::{DecisionLine, DestinationLine, Explanation, FieldLine, OriginLine, Reached, StepLine, WithheldLine};
 
 const HEAD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -30,9 +30,10 @@ impl Display for Explanation {
         }
         chain(f, "request", &self.request)?;
         chain(f, "response", &self.response)?;
-        if !self.timeouts.is_empty() {
-            writeln!(f, "\n{HEAD}time-outs{HEAD:#}")?;
-            self.timeouts.iter().try_for_each(|field| line(f, field, true))?;
+        self.destinations.iter().try_for_each(|destination| calls(f, destination))?;
+        if !self.tracing.is_empty() {
+            writeln!(f, "\n{HEAD}tracing{HEAD:#}")?;
+            self.tracing.iter().try_for_each(|field| line(f, field, true))?;
         }
         match &self.decision {
             Some(decision) => decision.fmt(f),
@@ -115,6 +116,17 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
                 ShownOrigin(origin)
             )?;
         }
+    }
+    Ok(())
+}
+
+fn calls(f: &mut Formatter<'_>, destination: &DestinationLine) -> fmt::Result {
+    for (index, (kind, fields)) in destination.kinds().enumerate() {
+        if index == 0 {
+            writeln!(f, "\n{HEAD}calls of {}{HEAD:#}", destination.service)?;
+        }
+        writeln!(f, "    {NAME}{kind}{NAME:#}")?;
+        fields.iter().try_for_each(|field| line(f, field, true))?;
     }
     Ok(())
 }
