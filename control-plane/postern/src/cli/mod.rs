@@ -45,7 +45,7 @@ use tracing_subscriber::EnvFilter;
 
 use self::{
     bootstrap::Bootstrap,
-    canary::{CanaryStep, tolerance},
+    canary::{CanaryStep, duration, tolerance},
     diff::Diff,
     events::Events,
     explain::{Explain, Simulate},
@@ -147,6 +147,10 @@ struct Serve {
     #[arg(long, requires = "config")]
     allow_unguarded: bool,
     #[command(flatten)]
+    /// How long a node that refused a revision must be away until the revision is tried again without it: the node has then left
+    /// for good, and no longer holds up the others
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    departed_after: Duration,
     filter: FilterOptions,
     /// Where that file lies on every node; default: the code is sent with the configuration
     #[arg(long, value_name = "PATH")]
@@ -260,7 +264,7 @@ impl Serve {
         };
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
-        let terms = Terms { strategy, tolerance: self.max_refused };
+        let terms = Terms { strategy, tolerance: self.max_refused, departed_after: self.departed_after };
         let plane = Arc::new(ControlPlane::with_releases(code, Releases::new(store, terms, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;

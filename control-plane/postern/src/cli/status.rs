@@ -55,6 +55,9 @@ fn head(status: &Value) -> String {
             lines.push(format!("          node `{}`: {reason}", text(at(rollout, "/node"))));
         }
     }
+        for node in items(at(rollout, "/without")) {
+            lines.push(format!("          without node `{}`, which refused it and left", text(node)));
+        }
     lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
     lines.extend(warnings::lines(status).map(|(line, _)| format!("warning   {line}")));
     lines.extend(warnings::more(status).map(|more| format!("          {more}")));

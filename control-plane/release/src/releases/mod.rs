@@ -146,6 +146,7 @@ impl Releases {
                     tracing::error!(revision = number, "a stored revision cannot be served: {error}");
                 }
                 Err(error) => return Err(error),
+        rollout.restarted();
             }
         }
         self.rollout = Some(rollout);

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use postern_base::node::NodeIdentity;
@@ -163,6 +163,11 @@ pub struct Concerns {
 impl Concerns {
     fn of(bundle: &Bundle, nodes: &[NodeIdentity]) -> Self {
         let kinship = Kinship::of([bundle]);
+    /// Whether the rollout was rolled back, and starts again if the nodes that refused leave.
+    pub fn may_start_again(&self, now: SystemTime) -> bool {
+        self.rollout.as_ref().is_some_and(|rollout| rollout.may_start_again(now))
+    }
+
         let mut groups: BTreeMap<_, (BTreeSet<ResourceKey>, BTreeSet<String>)> = BTreeMap::new();
         for node in nodes {
             let keys = || Scope::of(bundle, node).concerning().map(ResourceKey::from).collect();
