@@ -20,7 +20,7 @@ pub use self::{
     follow::follow,
     live::LiveSources,
     source::{Content, Fetch, Fetched, Source},
-    sources::{KeySetReport, Sources},
+    sources::{FetchError, KeySetReport, Sources},
 };
 
 /// The known key sets, by their addresses.

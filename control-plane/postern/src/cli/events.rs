@@ -95,6 +95,10 @@ fn words(event: &Value) -> String {
             let reasons: Vec<_> = items(at(event, "/reasons")).iter().map(text).collect();
             format!("change refused: {}", reasons.join("; "))
         }
+        "resourcePurged" => {
+            let numbers: Vec<_> = items(at(event, "/revisions")).iter().map(text).collect();
+            format!("{} purged by {} from revisions {}", field("resource"), field("author"), numbers.join(", "))
+        }
         "rollout" => {
             let step = format!(
                 "rollout of revision {}: {}, step {} of {}",

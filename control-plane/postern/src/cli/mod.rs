@@ -9,7 +9,9 @@ mod diff;
 mod events;
 mod explain;
 mod filter;
+mod purge;
 mod remote;
+mod resource_name;
 mod resources;
 mod status;
 mod table;
@@ -50,6 +52,7 @@ use self::{
     events::Events,
     explain::{Explain, Simulate},
     filter::FilterOptions,
+    purge::Purge,
     remote::{Apply, Rollback, RolloutCommand},
     resources::{Delete, Get},
     status::{Nodes, Revisions, Status},
@@ -93,6 +96,7 @@ enum Command {
     Nodes(Nodes),
     Get(Get),
     Delete(Delete),
+    Purge(Purge),
     Events(Events),
     Revisions(Revisions),
     /// Go back to what an earlier revision said, as a new revision
@@ -143,14 +147,14 @@ struct Serve {
     /// good revision when this one started. What `Settings` say goes first
     #[arg(long, value_name = "N|SHARE", default_value = "0", value_parser = tolerance)]
     max_refused: Tolerance,
-    /// Let changes of the directory leave routes without authentication that have it now, or remove everything
-    #[arg(long, requires = "config")]
-    allow_unguarded: bool,
-    #[command(flatten)]
     /// How long a node that refused a revision must be away until the revision is tried again without it: the node has then left
     /// for good, and no longer holds up the others
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     departed_after: Duration,
+    /// Let changes of the directory leave routes without authentication that have it now, or remove everything
+    #[arg(long, requires = "config")]
+    allow_unguarded: bool,
+    #[command(flatten)]
     filter: FilterOptions,
     /// Where that file lies on every node; default: the code is sent with the configuration
     #[arg(long, value_name = "PATH")]
@@ -215,6 +219,7 @@ impl Cli {
             Command::Nodes(options) => options.run(),
             Command::Get(options) => options.run(),
             Command::Delete(options) => options.run(),
+            Command::Purge(options) => options.run(),
             Command::Events(options) => options.run(),
             Command::Revisions(options) => options.run(),
             Command::Rollback(options) => options.run(),
