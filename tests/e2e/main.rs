@@ -67,5 +67,6 @@ mod streamless;
 mod tour;
 mod updates;
 mod virtual_hosts;
+mod ways_back;
 mod world;
 mod xds;
