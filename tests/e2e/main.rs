@@ -37,6 +37,7 @@ mod loopback;
 mod matching;
 mod memory;
 mod module;
+mod module_sharing;
 mod mtls;
 mod names;
 mod odd_files;

@@ -72,8 +72,8 @@ fn monitors_the_status_of_a_policy_on_a_specific_node() {
     assert_eq!(shown(&nodes[1]), json!(["edge-2", "ready", 2, 2]));
     let said = shop.says(&["status", "RoutePolicy/users-api"]);
     let order: Vec<_> = said.lines().filter(|line| line.contains("edge-") || line.starts_with("revision")).collect();
-    assert!(order[0].starts_with("revision 2, in force") && order[1].contains("edge-2"), "{said}");
-    assert!(order[2].starts_with("revision 1, not in force") && order[3].contains("edge-1"), "{said}");
+    assert!(order[0].starts_with("revision 2, generation 2, in force") && order[1].contains("edge-2"), "{said}");
+    assert!(order[2].starts_with("revision 1, generation 1, not in force") && order[3].contains("edge-1"), "{said}");
 }
 
 #[test]

@@ -3,6 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use postern_base::node::NodeIdentity;
+use postern_compile::snapshot::{ResourceType, Selection};
+use postern_deliver::xds::session::Event;
+use postern_model::File;
+use postern_release::{owner::Steering, releases::Proposal, store::Parent};
 use serde_json::{Value, json};
 
 use crate::server::{RESOURCES, Server};
@@ -240,4 +245,97 @@ fn purges_a_deleted_resource_from_all_revisions() {
     assert_eq!(back(&server, &only("Consumer", "app")).status, 404);
     assert_eq!(back(&server, &only("RoutePolicy", "canaries")).status, 200);
     assert_eq!(server.get("/api/v1/resources/RoutePolicy/users-api").status, 200, "what is in force is as it was");
+}
+
+/// What a followed directory proposes.
+fn followed(text: &str) -> Proposal {
+    let files = vec![File { name: "r.yaml".to_owned(), bytes: text.as_bytes().to_vec() }];
+    let (author, message) = ("directory".to_owned(), String::new());
+    Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false }
+}
+
+/// Lets `edge-1` refuse the plan that it is served.
+fn refuse(server: &Server) {
+    let publication = server.plane.publications().latest().unwrap();
+    let node = NodeIdentity { id: "edge-1".to_owned(), service: "edge".to_owned(), ..NodeIdentity::default() };
+    let version = publication.snapshot_for(&node).select(ResourceType::ExtensionConfig, &Selection::Everything).version;
+    let (message, resources) = ("no such plugin".to_owned(), Vec::new());
+    let kind = ResourceType::ExtensionConfig;
+    let refused = Event::Nacked { kind, version, message, resources, carried: Vec::new() };
+    server.learn("edge-1", 1, vec![refused], None);
+    server.plane.commands().look().wait().unwrap();
+}
+
+/// A server whose directory became revision 2, which a node refused, and what the directory says.
+fn taken_back() -> (Server, String) {
+    let server = Server::running();
+    server.plane.commands().follow(followed(RESOURCES)).wait().unwrap();
+    let changed = RESOURCES.replace("x-api-key", "x-key");
+    server.plane.commands().follow(followed(&changed)).wait().unwrap();
+    refuse(&server);
+    assert_eq!(server.get("/api/v1/rollout").json()["state"], "rolledBack");
+    (server, changed)
+}
+
+#[test]
+fn an_unrelated_edit_of_the_directory_does_not_bring_back_what_was_taken_back() {
+    let (server, changed) = taken_back();
+    let held = server.get("/status").json()["directory"].clone();
+    assert_eq!((&held["revision"], &held["to"]), (&2.into(), &1.into()), "{held}");
+    assert_eq!(held["resources"], json!(["RoutePolicy `users-api`"]));
+    assert_eq!(held["reason"], "node `edge-1`: ECDS: no such plugin");
+    let unrelated = changed.replace("x-stage: canary", "x-stage: new");
+    for text in [&unrelated, &format!("# a comment\n{changed}"), &changed.replace("a-secret-key", "another-key")] {
+        let error = server.plane.commands().follow(followed(text)).wait().unwrap_err().to_string();
+        let expect = "the directory still says what was taken back with revision 2 (node `edge-1`: ECDS: no such plugin), so that \
+                      nothing of it is applied: change RoutePolicy `users-api`, or put it in force once more with `postern apply`";
+        assert_eq!(error, expect);
+    }
+    // The same again is no error: it was heard before.
+    server.plane.commands().follow(followed(&changed)).wait().unwrap();
+    assert_eq!(server.get("/api/v1/revisions").json().as_array().unwrap().len(), 2);
+    assert_eq!(server.get("/status").json()["directory"], held);
+    // A change there counts, and brings the rest along.
+    server.plane.commands().follow(followed(&unrelated.replace("x-key", "x-other"))).wait().unwrap();
+    let status = server.get("/status").json();
+    assert_eq!((&status["directory"], &status["rollout"]["candidate"]), (&Value::Null, &3.into()));
+}
+
+#[test]
+fn what_is_in_force_by_other_ways_is_no_longer_held_back() {
+    let (server, changed) = taken_back();
+    // Somebody puts it in force once more, and the nodes take it by now.
+    assert_eq!(server.apply(&changed).json()["revision"]["number"], 3);
+    assert_eq!(server.get("/status").json()["directory"], Value::Null);
+    let unrelated = changed.replace("x-stage: canary", "x-stage: new");
+    server.plane.commands().follow(followed(&unrelated)).wait().unwrap();
+    assert_eq!(server.get("/api/v1/rollout").json()["candidate"], 4);
+}
+
+#[test]
+fn an_abort_and_a_rollback_hold_back_what_the_directory_says() {
+    let changed = RESOURCES.replace("x-api-key", "x-key");
+    let unrelated = changed.replace("x-stage: canary", "x-stage: new");
+    let check = |way_back: &dyn Fn(&Server), reason: &str| {
+        let server = Server::running();
+        server.plane.commands().follow(followed(RESOURCES)).wait().unwrap();
+        server.plane.commands().follow(followed(&changed)).wait().unwrap();
+        way_back(&server);
+        assert_eq!(server.get("/status").json()["directory"]["reason"], reason);
+        let error = server.plane.commands().follow(followed(&unrelated)).wait().unwrap_err().to_string();
+        assert!(error.contains(reason) && error.contains("change RoutePolicy `users-api`"), "{error}");
+        let header = || {
+            server.get("/api/v1/resources/RoutePolicy/users-api").json()["spec"]["request"][0]["params"]["header"]
+                .clone()
+        };
+        assert_eq!(header(), "x-api-key");
+    };
+    check(&|server| server.plane.commands().steer(Steering::Abort).wait().unwrap(), "it was aborted");
+    let whole = |server: &Server| assert_eq!(back(server, &json!({ "revision": 1, "author": "bob" })).status, 200);
+    check(&whole, "bob went back to revision 1");
+    let only = json!([{ "kind": "RoutePolicy", "name": "users-api" }]);
+    let alone = |server: &Server| {
+        assert_eq!(back(server, &json!({ "revision": 1, "only": only, "author": "bob" })).status, 200)
+    };
+    check(&alone, "bob went back to revision 1");
 }

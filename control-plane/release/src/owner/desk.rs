@@ -223,7 +223,7 @@ impl Desk {
         let (examined, said) = news?;
         let Some(mut examined) = examined else {
             // The last refusal is obsolete.
-            self.refusals = Refusals::default();
+            self.refusals.of_directory = None;
             self.releases.heard(said);
             self.publish();
             return Ok(());

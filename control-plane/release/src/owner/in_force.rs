@@ -50,6 +50,11 @@ impl InForce {
         self.refused_changes().flat_map(|refused| refused.reasons.iter().cloned()).collect()
     }
 
+    /// Whether the latest change of the followed directory was refused.
+    pub fn is_directory_refused(&self) -> bool {
+        self.refusals.of_directory.is_some()
+    }
+
     /// The latest changes of the directory and of users that were refused.
     pub fn refused_changes(&self) -> impl Iterator<Item = &RefusedChange> {
         let Refusals { of_directory, of_users } = &self.refusals;
