@@ -187,6 +187,48 @@ fn keys_rotate_overlap_go_and_stay_through_an_outage_without_a_wrong_answer() {
     world.assert_no_vm_failure();
 }
 
+#[test]
+fn a_restart_while_the_issuer_is_down_refuses_no_token() {
+    let mut world = World::start_with_state();
+    let server = KeyServer::start(publishing(&["first"])).unwrap();
+    world.site.write("tokens.yaml", &resources(server.address())).unwrap();
+    wait_until_in_force(&world, "first", 200);
+    let expectations = Expectations(Arc::new(Mutex::new([vec![200], vec![401], vec![401], vec![401]])));
+    let load = Load::start(&world, &expectations);
+
+    // It is killed, not asked to end, so that nothing is stored at the last moment.
+    for mood in [Mood::Silent, Mood::Closing, Mood::Failing] {
+        world.control_plane.kill();
+        server.set(mood);
+        let asked = server.asked();
+        world.control_plane.kill_and_restart().unwrap();
+        wait::until_true("a fetch after the restart", || Ok(server.asked() > asked)).unwrap();
+        let sets = &world.control_plane.status().unwrap()["keySets"][0];
+        assert_eq!(sets["keys"], 1, "{sets}");
+        assert!(["restored", "stale"].contains(&sets["state"].as_str().unwrap()), "{sets}");
+    }
+    let metrics = Client::new(world.control_plane.http()).get("/metrics").unwrap().body;
+    let uri = format!("http://{}/keys", server.address());
+    assert!(metrics.contains(&format!("postern_key_set_keys{{uri=\"{uri}\"}} 1")), "{metrics}");
+    assert!(metrics.contains(&format!("postern_key_set_state{{uri=\"{uri}\",state=\"fresh\"}} 0")), "{metrics}");
+
+    // The issuer is back with another key beside the first.
+    expectations.set("second", &[200, 401]);
+    server.set(publishing(&["first", "second"]));
+    wait_until_in_force(&world, "second", 200);
+    let (sent, wrong) = load.stop();
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    assert!(sent > 100, "only {sent} requests were sent: there was no load");
+
+    // An Envoy that joins after a restart gets both keys with its first plan.
+    server.set(Mood::Failing);
+    world.control_plane.kill_and_restart().unwrap();
+    world.envoy.kill_and_restart().unwrap();
+    wait_until_in_force(&world, "first", 200);
+    wait_until_in_force(&world, "second", 200);
+    world.assert_no_vm_failure();
+}
+
 /// A minute in which the key server fails in one way after the other, while the configuration changes once.
 fn outage(world: &World, server: &KeyServer) {
     let moods = [Mood::Closing, Mood::Failing, Mood::Silent, Mood::Confused];

@@ -1,7 +1,8 @@
 //! What most tests need: an upstream, the quickstart's resources, a control plane that serves them, and an Envoy.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::Path};
 
+use anyhow::Result;
 use postern_tests::{Client, ControlPlane, Envoy, Received, Request, Site, Upstream, wait};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -40,10 +41,19 @@ impl World {
 
     /// Like [`Self::start`], with an Envoy that speaks this variant of xDS.
     pub fn start_with(variant: Variant) -> Self {
+        Self::start_by(variant, |policies, _| ControlPlane::start(policies))
+    }
+
+    /// Like [`Self::start`], with a control plane that keeps its state in a directory.
+    pub fn start_with_state() -> Self {
+        Self::start_by(Variant::StateOfTheWorld, |policies, state| ControlPlane::start_with_state(policies, state, &[]))
+    }
+
+    fn start_by(variant: Variant, start: impl FnOnce(&Path, &Path) -> Result<ControlPlane>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(0).unwrap();
         let site = Site::quickstart(directory.path().join("policies"), upstream.address(), 0).unwrap();
-        let control_plane = ControlPlane::start(site.directory()).unwrap();
+        let control_plane = start(site.directory(), &directory.path().join("state")).unwrap();
         let envoy = envoy_of(variant, control_plane.xds());
         let world = Self { envoy, control_plane, site, upstream, _directory: directory };
         world.wait_until_serving();

@@ -9,9 +9,9 @@
     reason = "test code"
 )]
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use postern_compile::keys::{Content, Fetch, Fetched, Source, Sources};
+use postern_compile::keys::{Content, Fetch, Fetched, Source, Sources, StoredKeySet};
 use postern_model::{File, KeyUri};
 use serde_json::{Value, json};
 
@@ -222,13 +222,77 @@ fn reports_how_each_set_is_doing() {
     sources.start_due(Duration::ZERO);
     sources.finish(&uri("https://a/"), body(&[jwk("p256", "a"), json!({})], None), seconds(1.0), 1.0);
     sources.finish(&uri("https://b/"), failed(), seconds(2.0), 1.0);
-    let report = serde_json::to_value(sources.report(UNIX_EPOCH + seconds(1_000.0))).unwrap();
+    let report = serde_json::to_value(sources.report()).unwrap();
     let missing = "keys[1]: kty: missing required member `kty`";
     assert_eq!(
         report,
         json!([
-            { "uri": "https://a/", "keys": 1, "skipped": [missing], "lastSuccess": 1001, "nextFetch": 1301 },
-            { "uri": "https://b/", "keys": 0, "lastError": { "at": 1002, "message": "no answer" }, "nextFetch": 1003 },
+            {
+                "uri": "https://a/", "state": "fresh", "keys": 1, "skipped": [missing],
+                "lastSuccess": 1, "nextFetch": 301,
+            },
+            {
+                "uri": "https://b/", "state": "missing", "keys": 0,
+                "lastError": { "at": 2, "message": "no answer" }, "nextFetch": 3,
+            },
         ])
     );
+}
+
+/// What an earlier process keeps, of one set with one key.
+fn stored(at: f64) -> Vec<StoredKeySet> {
+    let mut sources = Sources::default();
+    sources.want(&bundle(&[("x", "https://a/", "5m")]), Duration::ZERO);
+    sources.start_due(Duration::ZERO);
+    sources.finish(&uri("https://a/"), body(&[jwk("p256", "a")], None), seconds(at), 1.0);
+    sources.stored()
+}
+
+#[test]
+fn a_later_process_knows_the_keys_at_once_and_fetches_them_behind() {
+    let text = serde_json::to_vec(&stored(1_000.0)).unwrap();
+    let mut sources = Sources::default();
+    sources.restore(serde_json::from_slice::<Vec<_>>(&text).unwrap(), seconds(2_000.0));
+    assert!(sources.sets().get(&uri("https://a/")).is_some(), "before anything is wanted: it is compiled first");
+    sources.want(&bundle(&[("x", "https://a/", "5m")]), seconds(2_000.0));
+    let report = &serde_json::to_value(sources.report()).unwrap()[0];
+    assert_eq!((&report["state"], &report["lastSuccess"]), (&json!("restored"), &json!(1_000)));
+    let fetch = Fetch { uri: uri("https://a/"), tag: Some("\"v\"".to_owned()) };
+    assert_eq!(sources.start_due(seconds(2_000.0)), [fetch]);
+    let (content, max_age) = (Content::Unchanged, None);
+    assert!(!sources.finish(&uri("https://a/"), Fetched::Fresh { content, max_age }, seconds(2_001.0), 1.0));
+    assert_eq!(serde_json::to_value(sources.report()).unwrap()[0]["state"], "fresh");
+}
+
+#[test]
+fn a_publisher_that_is_down_after_a_restart_leaves_the_keys_that_were_kept() {
+    let mut sources = Sources::default();
+    sources.restore(stored(1_000.0), seconds(2_000.0));
+    sources.want(&bundle(&[("x", "https://a/", "5m")]), seconds(2_000.0));
+    sources.start_due(seconds(2_000.0));
+    sources.finish(&uri("https://a/"), failed(), seconds(2_001.0), 1.0);
+    assert!(sources.sets().get(&uri("https://a/")).is_some());
+    let report = &serde_json::to_value(sources.report()).unwrap()[0];
+    assert_eq!((&report["state"], &report["lastSuccess"]), (&json!("stale"), &json!(1_000)));
+    assert_eq!(sources.stored(), stored(1_000.0), "and they are kept on");
+}
+
+#[test]
+fn what_was_kept_is_no_younger_than_now_and_a_set_that_cannot_be_read_is_not_known() {
+    let mut sources = Sources::default();
+    let [set] = <[_; 1]>::try_from(stored(3_000.0)).unwrap();
+    let damaged = StoredKeySet { uri: uri("https://b/"), text: "{}".to_owned(), ..set.clone() };
+    sources.restore([set, damaged], seconds(2_000.0));
+    let report = serde_json::to_value(sources.report()).unwrap();
+    assert_eq!((&report[0]["state"], &report[0]["lastSuccess"]), (&json!("restored"), &json!(2_000)));
+    assert_eq!(report[1]["state"], "missing");
+    assert!(sources.sets().get(&uri("https://b/")).is_none());
+}
+
+#[test]
+fn a_set_that_is_no_longer_wanted_is_not_kept() {
+    let mut sources = Sources::default();
+    sources.restore(stored(1_000.0), seconds(2_000.0));
+    sources.want(&bundle(&[]), seconds(2_000.0));
+    assert_eq!(sources.stored(), []);
 }

@@ -1,7 +1,7 @@
 //! What the conditions of an Issuer say of the key set that it publishes. The control plane fetches the set itself, so
 //! that an Issuer without one is not ready for use, however valid it is.
 
-use postern_compile::keys::KeySetReport;
+use postern_compile::keys::{KeySetReport, KeySetState};
 
 use crate::condition::{ConditionType, Conditions, Truth};
 
@@ -16,13 +16,13 @@ pub fn show_keys(conditions: &mut Conditions, keys: &KeySetReport) {
     let since = found.last_transition_time;
     let error = keys.last_error.as_ref().map(|error| error.message.as_str());
     let uri = &keys.uri;
-    let (status, reason, message) = match (keys.last_success, error) {
-        (Some(_), None) => return,
-        (Some(_), Some(error)) => {
+    let (status, reason, message) = match (keys.state, error) {
+        (KeySetState::Fresh | KeySetState::Restored, _) | (KeySetState::Stale, None) => return,
+        (KeySetState::Stale, Some(error)) => {
             (Truth::True, "KeysStale", format!("{uri}: {error}; the keys that are known are used on"))
         }
-        (None, Some(error)) => (Truth::False, "KeysUnavailable", format!("{uri}: {error}")),
-        (None, None) => (Truth::Unknown, "KeysPending", format!("{uri}: the keys are being fetched")),
+        (KeySetState::Missing, Some(error)) => (Truth::False, "KeysUnavailable", format!("{uri}: {error}")),
+        (KeySetState::Missing, None) => (Truth::Unknown, "KeysPending", format!("{uri}: the keys are being fetched")),
     };
     let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(since);
     let generation = found.observed_generation;
@@ -39,13 +39,14 @@ mod tests {
 
     use super::*;
 
-    fn check(before: Truth, last_success: Option<u64>, error: Option<&str>, expect: (Truth, &str, &str)) {
+    fn check(before: Truth, state: KeySetState, error: Option<&str>, expect: (Truth, &str, &str)) {
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
         let mut conditions = Conditions::default();
         conditions.set((ConditionType::Initialized, None), before, ("Loaded", "as it was"), at);
         let uri = KeyUri::try_from("https://keys.example/jwks".to_owned()).unwrap();
         let last_error = error.map(|message| FetchError { at: 9, message: message.to_owned() });
-        let report = KeySetReport { uri, keys: 0, skipped: Vec::new(), last_success, last_error, next_fetch: None };
+        let (keys, skipped) = (0, Vec::new());
+        let report = KeySetReport { uri, state, keys, skipped, last_success: None, last_error, next_fetch: None };
         show_keys(&mut conditions, &report);
         let found = conditions.get(ConditionType::Initialized, None).unwrap();
         assert_eq!((found.status, found.reason.as_str(), found.message.as_str()), expect);
@@ -56,11 +57,13 @@ mod tests {
     fn an_issuer_without_keys_is_not_initialized() {
         use Truth::{False, True, Unknown};
         let uri = "https://keys.example/jwks";
-        check(True, None, Some("no answer"), (False, "KeysUnavailable", &format!("{uri}: no answer")));
-        check(True, None, None, (Unknown, "KeysPending", &format!("{uri}: the keys are being fetched")));
-        check(True, Some(1), None, (True, "Loaded", "as it was"));
+        use KeySetState::{Fresh, Missing, Restored, Stale};
+        check(True, Missing, Some("no answer"), (False, "KeysUnavailable", &format!("{uri}: no answer")));
+        check(True, Missing, None, (Unknown, "KeysPending", &format!("{uri}: the keys are being fetched")));
+        check(True, Fresh, None, (True, "Loaded", "as it was"));
+        check(True, Restored, None, (True, "Loaded", "as it was"));
         let stale = format!("{uri}: no answer; the keys that are known are used on");
-        check(True, Some(1), Some("no answer"), (True, "KeysStale", &stale));
-        check(False, None, Some("no answer"), (False, "Loaded", "as it was"));
+        check(True, Stale, Some("no answer"), (True, "KeysStale", &stale));
+        check(False, Missing, Some("no answer"), (False, "Loaded", "as it was"));
     }
 }

@@ -157,6 +157,32 @@ fn keeps_notes_and_nodes() {
 }
 
 #[test]
+fn keeps_sealed_notes() {
+    on_both(|store| {
+        assert_eq!(store.sealed_note("key-sets").unwrap(), None);
+        store.put_sealed_note("key-sets", b"whom to let in").unwrap();
+        assert_eq!(store.sealed_note("key-sets").unwrap(), Some(b"whom to let in".to_vec()));
+    });
+}
+
+#[test]
+fn takes_no_sealed_note_that_somebody_else_wrote() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Database::open(state.path()).unwrap();
+    store.put_sealed_note("key-sets", b"whom to let in").unwrap();
+    let sealed = store.note("key-sets").unwrap().unwrap();
+    assert!(!sealed.windows(4).any(|part| part == b"whom"));
+    // As it is, changed, and another note in its place.
+    for forged in [b"everybody".to_vec(), [&sealed[..sealed.len() - 1], &[0]].concat()] {
+        store.put_note("key-sets", Some(&forged)).unwrap();
+        let error = store.sealed_note("key-sets").unwrap_err().to_string();
+        assert!(error.contains("the note `key-sets` has changed"), "{error}");
+    }
+    store.put_note("others", Some(&sealed)).unwrap();
+    assert!(store.sealed_note("others").is_err(), "a note is bound to its name");
+}
+
+#[test]
 fn is_the_same_after_it_was_closed() {
     let state = tempfile::tempdir().unwrap();
     let state = state.path().join("made/when/missing");

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use postern_model::{Bundle, KeyUri};
@@ -12,6 +12,7 @@ use super::{
     KeySets,
     source::{Fetch, Fetched},
     sources::{KeySetReport, Sources},
+    stored::StoredKeySet,
 };
 
 /// [`Sources`] behind a lock, with a clock. Calls take and return values, so that nobody holds the lock.
@@ -20,12 +21,13 @@ pub struct LiveSources {
     sources: Mutex<Sources>,
     /// Notified when the set of wanted key sets changes.
     wanted: Notify,
-    started: (Instant, SystemTime),
+    /// A moment, and how long it was after 1970.
+    started: (Instant, Duration),
 }
 
 impl Default for LiveSources {
     fn default() -> Self {
-        let started = (Instant::now(), SystemTime::now());
+        let started = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         Self { sources: Mutex::default(), wanted: Notify::new(), started }
     }
 }
@@ -37,6 +39,17 @@ impl LiveSources {
         self.wanted.notify_one();
     }
 
+    /// Takes up the key sets that an earlier process kept, so that they are known before the first fetch ends.
+    pub fn restore(&self, stored: impl IntoIterator<Item = StoredKeySet>) {
+        let now = self.now();
+        self.sources().restore(stored, now);
+    }
+
+    /// The key sets to keep for a later process.
+    pub fn stored(&self) -> Vec<StoredKeySet> {
+        self.sources().stored()
+    }
+
     /// The key sets that are known now.
     pub fn sets(&self) -> KeySets {
         self.sources().sets()
@@ -44,7 +57,7 @@ impl LiveSources {
 
     /// The status of all key sets, sorted by address.
     pub fn report(&self) -> Vec<KeySetReport> {
-        self.sources().report(self.started.1)
+        self.sources().report()
     }
 
     /// Starts the fetches that are due. Returns them, and the time until the next is due.
@@ -65,8 +78,9 @@ impl LiveSources {
         self.wanted.notified().await;
     }
 
+    /// The time since 1970. It never goes backwards, whatever happens to the clock.
     fn now(&self) -> Duration {
-        self.started.0.elapsed()
+        self.started.1.saturating_add(self.started.0.elapsed())
     }
 
     /// Ignores poisoning: every statement leaves the sources consistent.

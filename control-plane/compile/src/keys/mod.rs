@@ -10,6 +10,7 @@ mod follow;
 mod live;
 mod source;
 mod sources;
+mod stored;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,7 +21,8 @@ pub use self::{
     follow::follow,
     live::LiveSources,
     source::{Content, Fetch, Fetched, Source},
-    sources::{FetchError, KeySetReport, Sources},
+    sources::{FetchError, KeySetReport, KeySetState, Sources},
+    stored::StoredKeySet,
 };
 
 /// The known key sets, by their addresses.

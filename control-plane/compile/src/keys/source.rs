@@ -1,5 +1,5 @@
-//! The state of one published key set: when to fetch it, and how an answer changes it. Time (monotonic, since any
-//! start) and chance are arguments.
+//! The state of one published key set: when to fetch it, and how an answer changes it. Time (since 1970, and never
+//! backwards) and chance are arguments.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,6 +7,8 @@ use postern_model::{
     KeyUri,
     jwk::{KeySet, Skipped},
 };
+
+use super::stored::StoredKeySet;
 
 /// The wait after a first failure. It doubles with each further failure …
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -21,6 +23,10 @@ const SHORTEST_FRESHNESS: Duration = Duration::from_secs(10);
 pub struct Source {
     refresh: Duration,
     set: Option<Arc<KeySet>>,
+    /// The text that the set was read from.
+    text: Option<Arc<str>>,
+    /// Whether the set is an earlier process's.
+    restored: bool,
     skipped: Vec<Skipped>,
     /// The entity tag of the known version.
     tag: Option<String>,
@@ -74,6 +80,8 @@ impl Source {
         Self {
             refresh,
             set: None,
+            text: None,
+            restored: false,
             skipped: Vec::new(),
             tag: None,
             failures: 0,
@@ -83,9 +91,33 @@ impl Source {
         }
     }
 
-    /// The keys of the last successful fetch. `None` if there was none.
+    /// A set as an earlier process kept it, due now. A set that cannot be read any more is not known.
+    pub(super) fn restored(stored: StoredKeySet, now: Duration) -> Self {
+        let StoredKeySet { text, tag, fetched_at, .. } = stored;
+        let mut source = Self::new(Duration::MAX, now);
+        // A clock that was set back makes no set younger than now.
+        let fetched_at = Duration::from_secs(fetched_at).min(now);
+        match source.take(Content::Body(text.as_bytes().to_vec(), tag)) {
+            Ok(_) => (source.last_success, source.restored) = (Some(fetched_at), true),
+            Err(message) => source.last_error = Some((now, message)),
+        }
+        source
+    }
+
+    /// What is kept of the set, if it is known.
+    pub(super) fn stored(&self, uri: &KeyUri) -> Option<StoredKeySet> {
+        let (text, fetched_at) = (self.text.as_ref()?.to_string(), self.last_success?.as_secs());
+        Some(StoredKeySet { uri: uri.clone(), text, tag: self.tag.clone(), fetched_at })
+    }
+
+    /// The keys of the last successful fetch, by this process or an earlier one. `None` if there was none.
     pub fn set(&self) -> Option<&Arc<KeySet>> {
         self.set.as_ref()
+    }
+
+    /// Whether the set is an earlier process's, and was not fetched again since.
+    pub fn is_restored(&self) -> bool {
+        self.restored
     }
 
     /// The keys that were skipped in it.
@@ -134,7 +166,7 @@ impl Source {
         };
         let (changed, wait) = match outcome {
             Ok((changed, max_age)) => {
-                self.failures = 0;
+                (self.failures, self.restored) = (0, false);
                 self.last_success = Some(now);
                 self.last_error = None;
                 (changed, spread(self.freshness(max_age), 0.9, chance))
@@ -155,6 +187,8 @@ impl Source {
             Content::Unchanged => Err("the answer is `not modified`, but nothing is known yet".to_owned()),
             Content::Body(body, tag) => {
                 let (set, skipped) = KeySet::read(&body).map_err(|error| error.to_string())?;
+                let text = str::from_utf8(&body).map_err(|_| "the answer is not UTF-8".to_owned())?;
+                self.text = Some(text.into());
                 let changed = self.set.as_deref() != Some(&set);
                 if changed {
                     self.set = Some(Arc::new(set));

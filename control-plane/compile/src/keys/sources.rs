@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{
     KeySets,
     source::{Fetch, Fetched, Source},
+    stored::StoredKeySet,
 };
 
 /// The largest number of concurrent fetches.
@@ -29,6 +30,8 @@ pub struct KeySetReport {
     /// Where it is published.
     #[schemars(with = "String")]
     pub uri: KeyUri,
+    /// Whether its keys can be relied on.
+    pub state: KeySetState,
     /// How many of its keys can be used.
     pub keys: usize,
     /// Which cannot, and why.
@@ -43,6 +46,42 @@ pub struct KeySetReport {
     /// When it is fetched next, in seconds since 1970; nothing while it is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_fetch: Option<u64>,
+}
+
+impl KeySetReport {
+    /// How many seconds ago it was last fetched.
+    pub fn age(&self) -> Option<u64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Some(now.saturating_sub(self.last_success?))
+    }
+}
+
+/// How a key set is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum KeySetState {
+    /// The last fetch succeeded.
+    Fresh,
+    /// It is an earlier process's, and not fetched again yet.
+    Restored,
+    /// The last fetch failed; the keys of the one before are in use.
+    Stale,
+    /// It was never fetched: tokens of its issuer cannot be checked.
+    Missing,
+}
+
+impl KeySetState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Fresh, Self::Restored, Self::Stale, Self::Missing];
+
+    fn of(source: &Source) -> Self {
+        match (source.set(), source.last_error()) {
+            (None, _) => Self::Missing,
+            (Some(_), Some(_)) => Self::Stale,
+            (Some(_), None) if source.is_restored() => Self::Restored,
+            (Some(_), None) => Self::Fresh,
+        }
+    }
 }
 
 /// A fetch that failed.
@@ -77,6 +116,19 @@ impl Sources {
         }
     }
 
+    /// Takes up the key sets that an earlier process kept. They are due now, and known meanwhile. Sets that are known
+    /// already are left alone.
+    pub fn restore(&mut self, stored: impl IntoIterator<Item = StoredKeySet>, now: Duration) {
+        for set in stored {
+            self.0.entry(set.uri.clone()).or_insert_with(|| Source::restored(set, now));
+        }
+    }
+
+    /// The key sets to keep for a later process: all that are known and wanted.
+    pub fn stored(&self) -> Vec<StoredKeySet> {
+        self.0.iter().filter_map(|(uri, source)| source.stored(uri)).collect()
+    }
+
     /// The key sets that are known now.
     pub fn sets(&self) -> KeySets {
         self.0.iter().filter_map(|(uri, source)| Some((uri.clone(), Arc::clone(source.set()?)))).collect()
@@ -105,14 +157,12 @@ impl Sources {
         self.0.get(uri)
     }
 
-    /// The status of all key sets, sorted by address. `start` is the wall-clock time at which `now` was zero.
-    pub fn report(&self, start: SystemTime) -> Vec<KeySetReport> {
-        let seconds = |time: Duration| {
-            let since = start.checked_add(time).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            since.map_or(0, |since| since.as_secs())
-        };
+    /// The status of all key sets, sorted by address.
+    pub fn report(&self) -> Vec<KeySetReport> {
+        let seconds = |time: Duration| time.as_secs();
         let report = |(uri, source): (&KeyUri, &Source)| KeySetReport {
             uri: uri.clone(),
+            state: KeySetState::of(source),
             keys: source.set().map_or(0, |set| set.keys().len()),
             skipped: source.skipped().iter().map(ToString::to_string).collect(),
             last_success: source.last_success().map(seconds),

@@ -222,7 +222,9 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot of given resources, unchanged. It never [needs verification](Self::needs_verification).
+    /// A snapshot of given resources, unchanged. It never [needs verification](Self::needs_verification). For
+    /// tests of what comes after compilation.
+    #[cfg(any(test, feature = "test-hooks"))]
     pub fn assemble(
         revision: Digest,
         plan: AdmittedPlan,

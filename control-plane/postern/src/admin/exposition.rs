@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
+use postern_compile::keys::KeySetState;
 use postern_deliver::{discovery::ClientState, xds::service::PerType};
 use postern_release::rollout::State as RolloutState;
 use prometheus_client::{
@@ -96,6 +97,7 @@ impl Collector for Scrape {
         text.gauge("uptime_seconds", "How long it runs.", alone(plane.uptime().as_secs()))?;
         fleet(plane, text)?;
         clients(plane, text)?;
+        key_sets(plane, text)?;
         revisions(plane, text)?;
         requests(plane, text)
     }
@@ -200,6 +202,23 @@ fn clients(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {
     text.counter("discovery_pushes", "Policies that were sent to clients.", alone(clients.pushes.get()))?;
     text.counter("discovery_acks", "Policies that clients accepted.", alone(clients.acks.get()))?;
     text.counter("discovery_nacks", "Policies that clients refused.", alone(clients.nacks.get()))
+}
+
+fn key_sets(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {
+    let reports = plane.keys().report();
+    let keys = reports
+        .iter()
+        .map(|report| labelled("uri", report.uri.as_str(), u64::try_from(report.keys).unwrap_or(u64::MAX)));
+    text.gauge("key_set_keys", "The usable keys of a published key set.", keys)?;
+    let ages = reports.iter().filter_map(|report| Some(labelled("uri", report.uri.as_str(), report.age()?)));
+    text.gauge("key_set_age_seconds", "How long ago a key set was last fetched.", ages)?;
+    let states = reports.iter().flat_map(|report| {
+        KeySetState::ALL.map(|state| {
+            let name = format!("{state:?}").to_ascii_lowercase();
+            (vec![("uri", report.uri.to_string()), ("state", name)], u64::from(report.state == state))
+        })
+    });
+    text.gauge("key_set_state", "1 for the state that a key set is in.", states)
 }
 
 fn revisions(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {

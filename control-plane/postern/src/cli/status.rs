@@ -65,7 +65,11 @@ fn head(status: &Value) -> String {
     lines.extend(warnings::more(status).map(|more| format!("          {more}")));
     for set in items(at(status, "/keySets")) {
         let error = at(set, "/lastError/message").as_str().map(|error| format!(": {error}")).unwrap_or_default();
-        lines.push(format!("keys      {} ({}){error}", text(at(set, "/uri")), text(at(set, "/keys"))));
+        let (uri, keys, state) = (text(at(set, "/uri")), text(at(set, "/keys")), text(at(set, "/state")));
+        let fetched = at(set, "/lastSuccess");
+        let fetched =
+            if fetched.is_null() { String::new() } else { format!(", fetched {} ago", age_of_seconds(fetched)) };
+        lines.push(format!("keys      {uri} ({keys}), {state}{fetched}{error}"));
     }
     format!("{}\n\n", lines.join("\n"))
 }

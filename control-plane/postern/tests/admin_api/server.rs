@@ -79,7 +79,7 @@ impl Server {
         let http = sockets.http_address().unwrap();
         let plane = Arc::new(ControlPlane::new(FilterCode::new(b"\0asm code".to_vec(), None)));
         runtime.spawn(serve(Arc::clone(&plane), sockets));
-        Self { plane, http, runtime: runtime }
+        Self { plane, http, runtime }
     }
 
     /// A server with resources in force and two nodes that run them: `edge-1`, and the canary `edge-2`.

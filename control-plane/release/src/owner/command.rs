@@ -5,7 +5,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use postern_compile::snapshot::Snapshot;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::work::{Reply, Step};
@@ -25,7 +24,8 @@ pub(super) enum Command {
     Purge(Purge, Reply<Purged>),
     Refuse(String, Reply<()>),
     RenewKeys,
-    Publish(Box<Snapshot>, Reply<()>),
+    #[cfg(any(test, feature = "test-hooks"))]
+    Publish(Box<postern_compile::snapshot::Snapshot>, Reply<()>),
     #[cfg(feature = "test-hooks")]
     PastTheGate(Proposal, Vec<u8>, Reply<()>),
     Look(Reply<()>),
@@ -139,8 +139,9 @@ impl Commands {
     }
 
     /// Puts a snapshot in force for all nodes. It is not a revision: it is not stored, and the next revision replaces
-    /// it.
-    pub fn publish(&self, snapshot: Snapshot) -> PendingAnswer<()> {
+    /// it. For tests of how streams deliver.
+    #[cfg(any(test, feature = "test-hooks"))]
+    pub fn publish(&self, snapshot: postern_compile::snapshot::Snapshot) -> PendingAnswer<()> {
         self.ask(|reply| Command::Publish(Box::new(snapshot), reply))
     }
 

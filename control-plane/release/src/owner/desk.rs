@@ -9,7 +9,12 @@ use std::{
 };
 
 use postern_base::digest::Digest;
-use postern_compile::{keys::LiveSources, lint::Finding, pipeline::CompileError, review::Waiting};
+use postern_compile::{
+    keys::{LiveSources, StoredKeySet},
+    lint::Finding,
+    pipeline::CompileError,
+    review::Waiting,
+};
 use postern_model::Bundle;
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
@@ -56,6 +61,8 @@ pub(super) struct Desk {
     publications: Publishing,
     in_force: watch::Sender<Arc<InForce>>,
     keys: Arc<LiveSources>,
+    /// The key sets as they were last stored.
+    stored_keys: Vec<StoredKeySet>,
     journal: Arc<Journal>,
     population: Population,
     counts: Arc<Counts>,
@@ -84,6 +91,7 @@ impl Desk {
             publications,
             in_force,
             keys,
+            stored_keys: Vec::new(),
             journal,
             population,
             counts,
@@ -105,6 +113,7 @@ impl Desk {
                 self.guarded(|desk| desk.carry_out(next));
             }
             if let Some(reply) = self.ended.take() {
+                self.store_keys();
                 // The state is dropped before the reply, so that the store is closed.
                 drop((self, commands));
                 return answer(reply, Ok(()));
@@ -149,6 +158,7 @@ impl Desk {
             }
             Command::RenewKeys => self.renew_keys(),
             Command::End(reply) => self.ended = Some(reply),
+            #[cfg(any(test, feature = "test-hooks"))]
             Command::Publish(snapshot, reply) => {
                 self.refusals = Refusals::default();
                 self.publications.send_replace(Some(Arc::new(Publication::uniform(*snapshot))));
@@ -162,6 +172,9 @@ impl Desk {
     }
 
     fn restore(&mut self) -> Result<bool, ApplyError> {
+        // Before anything is compiled: nodes that run already must not lose the keys that they have.
+        self.stored_keys = self.releases.key_sets()?;
+        self.keys.restore(self.stored_keys.clone());
         let restored = self.releases.restore(&self.examiner.known(), SystemTime::now())?;
         self.put_in_force();
         self.publish();
@@ -372,6 +385,7 @@ impl Desk {
     /// are fetched from now on.
     fn put_in_force(&mut self) {
         let Some(publication) = self.releases.publication() else { return };
+        self.store_new_keys();
         let revision = publication.revision().clone();
         let mut before = None;
         self.publications.send_if_modified(|current| {
@@ -394,6 +408,24 @@ impl Desk {
             self.journal.note(Happening::Rollout { rollout }, SystemTime::now());
         }
         self.shown = report;
+    }
+
+    /// Stores the key sets if one has changed. It is called before plans with them are published, so that no restart
+    /// makes a plan with fewer keys than nodes have.
+    fn store_new_keys(&mut self) {
+        let known = self.keys.stored();
+        let known_already = known.len() == self.stored_keys.len()
+            && known.iter().zip(&self.stored_keys).all(|(set, stored)| set.is_the_answer_of(stored));
+        if !known_already {
+            self.store_keys();
+        }
+    }
+
+    fn store_keys(&mut self) {
+        self.stored_keys = self.keys.stored();
+        if let Err(error) = self.releases.keep_key_sets(&self.stored_keys) {
+            tracing::error!("the keys of issuers were not stored, and are fetched again after a restart: {error}");
+        }
     }
 
     fn note_warnings(&mut self) {

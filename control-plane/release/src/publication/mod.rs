@@ -51,6 +51,7 @@ pub struct Publication {
 #[derive(Debug)]
 enum Content {
     /// One snapshot for every node.
+    #[cfg_attr(not(any(test, feature = "test-hooks")), expect(dead_code, reason = "only tests make one"))]
     Uniform(Arc<Snapshot>),
     /// One snapshot for each group.
     Grouped(Box<Groups>),
@@ -82,7 +83,8 @@ struct Groups {
 }
 
 impl Publication {
-    /// A publication with one snapshot for every node.
+    /// A publication with one snapshot for every node. For tests of how it is delivered.
+    #[cfg(any(test, feature = "test-hooks"))]
     pub fn uniform(snapshot: Snapshot) -> Self {
         let (revision, content) = (snapshot.revision().clone(), Content::Uniform(Arc::new(snapshot)));
         Self { revision, content, turns: Turns::default() }

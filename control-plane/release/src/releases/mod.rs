@@ -23,7 +23,7 @@ use std::{
     time::SystemTime,
 };
 
-use postern_compile::{lint::Finding, review::review};
+use postern_compile::{keys::StoredKeySet, lint::Finding, review::review};
 use postern_model::Bundle;
 use serde::de::DeserializeOwned;
 
@@ -59,6 +59,8 @@ const LIFECYCLES: &str = "lifecycles";
 const PLANS: &str = "plans";
 /// The note with the generation of each resource.
 const GENERATIONS: &str = "generations";
+/// The sealed note with the key sets that issuers publish.
+const KEY_SETS: &str = "key-sets";
 /// The number of revisions that are kept by default.
 pub const KEPT: usize = 20;
 
@@ -152,6 +154,18 @@ impl Releases {
         self.count_missing(latest.number, admission)?;
         self.plans.serve(&self.live, milliseconds(now));
         Ok(Some(latest))
+    }
+
+    /// The key sets that an earlier process kept.
+    pub fn key_sets(&self) -> Result<Vec<StoredKeySet>, StoreError> {
+        // What another version of this program kept may be unreadable. It is fetched again.
+        let stored = self.store.sealed_note(KEY_SETS)?;
+        Ok(stored.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
+    }
+
+    /// Keeps key sets for a later process.
+    pub fn keep_key_sets(&self, sets: &[StoredKeySet]) -> Result<(), StoreError> {
+        self.store.put_sealed_note(KEY_SETS, &serde_json::to_vec(sets).unwrap_or_default())
     }
 
     /// Counts the latest revision if an earlier process ended before it did, or counted none at all.

@@ -23,7 +23,7 @@ use super::{
     seal::{NAME, Seal},
     transaction::{
         CONTENTS, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode, lay_out,
-        name,
+        name, no_randomness,
     },
 };
 
@@ -266,6 +266,17 @@ impl Store for Database {
         })
     }
 
+    fn put_sealed_note(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        let sealed = self.seal.close(&label(name), value).ok_or_else(|| self.explain(no_randomness()))?;
+        self.put_note(name, Some(&sealed))
+    }
+
+    fn sealed_note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(sealed) = self.note(name)? else { return Ok(None) };
+        let changed = || self.explain(Trouble::Unreadable(format!("the note `{name}` has changed")));
+        self.seal.open(&label(name), &sealed).map(Some).ok_or_else(changed)
+    }
+
     fn put_nodes(&self, nodes: &BTreeMap<String, NodeRecord>) -> Result<(), StoreError> {
         self.with(|database| {
             let writing = database.begin_write()?;
@@ -289,6 +300,11 @@ impl Store for Database {
             table.iter()?.map(read).collect()
         })
     }
+}
+
+/// What a sealed note is bound to. No document has such a name: theirs are digests.
+fn label(note: &str) -> Vec<u8> {
+    [b"note ", note.as_bytes()].concat()
 }
 
 /// Reads the key of the store's documents. Creates one for a new store only: a new key would open no existing document.

@@ -6,7 +6,7 @@
 //! - What [`Store::append`] returned is kept whole and, on a disk, is durable. After an error, the revision is there
 //!   whole or not at all.
 //! - Revisions have consecutive numbers and never change, except that resources are [purged](Store::purge) from them.
-//! - Documents, which can hold credentials, are encrypted at rest.
+//! - Documents, which can hold credentials, and sealed notes are encrypted and authenticated at rest.
 //! - Two writers cannot both follow the same revision: the second gets [`StoreError::Conflict`].
 
 mod database;
@@ -137,6 +137,16 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// The note of this name, or `None`.
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Like [`Self::put_note`], encrypted and authenticated like a document: for what decides who is let in.
+    fn put_sealed_note(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.put_note(name, Some(value))
+    }
+
+    /// The sealed note of this name, or `None`. Fails if it was not written by [`Self::put_sealed_note`].
+    fn sealed_note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.note(name)
+    }
 
     /// Replaces the records of all nodes, in one transaction.
     fn put_nodes(&self, nodes: &BTreeMap<String, NodeRecord>) -> Result<(), StoreError>;

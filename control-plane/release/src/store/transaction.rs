@@ -43,6 +43,11 @@ impl<E: Into<redb::Error>> From<E> for Trouble {
     }
 }
 
+/// The operating system has no randomness to encrypt with.
+pub(super) fn no_randomness() -> Trouble {
+    Trouble::Database(redb::Error::Io(io::Error::other("the system has no randomness")))
+}
+
 /// Creates all tables, so that readers find them.
 pub(super) fn lay_out(database: &redb::Database, seal: &Seal) -> Result<(), Trouble> {
     let writing = database.begin_write()?;
@@ -90,7 +95,6 @@ pub(super) fn append(
     let number = latest.unwrap_or_default().saturating_add(1);
     let mut documents = writing.open_table(DOCUMENTS)?;
     let mut names = Vec::with_capacity(draft.documents.named.len().saturating_mul(NAME));
-    let no_randomness = || Trouble::Database(redb::Error::Io(io::Error::other("the system has no randomness")));
     for Named { name, bytes } in &draft.documents.named {
         if documents.get(name.as_slice())?.is_none() {
             let sealed = seal.close(name, bytes).ok_or_else(no_randomness)?;
