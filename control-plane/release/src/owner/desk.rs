@@ -253,9 +253,9 @@ impl Desk {
             self.refusals.of_directory = Some(Arc::new(RefusedChange { resources: errors, ..refused }));
         })?;
         self.refusals = Refusals::default();
-        self.has_followed(&applied, said)?;
+        let followed = self.has_followed(&applied, said);
         self.publish();
-        Ok(())
+        followed
     }
 
     fn has_followed(&mut self, applied: &Applied, said: Digest) -> Result<(), ApplyError> {

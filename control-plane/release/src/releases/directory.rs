@@ -15,6 +15,8 @@ use crate::{
     store::{Store, StoreError, split},
 };
 
+/// The most resources that are named of those that were taken back.
+const MOST_NAMED: usize = 20;
 /// The note with what is kept of the directory.
 const DIRECTORY: &str = "directory";
 
@@ -122,7 +124,10 @@ impl Following {
             return None;
         }
         let Because { to, reason } = taken.because.clone();
-        let resources = taken.changes.keys().map(ToString::to_string).collect();
+        let mut resources: Vec<_> = taken.changes.keys().take(MOST_NAMED).map(ToString::to_string).collect();
+        if taken.changes.len() > MOST_NAMED {
+            resources.push(format!("one of {} more", taken.changes.len() - MOST_NAMED));
+        }
         Some(HeldBack { revision, to, reason, resources })
     }
 }

@@ -14,8 +14,9 @@ use crate::{
     store::{Document, milliseconds, split},
 };
 
-/// The maximum number of resources whose errors are remembered.
+/// The maximum number of resources whose errors are remembered, and of errors of each.
 const MOST_RESOURCES: usize = 1_000;
+const MOST_ERRORS: usize = 50;
 
 /// A change that was refused whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,21 +47,24 @@ pub struct RefusedResource {
 pub fn errors_by_resource(files: &[File], error: &ApplyError) -> BTreeMap<ResourceKey, RefusedResource> {
     let ApplyError::Compile(CompileError::Diagnostics(errors)) = error else { return BTreeMap::new() };
     let documents = split(files);
-    let mut found: BTreeMap<ResourceKey, RefusedResource> = BTreeMap::new();
+    let mut of_documents: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for error in errors {
-        let Some(document) = documents.iter().find(|document| covers(document, error)) else { continue };
-        let Some(key) = key_of(document) else { continue };
-        if found.len() >= MOST_RESOURCES && !found.contains_key(&key) {
-            break;
+        // Documents are sorted by file and line: the last one that starts before the error has it, if any does.
+        let is_before = |document: &Document| (&document.file, document.line) <= (&error.file, error.line);
+        let Some(place) = documents.partition_point(is_before).checked_sub(1) else { continue };
+        if documents.get(place).is_some_and(|document| covers(document, error)) {
+            let known = of_documents.entry(place).or_default();
+            if known.len() < MOST_ERRORS {
+                known.push(bounded::message(error.to_string()));
+            }
         }
-        let resource = found.entry(key).or_insert_with(|| RefusedResource {
-            file: document.file.clone(),
-            line: line_of(document),
-            errors: Vec::new(),
-        });
-        resource.errors.push(bounded::message(error.to_string()));
     }
-    found
+    let resource = |(place, errors): (usize, Vec<String>)| {
+        let document = documents.get(place)?;
+        let (file, line) = (document.file.clone(), line_of(document));
+        Some((key_of(document)?, RefusedResource { file, line, errors }))
+    };
+    of_documents.into_iter().take(MOST_RESOURCES).filter_map(resource).collect()
 }
 
 impl RefusedChange {
