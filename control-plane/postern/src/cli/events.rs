@@ -93,7 +93,8 @@ fn words(event: &Value) -> String {
         },
         "changeRefused" => {
             let reasons: Vec<_> = items(at(event, "/reasons")).iter().map(text).collect();
-            format!("change refused: {}", reasons.join("; "))
+            // A line each, below the first one.
+            format!("change refused: {}", reasons.join("\n         "))
         }
         "resourcePurged" => {
             let numbers: Vec<_> = items(at(event, "/revisions")).iter().map(text).collect();
