@@ -58,6 +58,7 @@ mod replays;
 mod restarts;
 mod rollouts;
 mod secrets;
+mod simulated;
 mod single_types;
 mod source_address;
 mod store;

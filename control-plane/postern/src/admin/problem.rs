@@ -10,6 +10,7 @@ use postern_release::{
     releases::{ApplyError, NotPurged},
     store::StoreError,
 };
+use postern_tools::explain::ExplainError;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -105,6 +106,15 @@ impl From<StoreError> for Problem {
 impl From<CompileError> for Problem {
     fn from(error: CompileError) -> Self {
         ApplyError::from(error).into()
+    }
+}
+
+impl From<ExplainError> for Problem {
+    fn from(error: ExplainError) -> Self {
+        match error {
+            ExplainError::Compile(error) => error.into(),
+            other => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the question cannot be answered", other.to_string()),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use postern_model::Level;
 use serde_json::Value as Json;
 
-use super::{DecisionLine, Explanation, FieldLine, OriginLine, StepLine, WithheldLine};
+use super::{DecisionLine, Explanation, FieldLine, OriginLine, Reached, StepLine, WithheldLine};
 
 const HEAD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -55,6 +55,11 @@ impl Explanation {
         write!(f, "{DIM}mesh{DIM:#} {}", node.mesh)?;
         for (index, (name, value)) in node.tags.iter().enumerate() {
             write!(f, "{} {name}={value}", if index == 0 { format!(" {DIM}tags{DIM:#}") } else { String::new() })?;
+        }
+        if let Some(Reached { gateway, route: None, .. }) = &self.reached
+            && self.route.is_empty()
+        {
+            return writeln!(f, "\n{HEAD}route{HEAD:#}  none {DIM}of gateway{DIM:#} {gateway}");
         }
         write!(f, "\n{HEAD}route{HEAD:#}  {}", or_dash(&self.route))?;
         match &self.declared {
@@ -145,6 +150,7 @@ fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result 
     let (style, verdict) = match decision.verdict.as_str() {
         "allow" => (GOOD, "goes upstream".to_owned()),
         "deny" => (BAD, format!("is denied with {}", decision.status.unwrap_or_default())),
+        "unrouted" => (BAD, format!("is answered with {} by Envoy", decision.status.unwrap_or_default())),
         _ => (WARN, format!("is answered with {}", decision.status.unwrap_or_default())),
     };
     write!(f, "    {style}It {verdict}{style:#}")?;
