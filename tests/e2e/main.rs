@@ -56,6 +56,7 @@ mod refused_resources;
 mod replays;
 mod restarts;
 mod rollouts;
+mod route_names;
 mod secrets;
 mod simulated;
 mod single_types;
