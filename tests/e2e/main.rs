@@ -26,6 +26,7 @@ mod envoy_resources;
 mod files;
 mod fleet;
 mod framing_headers;
+mod from_mesh;
 mod gateway;
 mod grpc_client;
 mod hardening;

@@ -25,6 +25,6 @@ pub use self::{
     merge::{Fields, Provided},
     permission::Rule,
     scope::Scope,
-    source::Source,
+    source::{Source, shown_source},
     timeout::{EffectiveTimeouts, for_route, for_service},
 };

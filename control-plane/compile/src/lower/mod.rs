@@ -228,7 +228,8 @@ impl Lowering {
 
     fn permissions(&mut self, rules: &[Rule<'_>]) -> WireStep {
         let lower = |rule: &Rule<'_>| traffic_permission::Rule {
-            source: Some(self.source(&rule.source)),
+            source: rule.source.as_ref().map(|source| self.source(source)),
+            anyone: rule.source.is_none(),
             allow: rule.action == Action::Allow,
             ..Default::default()
         };

@@ -5,7 +5,7 @@
 //! must be a guard.
 
 use postern_base::diagnostic::quote;
-use postern_model::{Diagnostic, Mode, OnFailure};
+use postern_model::{Action, Diagnostic, Mode, OnFailure};
 use postern_proto::plan::v1::expression::{constant, node};
 use serde_json::Value as Json;
 
@@ -20,10 +20,18 @@ pub(super) type Gaps = Vec<Diagnostic>;
 /// `Ok` if the chain has a guard, else why its authentication steps are none.
 pub(super) fn guarded(chain: &Attached<'_>) -> Result<(), Gaps> {
     // A chain that cannot be merged is not served, or answers 500.
-    if !chain.errors.is_empty() || !chain.permissions.is_empty() {
+    if !chain.errors.is_empty() {
         return Ok(());
     }
     let mut gaps = Vec::new();
+    if !chain.permissions.is_empty() {
+        // The first rule for callers without a certificate.
+        let open =
+            chain.permissions.iter().find(|rule| rule.source.is_none()).filter(|rule| rule.action == Action::Allow);
+        let Some(open) = open else { return Ok(()) };
+        let field = format!("spec.from[{}].anonymous", open.entry);
+        gaps.push(open.permission.diagnose(&field, "admits callers without a certificate"));
+    }
     let mut skipped = None;
     for group in groups(&chain.request) {
         let judged: Vec<_> = group.iter().map(|step| (step, judge(step, chain.shadow))).collect();
