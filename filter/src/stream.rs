@@ -6,6 +6,7 @@ use postern_engine::{
     Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health},
     edits::{Allowance, Edit, Edits},
+    matching::{Requested, Unclear},
     route_record,
     run::Outlook,
 };
@@ -265,12 +266,12 @@ impl Stream {
 
     #[inline]
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
-        let route = match self.plan {
+        let mut route = match self.plan {
             Some(_) => host::property("xds\0route_name")?.unwrap_or_default(),
             None => return Err(Failure::NoPlan),
         };
         if self.duty != Duty::Gateway
-            && let Some(action) = self.verify(&route)?
+            && let Some(action) = self.verify(&mut route)?
         {
             return Ok(action);
         }
@@ -303,11 +304,19 @@ impl Stream {
     }
 
     /// Ensures that the chain that runs is the chain of the route that is taken, for an Envoy with routes of its own.
-    /// `None` if the chain is to run.
+    /// Replaces a name that the plan does not know by that of the route whose match fits. `None` if the chain is to run.
     #[cold]
     #[inline(never)]
-    fn verify(&mut self, route: &[u8]) -> Result<Option<Action>, Failure> {
+    fn verify(&mut self, route: &mut Vec<u8>) -> Result<Option<Action>, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
+        if plan.goes_by_match(route) {
+            match plan.matched_route(&Requested::of(&host::headers(Map::RequestHeaders)?)) {
+                Ok(None) => {}
+                Ok(Some(matched)) => *route = matched.as_bytes().to_vec(),
+                Err(Unclear) => return self.refuse(RouteRefusal::Unclear, route).map(Some),
+            }
+        }
+        let route = route.as_slice();
         match self.duty {
             Duty::Gateway => Ok(None),
             Duty::Overlay { verified: true } => {

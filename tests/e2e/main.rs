@@ -47,6 +47,7 @@ mod on_demand;
 mod open_by_a_slip;
 mod operations;
 mod overlay_edge;
+mod overlay_match;
 mod path_spellings;
 mod permissions;
 mod polling;

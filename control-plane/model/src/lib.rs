@@ -30,6 +30,7 @@ mod key_uri;
 mod kind;
 mod kinds;
 mod links;
+mod overlay_match;
 mod password;
 mod path_text;
 mod pem;
@@ -72,6 +73,7 @@ pub use self::{
     key_uri::KeyUri,
     kind::{Absence, KindSchema},
     kinds::{Bundle, SCHEMAS, Selected},
+    overlay_match::OverlayMatch,
     password::PasswordHash,
     path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
