@@ -1,16 +1,15 @@
 //! Findings: configuration that is valid but looks like a mistake. They refuse nothing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
 use postern_model::{Bundle, Diagnostic, Mode, Resource};
-use postern_proto::plan::v1::expression::{constant, node};
 use serde::Serialize;
 
 use crate::{
     attach::{Attached, Attachment},
-    expression::{Environment, compile_condition},
+    expression::Expressions,
 };
 
 /// One finding.
@@ -28,16 +27,13 @@ pub struct Finding {
 pub(crate) struct Lint {
     found: BTreeSet<Finding>,
     overrides: BTreeSet<String>,
-    /// Conditions that were analysed, and whether they are never true. A cache, since parsing is slow.
-    never: HashMap<(Phase, String), bool>,
 }
 
 impl Lint {
     /// Adds the findings for a group of nodes.
     pub(crate) fn look(&mut self, attachment: &Attachment<'_>) {
         for chain in &attachment.chains {
-            let found = never_run(chain, &mut self.never);
-            self.found.extend(found);
+            self.found.extend(never_run(chain, &attachment.expressions));
         }
         for step in attachment.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response)) {
             if let [first, .., last] = step.parts.as_slice()
@@ -57,9 +53,10 @@ impl Lint {
 }
 
 /// Steps after one that always answers, and steps whose condition is never true.
-fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -> Vec<Finding> {
-    let mut is_never =
-        |when: &str, phase: Phase| *known.entry((phase, when.to_owned())).or_insert_with(|| is_never(when, phase));
+fn never_run(chain: &Attached<'_>, expressions: &Expressions) -> Vec<Finding> {
+    let is_never = |when: &str, phase: Phase| {
+        expressions.condition(when, phase.into()).is_ok_and(|condition| condition.always() == Some(false))
+    };
     let mut found = Vec::new();
     for phase in [Phase::Request, Phase::Response] {
         let mut answered: Option<&str> = None;
@@ -82,19 +79,6 @@ fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -
         }
     }
     found
-}
-
-fn is_never(when: &str, phase: Phase) -> bool {
-    let environment = match phase {
-        Phase::Request => Environment::Request,
-        Phase::Response => Environment::Response,
-    };
-    let Ok(compiled) = compile_condition(when, environment) else { return false };
-    let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
-    match root {
-        Some(node::Kind::Constant(constant)) => matches!(constant.kind, Some(constant::Kind::Bool(false))),
-        _ => false,
-    }
 }
 
 fn idle_overrides(bundle: &Bundle, seen: &BTreeSet<String>) -> Vec<Finding> {

@@ -59,6 +59,7 @@ use std::fmt;
 
 use postern_base::yaml;
 
+pub use self::timeout::CONF as TIMEOUT_CONF;
 pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     agent::{Agent, AgentAddress, AgentRetry},
@@ -100,7 +101,6 @@ use self::{
     reading::Reading,
     report::Report,
 };
-pub use self::{route_policy::STEP, timeout::CONF as TIMEOUT_CONF};
 pub use postern_base::diagnostic::{Diagnostic, Diagnostics};
 
 /// A file of resources or, by its extension, an attachment with certificates or a key.

@@ -7,21 +7,22 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
     fmt,
+    sync::{Arc, OnceLock},
 };
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
-use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef};
-use serde_json::{Map, Value as Json};
+use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, Step, TargetRef};
 
 use super::{
     candidates::{self, candidates},
-    inherit::{Withheld, withhold},
-    merge::{Fields, merge},
+    inherit::{Inherited, Withheld, Written, inherit},
+    merge::Fields,
     permission::{self, Rule},
     scope::Scope,
     source::Source,
 };
+use crate::{expression::Expressions, params::Params};
 
 /// The default of `maxBodySize`, in bytes.
 const DEFAULT_BODY_SIZE: u32 = 256 * 1024;
@@ -35,6 +36,8 @@ pub struct Attachment<'a> {
     pub routes: BTreeMap<&'a str, usize>,
     /// The index of the chain of all routes that are not in `routes`. `None` if nothing is attached to them.
     pub default: Option<usize>,
+    /// The expressions of the steps, for all who compile some of them.
+    pub(crate) expressions: Arc<Expressions>,
 }
 
 impl Attachment<'_> {
@@ -93,6 +96,8 @@ pub struct EffectiveStep<'a> {
     pub fields: Fields,
     /// Fields of the parts that were not inherited.
     pub withheld: Vec<Withheld>,
+    /// The parsed parameters. Filled in when somebody asks for them first.
+    params: OnceLock<serde_json::Result<Box<Params>>>,
 }
 
 /// A step as a user wrote it, and where.
@@ -152,6 +157,11 @@ impl Part<'_> {
 }
 
 impl<'a> EffectiveStep<'a> {
+    /// The parameters with defaults. An error if the policy's schema accepts what its type does not.
+    pub(crate) fn params(&self) -> Result<&Params, &serde_json::Error> {
+        self.params.get_or_init(|| Params::parse(&self.step).map(Box::new)).as_deref()
+    }
+
     /// An error at a field of the step such as `params.key`, in the resource that the field comes from.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Option<Diagnostic> {
         let part = self.part_of(field)?;
@@ -385,36 +395,17 @@ fn effective<'a>(
     alternative: bool,
     shadow: bool,
 ) -> Result<EffectiveStep<'a>, Diagnostic> {
-    if let [part] = parts.as_slice()
-        && mode(part, shadow) == part.step.mode
-    {
-        let step = Cow::Borrowed(part.step);
-        let fields = Fields::default();
-        return complete(EffectiveStep { step, source, alternative, parts, fields, withheld: Vec::new() });
-    }
-    let first = parts.first().map(|part| &part.step.policy);
-    let alike = |(_, part): &(usize, &Part<'a>)| Some(&part.step.policy) == first;
-    let written = parts.iter().enumerate().filter(alike).map(|(index, part)| (index, written(part, shadow)));
-    let mut written: Vec<_> = written.collect();
-    let withheld = withhold(&mut written);
-    written.iter_mut().for_each(|(_, part)| drop(part.remove("inherit")));
-    let (merged, mut fields) = merge(&STEP, written);
-    for (index, _) in parts.iter().enumerate().filter(|part| !alike(part)) {
-        fields.overrule("policy", index);
-    }
-    let step = match serde_json::from_value(merged) {
-        Ok(step) => Cow::Owned(step),
-        Err(error) => {
-            let step = Cow::Owned(Step::default());
-            let fault = EffectiveStep { step, source, alternative, parts, fields, withheld };
-            return Err(fault.diagnose("", format!("cannot be merged: {error}")).unwrap_or_default());
+    let (step, fields, withheld) = match parts.as_slice() {
+        [part] if mode(part, shadow) == part.step.mode => (Cow::Borrowed(part.step), Fields::default(), Vec::new()),
+        all => {
+            let parts = all.iter().enumerate();
+            let written = parts.map(|(index, part)| Written { index, step: part.step, mode: mode(part, shadow) });
+            let Inherited { step, fields, withheld } = inherit(&written.collect::<Vec<_>>());
+            (Cow::Owned(step), fields, withheld)
         }
     };
-    complete(EffectiveStep { step, source, alternative, parts, fields, withheld })
-}
-
-/// An error if the merged step still lacks a required parameter.
-fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
+    let step = EffectiveStep { step, source, alternative, parts, fields, withheld, params: OnceLock::new() };
+    // It may still lack a required parameter.
     match step.step.missing() {
         None => Ok(step),
         Some(missing) => {
@@ -429,17 +420,4 @@ fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
 fn mode(part: &Part<'_>, shadow: bool) -> Option<Mode> {
     let of_resource = (!shadow && part.policy.spec.mode == Mode::Shadow).then_some(Mode::Shadow);
     part.step.mode.or(of_resource)
-}
-
-/// The step as a JSON object, with only the fields that the user set.
-fn written(part: &Part<'_>, shadow: bool) -> Map<String, Json> {
-    let mut step = part.step.clone();
-    step.mode = mode(part, shadow);
-    match serde_json::to_value(&step) {
-        Ok(Json::Object(mut fields)) => {
-            fields.retain(|_, value| !value.is_null());
-            fields
-        }
-        _ => Map::new(),
-    }
 }

@@ -8,12 +8,15 @@ mod references;
 mod unguarded;
 mod waiting;
 
+use std::sync::Arc;
+
 use postern_model::{Bundle, Diagnostics};
 
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    attach::{Scope, attach, imagined_groups},
+    attach::{Attachment, Scope, attach, imagined_groups},
+    expression::Expressions,
     lint::{Finding, Lint},
 };
 
@@ -21,9 +24,10 @@ use crate::{
 pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     let mut errors = references::unknown(bundle);
     let (mut lint, mut doors) = (Lint::default(), Doors::default());
+    let expressions = Arc::<Expressions>::default();
     for node in imagined_groups(bundle) {
         let scope = Scope::of(bundle, &node);
-        let attachment = attach(&scope);
+        let attachment = Attachment { expressions: Arc::clone(&expressions), ..attach(&scope) };
         lint.look(&attachment);
         doors.look(&node, &scope, &attachment);
     }

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     attach::{self, Attachment, Scope},
+    params::Params,
     route_match,
     support::Feature,
 };
@@ -61,7 +62,7 @@ impl Said {
 }
 
 /// What the chain of a route rewrites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Rewrites {
     path: bool,
     host: bool,
@@ -70,11 +71,14 @@ struct Rewrites {
 impl Rewrites {
     fn of(route: &postern_model::Route, attachment: &Attachment<'_>) -> Self {
         let chain = attachment.routes.get(route.name.as_str()).and_then(|chain| attachment.chains.get(*chain));
-        let rewrites =
-            || chain.into_iter().flat_map(|chain| &chain.request).filter(|step| step.step.policy == "rewrite");
-        let has =
-            |names: &[&str]| rewrites().any(|step| names.iter().any(|name| step.step.params.get(*name).is_some()));
-        Self { path: has(&["prefix", "template", "regex"]), host: has(&["host"]) }
+        let mut rewrites = Self::default();
+        for step in chain.into_iter().flat_map(|chain| &chain.request) {
+            if let Ok(Params::Rewrite(params)) = step.params() {
+                rewrites.path |= params.of_path().is_some();
+                rewrites.host |= params.host.is_some();
+            }
+        }
+        rewrites
     }
 }
 
