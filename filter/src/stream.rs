@@ -5,15 +5,16 @@ use std::sync::Arc;
 use postern_engine::{
     Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health},
-    edits::{Allowance, Edit, Edits},
-    matching::{Requested, Unclear},
+    edits::{Allowance, Edits},
+    matching::Unclear,
     route_record,
     run::Outlook,
 };
 
 use crate::{
+    header_edit,
     host::{self, HostError, Map},
-    records,
+    matched, records,
     route_refusal::RouteRefusal,
     sightings,
     worker::Worker,
@@ -309,12 +310,8 @@ impl Stream {
     #[inline(never)]
     fn verify(&mut self, route: &mut Vec<u8>) -> Result<Option<Action>, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
-        if plan.goes_by_match(route) {
-            match plan.matched_route(&Requested::of(&host::headers(Map::RequestHeaders)?)) {
-                Ok(None) => {}
-                Ok(Some(matched)) => *route = matched.as_bytes().to_vec(),
-                Err(Unclear) => return self.refuse(RouteRefusal::Unclear, route).map(Some),
-            }
+        if let Err(Unclear) = matched::resolve(plan, route)? {
+            return self.refuse(RouteRefusal::Unclear, route).map(Some);
         }
         let route = route.as_slice();
         match self.duty {
@@ -549,21 +546,7 @@ fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
             host::set_property(name, value.as_bytes())?;
         }
     }
-    Ok(edits.headers().try_for_each(|edit| apply_header(edit, map))?)
-}
-
-#[inline]
-fn apply_header(edit: &Edit, map: Map) -> Result<(), HostError> {
-    if !edit.replace {
-        return edit.values.iter().try_for_each(|value| host::add_header(map, &edit.name, value));
-    }
-    match edit.values.split_first() {
-        None => host::remove_header(map, &edit.name),
-        Some((first, rest)) => {
-            host::replace_header(map, &edit.name, first)?;
-            rest.iter().try_for_each(|value| host::add_header(map, &edit.name, value))
-        }
-    }
+    Ok(edits.headers().try_for_each(|edit| header_edit::apply(edit, map))?)
 }
 
 /// Why a request could not be decided.

@@ -2,16 +2,16 @@
 //! RoutePolicy may target a route that no Gateway declares, because Envoys can have routes of their own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
-    hash::Hash,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
 };
 
 use postern_base::diagnostic::{Diagnostic, quote, suggestion};
 
 use super::{
-    Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, OverlayMatch, Resource, RoutePolicy, STDOUT, Step,
-    TargetRef,
+    Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step, TargetRef,
+    claims::{collisions, owner, place},
+    match_links,
     report::{Lacking, StepKey},
 };
 
@@ -54,9 +54,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(one_settings(bundle));
     found.extend(settings_of_all_meshes(bundle));
     found.extend(routes(bundle));
-    found.extend(one_match_a_route(bundle));
-    found.extend(matches_of_declared_routes(bundle));
-    found.extend(equal_matches(bundle));
+    found.extend(match_links::check(bundle));
     found.extend(listener_names(bundle));
     found.extend(listener_addresses(bundle));
     found.extend(envoy_resources(bundle));
@@ -111,53 +109,6 @@ fn routes(bundle: &Bundle) -> Vec<Diagnostic> {
         gateway.spec.routes.iter().map(|route| route.name.as_str()).collect()
     });
     collisions(claims, |(_, name), first| format!("route {} is already declared by {}", quote(name), owner(first)))
-}
-
-fn one_match_a_route(bundle: &Bundle) -> Vec<Diagnostic> {
-    let claims =
-        matches(bundle).map(|(policy, route, _)| ((policy.mesh(), route), || policy.diagnose("spec.match", "")));
-    collisions(claims.collect(), |(_, name), first| format!("{} has the match of route {}", owner(first), quote(name)))
-}
-
-/// Reports matches of routes that resources declare: what these match is said there.
-fn matches_of_declared_routes(bundle: &Bundle) -> Vec<Diagnostic> {
-    let mut declared: HashMap<(&str, String), String> = HashMap::new();
-    for gateway in &bundle.gateways {
-        let routes = gateway.spec.routes.iter();
-        declared.extend(routes.map(|route| ((gateway.mesh(), route.name.clone()), gateway.label())));
-    }
-    for raw in &bundle.envoy_resources {
-        declared.extend(raw.spec.resource.routes().into_iter().map(|route| ((raw.mesh(), route.name), raw.label())));
-    }
-    let by = |(policy, route, _): (&Resource<RoutePolicy>, &str, _)| {
-        let by = declared.get(&(policy.mesh(), route.to_owned()))?;
-        let message = format!("route {} is one of {by}, and is found by its name", quote(route));
-        Some(policy.diagnose("spec.match", message))
-    };
-    if matches(bundle).next().is_none() { Vec::new() } else { matches(bundle).filter_map(by).collect() }
-}
-
-/// Reports matches that are equally specific for the same requests: neither would be chosen.
-fn equal_matches(bundle: &Bundle) -> Vec<Diagnostic> {
-    let mut claims = Vec::new();
-    for (policy, _, matching) in matches(bundle) {
-        let found =
-            matching.claims().into_iter().map(|claim| ((policy.mesh(), claim), || policy.diagnose("spec.match", "")));
-        claims.extend(found);
-    }
-    collisions(claims, |(_, (host, _, method)), first| {
-        let host = if host == "*" { "any host".to_owned() } else { format!("host {}", quote(host)) };
-        let method = method.map_or_else(|| "any method".to_owned(), |method| format!("method {}", quote(method)));
-        format!("{} matches the same path for {host} and {method}: neither is more specific", owner(first))
-    })
-}
-
-/// The policies that say which requests take their route.
-fn matches(bundle: &Bundle) -> impl Iterator<Item = (&Resource<RoutePolicy>, &str, &OverlayMatch)> {
-    bundle
-        .route_policies
-        .iter()
-        .filter_map(|policy| Some((policy, policy.spec.target_ref.route()?, policy.spec.matching.as_ref()?)))
 }
 
 fn listener_names(bundle: &Bundle) -> Vec<Diagnostic> {
@@ -304,40 +255,6 @@ fn gateway_items<'b, K>(
     claims
 }
 
-/// An error for each claim to a key except the first, by file and line. `message` is given the first claim. Positions
-/// are looked up only if there is a collision.
-fn collisions<K: Ord + Hash>(
-    claims: Vec<(K, impl Fn() -> Diagnostic)>,
-    message: impl Fn(&K, &Diagnostic) -> String,
-) -> Vec<Diagnostic> {
-    let mut seen = HashSet::with_capacity(claims.len());
-    if claims.iter().all(|(key, _)| seen.insert(key)) {
-        return Vec::new();
-    }
-    drop(seen);
-    let mut claims: Vec<_> = claims.into_iter().map(|(key, claim)| (key, claim())).collect();
-    claims.sort_by(|(_, a), (_, b)| a.cmp(b));
-    let mut firsts = BTreeMap::new();
-    let mut found = Vec::new();
-    for (key, claim) in claims {
-        match firsts.entry(key) {
-            Entry::Vacant(entry) => drop(entry.insert(claim)),
-            Entry::Occupied(entry) => {
-                found.push(Diagnostic { message: message(entry.key(), entry.get()), ..claim });
-            }
-        }
-    }
-    found
-}
-
-fn owner(first: &Diagnostic) -> String {
-    format!("{} ({})", first.resource.as_deref().unwrap_or_default(), place(first))
-}
-
-fn place(first: &Diagnostic) -> String {
-    format!("{}:{}", first.file, first.line)
-}
-
 #[cfg(test)]
 mod tests {
     use crate::{File, read};
@@ -371,55 +288,6 @@ mod tests {
     fn policy(name: &str, route: &str) -> String {
         let target = format!("{{kind: HTTPRoute, name: {route}}}");
         document("RoutePolicy", name, &format!("{{targetRef: {target}, request: [{{policy: headers}}]}}"))
-    }
-
-    fn matched(name: &str, route: &str, matching: &str) -> String {
-        let target = format!("{{kind: HTTPRoute, name: {route}}}");
-        document(
-            "RoutePolicy",
-            name,
-            &format!("{{targetRef: {target}, match: {matching}, request: [{{policy: headers}}]}}"),
-        )
-    }
-
-    #[test]
-    fn refuses_matches_of_which_neither_is_more_specific() {
-        let admin = matched("admin", "admin", "{path: {prefix: /admin}}");
-        let said = |other: &str, of: &str| {
-            format!(
-                "0:10:44: RoutePolicy `{other}`: spec.match: RoutePolicy `admin` (0:5) matches the same path for any host and \
-                 {of}: neither is more specific"
-            )
-        };
-        for equal in ["{path: {prefix: /admin/}}", "{hosts: ['*'], path: {template: '/%61dmin/{rest=**}'}}"] {
-            check(&[&format!("{admin}{}", matched("b", "b", equal))], &[&said("b", "any method")]);
-        }
-        for other in [
-            "{path: {exact: /admin}}",
-            "{path: {prefix: /admin}, methods: [GET]}",
-            "{hosts: [a.example], path: {prefix: /admin}}",
-            "{path: {regex: /admin.*}}",
-        ] {
-            check(&[&format!("{admin}{}", matched("b", "b", other))], &[]);
-        }
-        let get = matched("admin", "admin", "{methods: [PUT, GET], path: {prefix: /admin}}");
-        check(
-            &[&format!("{get}{}", matched("b", "b", "{methods: [GET], path: {prefix: /admin}}"))],
-            &[&said("b", "method `GET`")],
-        );
-    }
-
-    #[test]
-    fn refuses_a_second_match_of_a_route_and_one_of_a_declared_route() {
-        let admin = matched("a", "admin", "{path: {prefix: /admin}}");
-        check(
-            &[&format!("{admin}{}", matched("b", "admin", "{path: {prefix: /b}}"))],
-            &["0:10:48: RoutePolicy `b`: spec.match: RoutePolicy `a` (0:5) has the match of route `admin`"],
-        );
-        check(
-            &[&format!("{admin}{}{}", gateway("g", 80, "admin", "s"), service("s"))],
-            &["0:5:48: RoutePolicy `a`: spec.match: route `admin` is one of Gateway `g`, and is found by its name"],
-        );
     }
 
     #[test]
