@@ -93,7 +93,7 @@ mod tests {
         let admin = matched("admin", "admin", "{path: {prefix: /admin}}");
         let said = |other: &str, of: &str| {
             format!(
-                "0:10:44: RoutePolicy `{other}`: spec.match: RoutePolicy `admin` (0:5) matches the same path for any host and \
+                "0:10:54: RoutePolicy `{other}`: spec.match: RoutePolicy `admin` (0:5) matches the same path for any host and \
                  {of}: neither is more specific"
             )
         };
@@ -120,14 +120,14 @@ mod tests {
         let admin = matched("a", "admin", "{path: {prefix: /admin}}");
         check(
             &format!("{admin}{}", matched("b", "admin", "{path: {prefix: /b}}")),
-            &["0:10:48: RoutePolicy `b`: spec.match: RoutePolicy `a` (0:5) has the match of route `admin`"],
+            &["0:10:58: RoutePolicy `b`: spec.match: RoutePolicy `a` (0:5) has the match of route `admin`"],
         );
         let declared =
             document("Gateway", "g", "{listeners: [{name: http, port: 80}], routes: [{name: admin, service: s}]}")
                 + &document("Service", "s", "{endpoints: [{address: 127.0.0.1, port: 80}]}");
         check(
             &format!("{admin}{declared}"),
-            &["0:5:48: RoutePolicy `a`: spec.match: route `admin` is one of Gateway `g`, and is found by its name"],
+            &["0:5:58: RoutePolicy `a`: spec.match: route `admin` is one of Gateway `g`, and is found by its name"],
         );
     }
 }
