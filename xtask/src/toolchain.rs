@@ -181,7 +181,7 @@ fn debian_command(program: &str) -> Command {
 }
 
 /// Inlines less. All policies in one function would make nothing faster, and cost a tenth of the module.
-const INLINING: &str = "-Cllvm-args=-inline-threshold=50";
+const INLINING: &str = "-Cllvm-args=-inline-threshold=40";
 
 /// Enables SIMD, which every current Wasm runtime has: it moves and hashes several words at once.
 const FEATURES: &str = "-Ctarget-feature=+simd128";

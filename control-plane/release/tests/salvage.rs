@@ -189,6 +189,15 @@ fn refuses_everything_for_a_policy_whose_target_is_not_clear() {
 }
 
 #[test]
+fn refuses_everything_for_a_policy_that_says_which_requests_take_its_route() {
+    // Without its `match`, an Envoy with routes of its own would send these requests past the refusal.
+    let guard = "targetRef: { kind: HTTPRoute, name: users }\n  request: [{ policy: apiKeyAuth";
+    let matching = "targetRef: { kind: HTTPRoute, name: users }\n  match: { path: { prefix: /users } }\n  request: [{ \
+                    policy: apiKeyAuht";
+    check(&with(guard, matching), ALL, &["apiKeyAuht"]);
+}
+
+#[test]
 fn refuses_everything_for_what_is_no_resource_at_all() {
     check(&with("kind: RoutePolicy", "kind: RoutePolice"), ALL, &["did you mean `RoutePolicy`"]);
     check(&with("request: [{ policy: apiKeyAuth", "request: [{{ policy: apiKeyAuth"), ALL, &["not valid YAML"]);

@@ -80,8 +80,11 @@ pub(super) fn stead(
             let served = |target: &TargetRef| !is_unserved(target, &mesh, unserved);
             let target = TargetRef::deserialize(value.pointer("/spec/targetRef").unwrap_or(&Value::Null)).ok();
             let doubtful = !matches!(fault, Fault::Unguarded(_)) && has(problems, "spec.targetRef");
+            // Without its `match`, requests would take another route, or none.
+            let matches = value.pointer("/spec/match").is_some();
             // A target that is wrong was meant for another, and nobody knows for which.
-            Stead::Refusal(refusal(target.filter(|target| !doubtful || !served(target)).unwrap_or(TargetRef::Mesh)))
+            let target = target.filter(|target| !matches && (!doubtful || !served(target)));
+            Stead::Refusal(refusal(target.unwrap_or(TargetRef::Mesh)))
         }
         _ => Stead::Refusal(refusal(TargetRef::Mesh)),
     }
