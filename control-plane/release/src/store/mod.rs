@@ -13,7 +13,6 @@ mod database;
 mod document;
 mod error;
 mod memory;
-mod seal;
 mod transaction;
 
 use std::{
