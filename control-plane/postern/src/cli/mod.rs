@@ -9,6 +9,8 @@ mod diff;
 mod events;
 mod explain;
 mod filter;
+mod logging;
+mod node_cache;
 mod remote;
 mod resources;
 mod status;
@@ -19,7 +21,6 @@ mod warnings;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::Context;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use postern_base::{open_files, terminal};
@@ -41,7 +42,6 @@ use tokio::{
     sync::watch,
     time,
 };
-use tracing_subscriber::EnvFilter;
 
 use self::{
     bootstrap::Bootstrap,
@@ -50,6 +50,8 @@ use self::{
     events::Events,
     explain::{Explain, Simulate},
     filter::FilterOptions,
+    logging::Logging,
+    node_cache::NodeCache,
     remote::{Apply, Rollback, RolloutCommand},
     resources::{Delete, Get},
     status::{Nodes, Revisions, Status},
@@ -80,6 +82,7 @@ const EXIT_CODES: &str = "Exit codes: 0 it went well, 1 it did not, 2 wrong usag
 enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
     Serve(Box<Serve>),
+    NodeCache(Box<NodeCache>),
     Eval(Eval),
     Explain(Explain),
     Simulate(Simulate),
@@ -159,12 +162,8 @@ struct Serve {
     http: SocketAddr,
     #[command(flatten)]
     files: files::Options,
-    /// How log lines look
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
-    /// Which log lines are shown, such as `debug` or `postern=debug,warn`
-    #[arg(long, value_name = "FILTER", env = "POSTERN_LOG", default_value = "info")]
-    log: String,
+    #[command(flatten)]
+    logging: Logging,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -188,12 +187,6 @@ impl Page {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 impl Cli {
     /// Runs the command. Returns 0 for success, 1 for failure, 2 for wrong usage. For the two commands that answer a
     /// question it is 0 for no, 1 for yes and 2 for an error.
@@ -202,6 +195,7 @@ impl Cli {
             Command::Diff(options) => return answer(options.run()),
             Command::Simulate(options) => return answer(options.run().map(|upstream| !upstream)),
             Command::Serve(options) => options.run(),
+            Command::NodeCache(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Explain(options) => options.run(),
             Command::Validate(options) => options.run(),
@@ -250,7 +244,7 @@ fn answer(answer: anyhow::Result<bool>) -> ExitCode {
 impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
-        self.start_logging()?;
+        self.logging.start()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
         let store: Arc<dyn Store> = match (&self.state, &self.state_key) {
@@ -280,16 +274,6 @@ impl Serve {
         }
         // A change under way is stored, if that is quick.
         let _ = time::timeout(LONGEST_FAREWELL, plane.commands().end()).await;
-        Ok(())
-    }
-
-    fn start_logging(&self) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_new(&self.log).with_context(|| format!("`{}` is not a log filter", self.log))?;
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-        match self.log_format {
-            LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
-            LogFormat::Json => lines.json().init(),
-        }
         Ok(())
     }
 }
