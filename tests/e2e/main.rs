@@ -39,6 +39,7 @@ mod memory;
 mod module;
 mod mtls;
 mod names;
+mod node_cache;
 mod odd_files;
 mod odd_requests;
 mod oldest_envoy;
