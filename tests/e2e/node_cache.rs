@@ -51,13 +51,30 @@ impl Stage {
     }
 }
 
-/// Waits until the only node runs all that it subscribed to, so that the cache has seen all of its ACKs.
-fn wait_until_settled(control_plane: &ControlPlane) -> Value {
-    let settled = |status: &Value| {
+/// An Envoy that is live soon even if it gets nothing.
+fn impatient_envoy(xds: SocketAddr) -> Envoy {
+    let source = |name: &str, more: &str| format!("{name}_config: {{ ads: {{}}, resource_api_version: V3{more} }}");
+    let [(cds, soon_cds), (lds, soon_lds)] =
+        ["cds", "lds"].map(|name| (source(name, ""), source(name, ", initial_fetch_timeout: 1s")));
+    Envoy::start("whole.yaml", xds, &[(&cds, &soon_cds), (&lds, &soon_lds)]).unwrap()
+}
+
+/// The types of resources that an Envoy runs of the quickstart.
+const KINDS: [&str; 5] = ["cluster", "endpoints", "extensionConfig", "listener", "routeConfiguration"];
+
+/// Waits until the only node runs all that it subscribed to of these types, so that the cache has seen all of its ACKs.
+fn wait_until_running(control_plane: &ControlPlane, kinds: &[&str]) -> Value {
+    let runs = |status: &Value| {
         let nodes = status["nodes"].as_array().unwrap();
-        nodes.len() == 1 && nodes[0]["revision"].is_string() && nodes[0]["revision"] == status["revision"]
+        let [node] = nodes.as_slice() else { return false };
+        let is_settled = node["revision"].is_string() && node["revision"] == status["revision"];
+        is_settled && node["connected"] == true && kinds.iter().all(|kind| node["types"][kind]["running"].is_string())
     };
-    control_plane.wait_for_status("the node to run everything", settled).unwrap()
+    control_plane.wait_for_status("the node to run everything", runs).unwrap()
+}
+
+fn wait_until_settled(control_plane: &ControlPlane) -> Value {
+    wait_until_running(control_plane, &KINDS)
 }
 
 fn logged(log: &[String], part: &str) -> bool {
@@ -100,7 +117,7 @@ fn serves_an_envoy_that_starts_while_the_control_plane_is_gone_and_hands_it_back
         let updates_before = updates(&envoy);
         control_plane.kill_and_restart().unwrap();
         let after = wait_until_settled(&control_plane);
-        for kind in ["cluster", "endpoints", "extensionConfig", "listener", "routeConfiguration"] {
+        for kind in KINDS {
             let running = |status: &Value| node(status)["types"][kind]["running"].clone();
             assert_eq!(running(&after), running(&before), "{kind}, {variant:?}");
         }
@@ -137,7 +154,7 @@ fn serves_an_envoy_with_a_configuration_of_its_own() {
             assert_eq!((answer(&users()).unwrap(), answer(&users_with("wrong")).unwrap()), (401, 401), "{variant:?}");
         };
         guards();
-        wait_until_settled(&control_plane);
+        wait_until_running(&control_plane, &["extensionConfig"]);
         control_plane.kill();
         envoy.kill_and_restart().unwrap();
         guards();
@@ -170,7 +187,7 @@ fn serves_nothing_that_is_too_old() {
     let stage = Stage::new();
     let mut control_plane = ControlPlane::start(stage.site.directory()).unwrap();
     let mut cache = stage.cache(control_plane.xds(), &["--max-age", "2s"]);
-    let mut envoy = envoy_of(Variant::StateOfTheWorld, cache.address());
+    let mut envoy = impatient_envoy(cache.address());
     stage.wait_for_answers("nosniff");
     wait_until_settled(&control_plane);
     control_plane.kill();
@@ -230,7 +247,7 @@ fn serves_nothing_of_a_file_that_was_damaged_or_sealed_with_another_key() {
     let stage = Stage::new();
     let mut control_plane = ControlPlane::start(stage.site.directory()).unwrap();
     let mut cache = stage.cache(control_plane.xds(), &[]);
-    let mut envoy = envoy_of(Variant::StateOfTheWorld, cache.address());
+    let mut envoy = impatient_envoy(cache.address());
     stage.wait_for_answers("nosniff");
     wait_until_settled(&control_plane);
     control_plane.kill();

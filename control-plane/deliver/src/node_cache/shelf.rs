@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -64,8 +65,6 @@ struct Slot {
     kept: Result<Arc<Kept>, Reason>,
     /// Whether the file lacks what is kept.
     is_dirty: bool,
-    /// Whether the node is being served from what is kept.
-    is_serving: bool,
 }
 
 /// A stream that may say what its node accepted. Dropping it lets another stream.
@@ -161,7 +160,7 @@ impl Shelf {
             if let Err(reason) = &kept {
                 tracing::error!(file = %path.display(), "what is kept of a node is not served: {reason}");
             }
-            (key, Slot { kept, is_dirty: false, is_serving: false })
+            (key, Slot { kept, is_dirty: false })
         });
         let slots = Mutex::new(slots.collect());
         let (folder, changed) = (folder.to_owned(), Notify::new());
@@ -223,7 +222,7 @@ impl Shelf {
         if let Err(reason) = &kept {
             tracing::error!(node = node.id, "nothing is kept of it: {reason}");
         }
-        slots.insert(key, Slot { kept, is_dirty: true, is_serving: false });
+        slots.insert(key, Slot { kept, is_dirty: true });
         self.changed.notify_one();
     }
 
@@ -232,27 +231,20 @@ impl Shelf {
         self.update(node, |kept| kept.contact = now);
     }
 
-    /// Records that a node is served from what is kept.
+    /// Records that a node is served from what is kept. The span goes on until the control plane is in contact again.
     pub(super) fn serving(&self, node: &NodeIdentity, now: SystemTime) {
-        let mut slots = self.slots();
-        let Some(slot) = slots.get_mut(&key_of(node)) else { return };
-        let is_more = std::mem::replace(&mut slot.is_serving, true);
-        drop(slots);
-        let until = Span::between(now, now);
         self.update(node, |kept| {
-            kept.served = Some(match kept.served.filter(|_| is_more) {
-                Some(before) => Span { from: before.from, until: until.until.max(before.from) },
-                None => until,
-            });
+            let contact = Span::between(kept.contact, kept.contact).from;
+            let from = kept.served.map(|served| served.from).filter(|from| *from >= contact);
+            let now = Span::between(now, now);
+            let from = from.unwrap_or(now.from);
+            kept.served = Some(Span { from, until: now.until.max(from) });
         });
     }
 
-    /// Records that a node is relayed. Returns when it was last served from what is kept.
-    pub(super) fn relayed(&self, node: &NodeIdentity) -> Option<Span> {
-        let mut slots = self.slots();
-        let slot = slots.get_mut(&key_of(node))?;
-        slot.is_serving = false;
-        slot.kept.as_ref().ok()?.served
+    /// When a node was last served from what is kept.
+    pub(super) fn last_served(&self, node: &NodeIdentity) -> Option<Span> {
+        self.recall(node).ok()?.served
     }
 
     /// Writes what has changed to files, for as long as it is polled. A file that cannot be written is tried again.
@@ -305,7 +297,7 @@ impl Shelf {
 
     fn update(&self, node: &NodeIdentity, change: impl FnOnce(&mut Kept)) {
         let mut slots = self.slots();
-        let Some(Slot { kept: Ok(kept), is_dirty, .. }) = slots.get_mut(&key_of(node)) else { return };
+        let Some(Slot { kept: Ok(kept), is_dirty }) = slots.get_mut(&key_of(node)) else { return };
         change(Arc::make_mut(kept));
         *is_dirty = true;
         self.changed.notify_one();
@@ -351,7 +343,7 @@ fn key_of(node: &NodeIdentity) -> Digest {
 
 fn lock(folder: &Path) -> Result<File, ShelfError> {
     let path = folder.join(LOCK);
-    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    let open = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = open.map_err(|error| ShelfError::Io { path, error })?;
     match file.try_lock() {
         Ok(()) => Ok(file),

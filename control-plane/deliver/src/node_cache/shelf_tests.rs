@@ -127,16 +127,19 @@ fn remembers_when_it_served_a_node() {
     written(folder.path());
     let shelf = open(folder.path());
     let at = |seconds| now() + Duration::from_secs(seconds);
-    assert_eq!(shelf.relayed(&node("edge")), None);
+    assert_eq!(shelf.last_served(&node("edge")), None);
     [10, 20, 30].into_iter().for_each(|second| shelf.serving(&node("edge"), at(second)));
-    assert_eq!(shelf.relayed(&node("edge")), Some(Span::between(at(10), at(30))));
-    shelf.keep(&node("edge"), sets("2"), at(40));
+    assert_eq!(shelf.last_served(&node("edge")), Some(Span::between(at(10), at(30))));
     assert!(shelf.write());
     drop(shelf);
+    // A restart of the cache is no end of an outage, and contact is.
     let shelf = open(folder.path());
-    assert_eq!(shelf.relayed(&node("edge")), Some(Span::between(at(10), at(30))));
+    shelf.serving(&node("edge"), at(35));
+    assert_eq!(shelf.last_served(&node("edge")), Some(Span::between(at(10), at(35))));
+    shelf.keep(&node("edge"), sets("2"), at(40));
+    assert_eq!(shelf.last_served(&node("edge")), Some(Span::between(at(10), at(35))));
     [50, 60].into_iter().for_each(|second| shelf.serving(&node("edge"), at(second)));
-    assert_eq!(shelf.relayed(&node("edge")), Some(Span::between(at(50), at(60))));
+    assert_eq!(shelf.last_served(&node("edge")), Some(Span::between(at(50), at(60))));
 }
 
 #[test]

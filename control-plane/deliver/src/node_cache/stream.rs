@@ -9,7 +9,7 @@ use std::{
 
 use postern_base::{bounded, node::NodeIdentity, via_cache::ViaCache};
 use tokio::{sync::mpsc, time};
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::{
     deference::Deference,
@@ -49,7 +49,7 @@ impl<P: Protocol> Stream<P> {
     pub(super) async fn run(mut self) {
         let mut node = NodeIdentity::default();
         let Err(status) = self.handle(&mut node).await else { return };
-        if status.code() != tonic::Code::Ok {
+        if status.code() != Code::Ok {
             tracing::warn!(node = node.id, code = ?status.code(), message = status.message(), "xDS stream ended");
             // The client may be gone, and then needs no status.
             let _ = self.responses.try_send(Err(status));
@@ -70,7 +70,12 @@ impl<P: Protocol> Stream<P> {
 
     /// The next request. The code of the error is OK if the client closed the stream.
     async fn next_request(&mut self) -> Result<P::Request, Status> {
-        let request = self.requests.message().await?.ok_or_else(|| Status::ok(""))?;
+        let request = self.requests.message().await.map_err(|status| match status.code() {
+            // Its connection broke.
+            Code::Unknown | Code::Cancelled => Status::ok(""),
+            _ => status,
+        });
+        let request = request?.ok_or_else(|| Status::ok(""))?;
         let per_second = self.shared.options.requests_per_second;
         if self.rate.take(per_second, REQUEST_BURST, Instant::now()) {
             return Ok(request);
@@ -98,7 +103,7 @@ impl<P: Protocol> Stream<P> {
         if !ownership.is_held() {
             tracing::warn!(node = node.id, "another stream has this node id: what this one accepts is not kept");
         }
-        let served = shelf.relayed(node);
+        let served = shelf.last_served(node);
         tracing::info!(node = node.id, service = node.service, "relayed");
         shelf.contact(node, SystemTime::now());
         let mut tracker = Tracker::new(P::Request::VARIANT, before);
@@ -113,7 +118,8 @@ impl<P: Protocol> Stream<P> {
                     let response = self.received(node, response)?;
                     match P::read(&response) {
                         Ok(received) => received.into_iter().for_each(|received| tracker.on_response(received)),
-                        Err(error) => return Err(Status::internal(format!("a response cannot be read: {error}"))),
+                        // It is the Envoy's to refuse.
+                        Err(error) => tracing::warn!(node = node.id, %error, "a response that cannot be read is not kept"),
                     }
                     self.send(response).await?;
                 }
@@ -156,10 +162,10 @@ impl<P: Protocol> Stream<P> {
             Err(status) => {
                 self.shared.shelf.contact(node, SystemTime::now());
                 match status.code() {
-                    tonic::Code::InvalidArgument
-                    | tonic::Code::PermissionDenied
-                    | tonic::Code::Unauthenticated
-                    | tonic::Code::ResourceExhausted => Err(Status::new(status.code(), status.message())),
+                    Code::InvalidArgument
+                    | Code::PermissionDenied
+                    | Code::Unauthenticated
+                    | Code::ResourceExhausted => Err(Status::new(status.code(), status.message())),
                     _ => Err(Status::unavailable(format!("the control plane is gone: {}", status.message()))),
                 }
             }

@@ -2,10 +2,14 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
-use envoy_types::pb::envoy::service::{
-    cluster::v3::cluster_discovery_service_client::ClusterDiscoveryServiceClient,
-    discovery::v3::{
-        DeltaDiscoveryRequest, DiscoveryResponse, aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+use envoy_types::pb::envoy::{
+    config::cluster::v3::Cluster,
+    service::{
+        cluster::v3::cluster_discovery_service_client::ClusterDiscoveryServiceClient,
+        discovery::v3::{
+            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+            aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        },
     },
 };
 use postern_compile::snapshot::ResourceType;
@@ -13,6 +17,8 @@ use postern_deliver::{
     node_cache::{Address, NodeCache, Options, Shelf, Socket, Upstream},
     xds::Limits,
 };
+use postern_fixtures::assembled;
+use prost::Message as _;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status, Streaming, transport::Channel};
@@ -56,14 +62,19 @@ impl Cache {
         Client::open(self.channel().await, node).await.unwrap()
     }
 
-    async fn incremental(
-        &self,
-        requests: Vec<DeltaDiscoveryRequest>,
-    ) -> Streaming<envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse> {
+    async fn incremental(&self, requests: Vec<DeltaDiscoveryRequest>) -> Streaming<DeltaDiscoveryResponse> {
         let requests = tokio_stream::StreamExt::chain(tokio_stream::iter(requests), tokio_stream::pending());
         let mut client = AggregatedDiscoveryServiceClient::new(self.channel().await);
         soon("the stream", client.delta_aggregated_resources(requests)).await.unwrap().into_inner()
     }
+}
+
+/// Puts one cluster in force, whose content depends on the version.
+async fn publish(server: &Server, version: u8) {
+    let (name, alt_stat_name) = ("a".to_owned(), format!("version {version}"));
+    let cluster = Cluster { name, alt_stat_name, ..Cluster::default() }.encode_to_vec();
+    let snapshot = assembled(&[(CLUSTERS, "a", cluster.as_slice())]);
+    server.plane.commands().publish(snapshot).await.unwrap();
 }
 
 fn files(folder: &Path) -> usize {
@@ -93,7 +104,7 @@ async fn accepted(server: &Server, cache: &Cache, node: &str) -> (Client, Discov
 #[tokio::test(flavor = "multi_thread")]
 async fn relays_unchanged_and_serves_the_same_when_the_control_plane_is_gone() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 100).await;
+    publish(&server, 1).await;
     let cache = Cache::start(server.address, Options::default());
     let (mut client, relayed) = accepted(&server, &cache, "edge").await;
     let mut direct = server.stream("other").await;
@@ -117,20 +128,17 @@ async fn relays_unchanged_and_serves_the_same_when_the_control_plane_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sends_nothing_to_a_client_that_has_what_is_kept_or_something_else() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 100).await;
+    publish(&server, 1).await;
     let cache = Cache::start(server.address, Options::default());
     let (_client, relayed) = accepted(&server, &cache, "edge").await;
     drop(server);
     for version in [relayed.version_info.as_str(), "something else"] {
         let mut client = cache.client("edge").await;
-        let request = envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest {
-            version_info: version.to_owned(),
-            ..first("edge", CLUSTERS)
-        };
+        let request = DiscoveryRequest { version_info: version.to_owned(), ..first("edge", CLUSTERS) };
         client.requests.send(request).await.unwrap();
         // Requests are handled in order: an invalid one behind it is answered first if it has no answer.
         client.requests.send(first("edge", CLUSTERS)).await.unwrap();
-        let no_type = envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest::default();
+        let no_type = DiscoveryRequest::default();
         client.requests.send(no_type).await.unwrap();
         assert_eq!(client.next().await.unwrap_err().code(), Code::InvalidArgument, "{version}");
     }
@@ -139,17 +147,14 @@ async fn sends_nothing_to_a_client_that_has_what_is_kept_or_something_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cache_that_comes_later_learns_what_a_running_client_has() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 100).await;
+    publish(&server, 1).await;
     let mut direct = server.stream("edge").await;
     direct.subscribe().await;
     let had = direct.next().await.unwrap();
     drop(direct);
     let cache = Cache::start(server.address, Options::default());
     let mut client = cache.client("edge").await;
-    let request = envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest {
-        version_info: had.version_info.clone(),
-        ..first("edge", CLUSTERS)
-    };
+    let request = DiscoveryRequest { version_info: had.version_info.clone(), ..first("edge", CLUSTERS) };
     client.requests.send(request).await.unwrap();
     let again = client.next().await.unwrap();
     assert_eq!(again.resources, had.resources);
@@ -160,7 +165,7 @@ async fn a_cache_that_comes_later_learns_what_a_running_client_has() {
 #[tokio::test(flavor = "multi_thread")]
 async fn gives_a_client_no_more_than_its_own_node_accepted() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 100).await;
+    publish(&server, 1).await;
     let cache = Cache::start(server.address, Options::default());
     let (client, _) = accepted(&server, &cache, "edge").await;
     // A second client with the name of the node refuses everything, or takes less: what is kept stays.
@@ -168,7 +173,7 @@ async fn gives_a_client_no_more_than_its_own_node_accepted() {
     second.subscribe().await;
     let response = second.next().await.unwrap();
     second.requests.send(answer_to(&response, Some("no"))).await.unwrap();
-    server.publish(2, 100).await;
+    publish(&server, 2).await;
     let changed = second.next().await.unwrap();
     second.answer(&changed, None).await;
     drop(second);
@@ -189,7 +194,7 @@ async fn gives_a_client_no_more_than_its_own_node_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refuses_what_it_does_not_serve_and_goes_on() {
     let server = Server::start(Limits::default()).await;
-    server.publish(1, 100).await;
+    publish(&server, 1).await;
     let cache = Cache::start(server.address, Options { streams: 3, ..Options::default() });
     let single = ClusterDiscoveryServiceClient::new(cache.channel().await)
         .stream_clusters(tokio_stream::iter([first("edge", CLUSTERS)]))
