@@ -14,6 +14,7 @@
 #![deny(clippy::arithmetic_side_effects, reason = "request data must not be able to overflow anything")]
 
 pub mod agent;
+pub mod answers;
 pub mod ask;
 pub mod attributes;
 pub mod budget;

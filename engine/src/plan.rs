@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     agent::Agent,
-    budget,
+    answers, budget,
     chain::Chain,
     consumers::Consumers,
     directory::Directory,
@@ -98,7 +98,7 @@ impl Plan {
                 label: wire.label.into(),
                 consumers: Consumers::load(&wire.consumers, &strings)?,
                 replays: Replays::new(request_steps.filter_map(|step| step.policy.replays())),
-                agent_unavailable: answer(&wire.agent_unavailable, agent_unavailable)?,
+                agent_unavailable: answer(&wire.agent_unavailable, answers::agent_unavailable)?,
                 agents,
             },
             routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
@@ -113,7 +113,7 @@ impl Plan {
             has_first_used: AtomicBool::new(false),
             first_used: Mutex::default(),
             default_chain: load_default_chain(wire.default_chain, &chains)?,
-            policy_not_supported: answer(&wire.policy_not_supported, policy_not_supported)?,
+            policy_not_supported: answer(&wire.policy_not_supported, answers::policy_not_supported)?,
             steps,
             chains,
         })
@@ -394,20 +394,4 @@ fn load_default_chain(chain: u32, chains: &[Chain]) -> Result<Option<usize>, Loa
     let Some(index) = chain.checked_sub(1) else { return Ok(None) };
     find(chains, "chain", index).map_err(|error| error.within("default chain"))?;
     Ok(usize::try_from(index).ok())
-}
-
-fn error_answer(status: u16, error: &str, code: &str, kind: &str) -> Response {
-    let body = format!(r#"{{"error": "{error}", "code": "{code}"}}"#).into_bytes();
-    Response { status, headers: Vec::new(), body }
-        .with_header("content-type", "application/json")
-        .with_header("x-policy-error", kind)
-}
-
-fn policy_not_supported() -> Response {
-    error_answer(500, "Policy configuration error", "POLICY_NOT_SUPPORTED", "configuration")
-}
-
-fn agent_unavailable() -> Response {
-    error_answer(503, "Policy service temporarily unavailable", "AGENT_UNAVAILABLE", "temporary")
-        .with_header("retry-after", "30")
 }

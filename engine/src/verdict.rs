@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::{
     edits::{Allowance, Edits},
+    event::Phase,
     header::{self, HeaderUse},
     record::Record,
     text::json,
@@ -57,9 +58,20 @@ pub struct Note {
     pub step: Arc<str>,
     /// Why, in one snake_case word.
     pub reason: &'static str,
+    /// The phase and the place of the first step that was left out because of it, if any was.
+    pub left_out: Option<(Phase, usize)>,
 }
 
 impl Note {
+    /// The `onFailure` that it went by. `None` if no step failed.
+    pub(crate) const fn action(&self) -> Option<&'static str> {
+        match self.kind {
+            NoteKind::Failed => Some("continue"),
+            NoteKind::Skipped => Some("skipRemaining"),
+            NoteKind::Shadow => None,
+        }
+    }
+
     /// Its `key=value` pair in the account.
     pub(crate) fn pair(&self) -> String {
         format!("{}={self}", self.kind.key())

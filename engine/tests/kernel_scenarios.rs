@@ -9,10 +9,14 @@ use std::sync::Arc;
 
 use common::{Driver, Writer};
 use postern_engine::{
-    Decision, Plan, Response, Verdict,
-    agent::{CallError, Instruction, Outcome, Reply},
+    Decision, Inputs, Plan, Response, Run, Turn, Verdict,
+    agent::{CallError, Health, Instruction, Outcome, Reply},
+    run::Cause,
 };
-use postern_proto::plan::v1::{Answer, Chain, HeaderValue, OnFailure, Step, Steps};
+use postern_proto::plan::v1::{
+    Answer, Chain, Expression, HeaderValue, OnFailure, Step, Steps,
+    expression::{Attribute, Call, Constant, Function, Member, Node, constant, node},
+};
 
 fn set(name: &str, value: &str) -> Instruction {
     Instruction::SetHeader(name.into(), value.into())
@@ -210,6 +214,8 @@ fn section_4_3_both_answers_can_be_configured() {
     writer.plan.policy_not_supported = Some(Answer { status: 501, headers: vec![header], body });
     let (decision, _) = run(&writer.load(), &[], vec![]);
     assert_eq!(refusal(&decision), (501, "policy_not_supported", "Server configuration error.".to_owned()));
+    let Verdict::Deny(response) = &decision.verdict else { panic!("denied") };
+    assert_eq!(response.headers, [("content-type".into(), "text/plain".into())], "and no default ones");
 
     let mut writer = plan(&["a"], &[("auth", &[0])]);
     let body = writer.string("Service maintenance.");
@@ -339,6 +345,79 @@ fn section_9_1_last_body_wins_and_metadata_is_merged() {
     let (decision, _) = run(&writer.load(), &[], vec![reply("first", "one"), reply("last", "two")]);
     let Verdict::Continue(edits) = &decision.verdict else { panic!("continued") };
     assert_eq!(edits.body(), Some(&b"last"[..]));
+}
+
+/// `metadata[key] == value`.
+fn metadata_is(key: &str, value: &str) -> Expression {
+    let member = node::Kind::Member(Member { attribute: Attribute::Metadata.into(), key: key.into() });
+    let text = node::Kind::Constant(Constant { kind: Some(constant::Kind::String(value.into())) });
+    let equal = node::Kind::Call(Call { function: Function::Equal.into(), arguments: vec![0, 1] });
+    Expression { nodes: [member, text, equal].map(|kind| Node { kind: Some(kind), column: 1 }).into() }
+}
+
+#[test]
+fn section_9_1_metadata_of_all_agents_is_merged_and_the_last_value_of_a_key_wins() {
+    let reply = |entries: &[(&str, &str)]| {
+        let metadata = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Ok(Reply { metadata, ..Reply::default() })
+    };
+    for (key, value, runs) in [("one", "1", true), ("two", "2", true), ("both", "last", true), ("both", "first", false)]
+    {
+        let mut writer = plan(&["agent1", "agent2"], &[("p1", &[0]), ("p2", &[1])]);
+        writer.plan.expressions.push(metadata_is(key, value));
+        let mut mark = writer.set_step("mark", "x-mark", "a");
+        mark.when = 1;
+        steps(&mut writer).push(mark);
+        let replies = vec![reply(&[("one", "1"), ("both", "first")]), reply(&[("two", "2"), ("both", "last")])];
+        let (decision, _) = run(&writer.load(), &[], replies);
+        let expect: &[&str] = if runs { &["x-mark=a"] } else { &[] };
+        assert_eq!(edits(&decision), expect, "{key} {value}");
+    }
+}
+
+/// The line about a chain that cannot run.
+fn notice(plan: &Arc<Plan>, healthy: &[bool]) -> (Option<Cause>, String) {
+    let mut run = Run::request(plan, "route", &Health::new(healthy.to_vec())).unwrap();
+    assert!(matches!(run.advance(&mut Driver::request(&[])), Turn::Done));
+    let decision = run.take_decision();
+    (Cause::of(&decision), run.notice(&decision, 7).unwrap())
+}
+
+#[test]
+fn section_6_5_names_in_a_line_what_nobody_supports() {
+    let (cause, line) = notice(&with_unsupported_policy().load(), &[]);
+    assert_eq!(cause, Some(Cause::PolicyNotSupported));
+    assert_eq!(
+        line,
+        r#"{"message":"policy not supported by any agent","route":"route","unsupported_policies":["auditLog"],"available_agents":["auth-agent"],"error_type":"POLICY_NOT_SUPPORTED","response_status":500,"action":"IMMEDIATE_RESPONSE","retry_after":null,"suppressed":7}"#
+    );
+}
+
+#[test]
+fn section_6_5_names_in_a_line_the_agents_that_are_not_healthy() {
+    let writer = plan(&["good", "one", "two"], &[("auth", &[0]), ("transform", &[2, 1]), ("sign", &[2])]);
+    let (cause, line) = notice(&writer.load(), &[true, false, false]);
+    assert_eq!(cause, Some(Cause::AgentUnavailable));
+    assert_eq!(
+        line,
+        r#"{"message":"all supporting agents unhealthy","route":"route","affected_policies":["transform","sign"],"unhealthy_agents":["one","two"],"error_type":"AGENT_UNAVAILABLE","response_status":503,"action":"IMMEDIATE_RESPONSE","retry_after":"30","suppressed":7}"#
+    );
+}
+
+#[test]
+fn section_6_5_has_no_line_for_a_chain_that_ran() {
+    let mut writer = Writer::new();
+    let key = writer.key_step();
+    writer.route("route", vec![key], vec![]);
+    let plan = writer.load();
+    let mut run = Run::request(&plan, "route", &Health::default()).unwrap();
+    let mut driver = Driver::request(&[]);
+    let needs = run.foresee();
+    assert!(!needs.is_empty());
+    run.give(Inputs::default());
+    assert!(matches!(run.advance(&mut driver), Turn::Done));
+    let decision = run.take_decision();
+    assert_eq!((decision.reason, run.notice(&decision, 0)), (Some("key_missing"), None));
 }
 
 #[test]

@@ -40,7 +40,10 @@ const EVERYTHING: usize = u32::MAX as usize;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const NO_GRPC_STATUS: i32 = -1;
 const REQUEST_STREAM: u32 = 0;
-const LOG_INFO: u32 = 2;
+/// Levels of log lines.
+pub(crate) const LOG_INFO: u32 = 2;
+pub(crate) const LOG_WARNING: u32 = 3;
+pub(crate) const LOG_ERROR: u32 = 4;
 const COUNTER: u32 = 0;
 
 #[link(wasm_import_module = "env")]
@@ -306,10 +309,10 @@ pub(crate) fn continue_request() -> Result<(), HostError> {
     done("continue_stream", unsafe { proxy_continue_stream(REQUEST_STREAM) })
 }
 
-/// Writes a line to Envoy's log, where it shows at `info`.
-pub(crate) fn log_line(line: &str) -> Result<(), HostError> {
+/// Writes a line to Envoy's log, where it shows at this level.
+pub(crate) fn log_line(level: u32, line: &str) -> Result<(), HostError> {
     // SAFETY: the slice lives through the call.
-    done("log", unsafe { proxy_log(LOG_INFO, line.as_ptr(), line.len()) })
+    done("log", unsafe { proxy_log(level, line.as_ptr(), line.len()) })
 }
 
 /// Posts a body to a cluster. The answer is ignored. The call belongs to the root context, and outlives the stream.

@@ -11,6 +11,7 @@
 mod callbacks;
 mod host;
 mod memory;
+mod notices;
 mod pairs;
 mod plugin;
 mod records;

@@ -12,7 +12,7 @@ const TIMEOUT: u32 = 5_000;
 pub(crate) fn write(records: &[Record]) {
     for record in records {
         if record.log
-            && let Err(error) = host::log_line(&record.line)
+            && let Err(error) = host::log_line(host::LOG_INFO, &record.line)
         {
             log::debug!("a record is lost: {error}");
         }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use postern_engine::Plan;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::host;
+use crate::{host, notices};
 
 /// How many routes have a counter of their own, of each kind. All others share one.
 const MOST: usize = 256;
@@ -16,8 +16,11 @@ const LONGEST: usize = 128;
 const OTHER: &str = "_other";
 const UNNAMED: &str = "_unnamed";
 
+/// The prefix of the counters of routes without a chain.
+const UNGUARDED_PREFIX: &str = "postern.unguarded.";
+
 thread_local! {
-    static UNGUARDED: RefCell<Counters> = const { RefCell::new(Counters::new("postern.unguarded.")) };
+    static UNGUARDED: RefCell<Counters> = const { RefCell::new(Counters::new(UNGUARDED_PREFIX)) };
     static TARGETS: RefCell<Counters> = const { RefCell::new(Counters::new("postern.target.")) };
 }
 
@@ -77,7 +80,11 @@ impl Counters {
     #[cold]
     fn define(&mut self, route: &[u8]) -> Option<u32> {
         if self.known.len() < MOST {
-            let counter = define(self.prefix, &word(route));
+            let word = word(route);
+            if self.prefix == UNGUARDED_PREFIX {
+                notices::not_found(&word);
+            }
+            let counter = define(self.prefix, &word);
             self.known.insert(route.into(), counter);
             return counter;
         }

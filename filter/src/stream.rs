@@ -12,7 +12,7 @@ use postern_engine::{
 
 use crate::{
     host::{self, HostError, Map},
-    records,
+    notices, records,
     route_refusal::RouteRefusal,
     sightings,
     worker::Worker,
@@ -436,12 +436,12 @@ impl Stream {
     #[inline(never)]
     fn settle(&mut self, run: &mut Run, map: Map) -> Result<Option<Action>, Failure> {
         let decision = run.take_decision();
-        if !decision.records.is_empty() {
-            records::write(&decision.records);
-        }
-        if let Map::RequestHeaders = map {
+        records::write(&decision.records);
+        // What the request was let pass for is known already; a response that is refused is news.
+        if matches!(map, Map::RequestHeaders) || !matches!(decision.verdict, Verdict::Continue(_)) {
             self.give_account(&decision, run.route())?;
         }
+        notices::refused(run, &decision);
         match decision.verdict {
             Verdict::Continue(edits) => self.let_pass(&edits, run.route(), map).map(|()| None),
             Verdict::Deny(response) | Verdict::Respond(response) => Ok(Some(self.answer(&response)?)),

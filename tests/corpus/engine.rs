@@ -80,6 +80,7 @@ fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut 
     if let Some(mut run) = Run::response(plan, &case.route, &Health::default(), run.take_outlook()) {
         let decision = drive(&mut run, exchange, &request, &response, host);
         records.extend(decision.records.iter().cloned());
+        let account = decision.account("r", &case.route);
         if let Some(answer) = answered(decision, &mut response) {
             return recorded(own_answer(exchange, &account, answer), exchange, &records);
         }

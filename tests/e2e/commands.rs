@@ -74,7 +74,7 @@ fn refuses_to_start_on_wrong_input() {
     check_fails(&["serve", "--config", config, "--filter", text.to_str().unwrap()], 1, "is not a WebAssembly module");
     good.replace("policies.yaml", "kind: RoutePolicy", "kind: RoutePolice").unwrap();
     check_fails(
-        &["serve", "--config", config, "--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+        &["serve", "--config", config, "--strict", "--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"],
         1,
         "did you mean `RoutePolicy`",
     );
@@ -108,7 +108,7 @@ fn stops_a_policy_that_the_filter_refuses_at_the_gate_with_the_filters_reason() 
     let expect = "spec.request[0]: the filter refuses this: keys are out of fashion";
     check_fails(&["validate", config, "--filter", filter], 1, expect);
     let addresses = ["--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-    check_fails(&[&["serve", "--config", config, "--filter", filter][..], &addresses].concat(), 1, expect);
+    check_fails(&[&["serve", "--config", config, "--strict", "--filter", filter][..], &addresses].concat(), 1, expect);
 }
 
 #[test]
@@ -201,6 +201,7 @@ fn says_how_a_users_test_fails_and_what_is_wrong_with_one() {
         "step: expected `headers`, got `apiKeyAuth`",
         "header `x-a`: expected `b`, got nothing",
         "upstream header `x-b`: expected nothing, got `no request reached the upstream`",
+        "decided: deny by step `apiKeyAuth` (key_missing), status 401",
         "0 passed, 1 failed",
     ] {
         assert!(said.contains(line), "`{line}` is not in:\n{said}");
@@ -209,4 +210,88 @@ fn says_how_a_users_test_fails_and_what_is_wrong_with_one() {
     check_fails(&["test", tests.to_str().unwrap()], 1, "a.yaml: tests[0]: unknown field `colour`");
     write("  - { name: odd, request: { route: users }, expect: {} }\n");
     check_fails(&["test", tests.to_str().unwrap()], 1, "tests[0].expect: it expects nothing, and so cannot fail");
+    write("  - { name: odd, request: { route: usres }, expect: { verdict: none } }\n");
+    let slip = "`odd`: no resource names route `usres`: did you mean `users`?";
+    check_fails(&["test", tests.to_str().unwrap()], 1, slip);
+}
+
+/// An issuer that publishes its keys, and routes that ask for its tokens.
+const TOKENS: &str = "apiVersion: postern/v1
+kind: Issuer
+metadata: { name: accounts }
+spec: { issuer: https://accounts.test, audiences: [shop], jwksUri: https://accounts.test/keys }
+---
+apiVersion: postern/v1
+kind: RoutePolicy
+metadata: { name: tokens }
+spec:
+  targetRef: { kind: HTTPRoute, name: welcome }
+  request:
+    - { policy: jwtValidation, params: { issuers: [accounts] } }
+    - { policy: roleCheck, params: { scopes: [read] } }
+";
+
+#[test]
+fn signs_tokens_for_users_tests_and_finds_their_routes() {
+    let directory = tempfile::tempdir().unwrap();
+    let policies = site(&directory.path().join("policies"));
+    policies.write("tokens.yaml", TOKENS).unwrap();
+    let tests = directory.path().join("tests");
+    std::fs::create_dir(&tests).unwrap();
+    let run = |tests_of: &str| {
+        std::fs::write(tests.join("a.yaml"), format!("resources: ../policies\n{tests_of}")).unwrap();
+        let output = postern(&["test", tests.to_str().unwrap()]);
+        (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let sent = |name: &str, request: &str, expect: &str| {
+        format!("  - {{ name: {name}, request: {{ {request} }}, expect: {{ {expect} }} }}\n")
+    };
+    let token = |claims: &str| format!("path: /welcome, token: {{ issuer: accounts, claims: {{ {claims} }} }}");
+    let all = [
+        sent("good", &token("sub: alice, scope: read"), "verdict: allow, status: 200"),
+        sent("no-scope", &token("sub: alice"), "verdict: deny, step: roleCheck, status: 403"),
+        sent("old", &token("scope: read, exp: 1000000000"), "reason: token_expired, status: 401"),
+        sent("other-audience", &token("scope: read, aud: other"), "status: 401"),
+        sent("none", "path: /welcome", "status: 401, step: jwtValidation"),
+        sent("nowhere", "path: /nowhere", "verdict: unrouted, status: 404"),
+        sent("guarded", "path: //users/7", "step: apiKeyAuth, status: 401"),
+    ];
+    let (said, _) = run(&format!("tests:\n{}", all.concat()));
+    assert!(said.ends_with("7 passed, 0 failed\n"), "{said}");
+
+    let (_, error) = run(&format!("tests:\n{}", sent("odd", "path: /, token: { issuer: acounts }", "status: 200")));
+    assert!(error.contains("`odd`: token.issuer: no Issuer `acounts`: did you mean `accounts`?"), "{error}");
+    let stray = "keySets: { 'https://acounts.test/keys': { keys: [] } }\ntests: []\n";
+    let (_, error) = run(stray);
+    assert!(error.contains("no Issuer has this `jwksUri`: did you mean `https://accounts.test/keys`?"), "{error}");
+    let bad = "keySets: { 'https://accounts.test/keys': { keys: [{ kty: EC }] } }\ntests: []\n";
+    let (_, error) = run(bad);
+    assert!(error.contains("keySets[https://accounts.test/keys]: keys[0]: "), "{error}");
+}
+
+#[test]
+fn logs_what_the_level_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    let config = site.directory().to_str().unwrap();
+    // A control plane that is asked something, and its log from then on.
+    let log = |options: &[&str]| {
+        let options: Vec<_> = options.iter().map(std::ffi::OsStr::new).collect();
+        let control_plane = ControlPlane::start_with(site.directory(), &options).unwrap();
+        control_plane.status().unwrap();
+        control_plane.log().join("\n")
+    };
+    let told = log(&[]);
+    assert!(told.contains(" INFO ") && !told.contains(" DEBUG "), "{told}");
+    let told = log(&["--log", "debug"]);
+    assert!(told.contains(" INFO ") && told.contains(" DEBUG "), "{told}");
+    // One of its parts alone.
+    assert!(!log(&["--log", "info,nothing=debug"]).contains(" DEBUG "));
+    // Below the level, not even that it listens.
+    site.replace("policies.yaml", "kind: RoutePolicy", "kind: RoutePolice").unwrap();
+    let addresses = ["serve", "--config", config, "--strict", "--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let told = |level: &[&str]| String::from_utf8(postern(&[&addresses[..], level].concat()).stderr).unwrap();
+    assert!(told(&[]).contains("listening"));
+    assert!(!told(&["--log", "warn"]).contains("listening"));
+    check_fails(&[&addresses[..], &["--log", "postern=loud"]].concat(), 1, "`postern=loud` is not a log filter");
 }

@@ -84,7 +84,16 @@ fn guards_the_routes_of_an_envoy_with_its_own_configuration() {
     assert_eq!(client.send(&users()).unwrap().status, 401);
     let allowed = client.send(&users_with(KEY)).unwrap();
     assert_eq!((allowed.status, allowed.echoed("x-guarded-by")), (200, vec!["postern".to_owned()]));
-    assert_eq!(client.get("/welcome").unwrap().status, 200);
+    for _ in 0..20 {
+        assert_eq!(client.get("/welcome").unwrap().status, 200);
+    }
+    let unknown = || -> Vec<_> {
+        let lines = envoy.log().into_iter().filter(|line| line.contains(r#""message":"route not found""#));
+        lines.filter(|line| line.contains(r#""route":"welcome","action":"CONTINUE""#)).collect()
+    };
+    wait::until_true("Envoy's log", || Ok(!unknown().is_empty())).unwrap();
+    assert!(unknown().len() < 20, "once a worker: {:?}", unknown());
+    assert!(unknown()[0].contains("[info]"), "{:?}", unknown());
     control_plane
         .wait_for_status("the plan's ACK", |status| {
             status["nodes"][0]["types"]["extensionConfig"]["running"].is_string()

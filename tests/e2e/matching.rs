@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A control plane over a directory of its own.
-struct Deployment {
+pub struct Deployment {
     directory: TempDir,
     control_plane: ControlPlane,
 }
 
 impl Deployment {
-    fn start(resources: &[Value]) -> Self {
+    pub fn start(resources: &[Value]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), "all.yaml", resources);
         let control_plane = ControlPlane::start(directory.path()).unwrap();
         Self { directory, control_plane }
     }
 
-    fn write(&self, file: &str, resources: &[Value]) {
+    pub fn write(&self, file: &str, resources: &[Value]) {
         write(self.directory.path(), file, resources);
     }
 
     /// An Envoy of a service, with tags.
-    fn node(&self, id: &str, service: &str, tags: &str) -> Envoy {
+    pub fn node(&self, id: &str, service: &str, tags: &str) -> Envoy {
         let replace = [
             ("id: edge-1", format!("id: {id}")),
             ("cluster: edge", format!("cluster: {service}\n  metadata: {{ tags: {tags} }}")),
@@ -43,7 +43,7 @@ fn write(directory: &Path, file: &str, resources: &[Value]) {
     fs::rename(draft, directory.join(file)).unwrap();
 }
 
-fn resource(kind: &str, name: &str, spec: Value) -> Value {
+pub fn resource(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "postern/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
@@ -56,7 +56,7 @@ fn gateway(service: &str, port: u16, upstream: &str) -> Value {
     resource("Gateway", service, spec)
 }
 
-fn service(name: &str, port: u16) -> Value {
+pub fn service(name: &str, port: u16) -> Value {
     resource("Service", name, json!({"endpoints": [{"address": "127.0.0.1", "port": port}]}))
 }
 
@@ -65,7 +65,7 @@ fn marks(name: &str, target: Value, value: &str) -> Value {
     resource("RoutePolicy", name, json!({"targetRef": target, "response": [step]}))
 }
 
-fn client(port: u16) -> Client {
+pub fn client(port: u16) -> Client {
     Client::new(([127, 0, 0, 1], port).into())
 }
 
@@ -113,7 +113,7 @@ fn nodes_get_the_policies_that_select_them_and_no_others() {
 }
 
 /// How many updates of any type an Envoy got.
-fn received(envoy: &Envoy) -> u64 {
+pub fn received(envoy: &Envoy) -> u64 {
     let stats = envoy.stats("update_success").unwrap();
     stats.iter().map(|(_, value)| value).sum()
 }

@@ -79,10 +79,11 @@ fn a_directory_that_says_nothing_any_more_is_refused() {
     wait_until_refused(&world.control_plane, "this change declares no resources");
     check_users(world.site.listener(), 401);
     assert_eq!(world.send(&users_with(KEY)).status, 200);
-    // Nobody said `--allow-unguarded`, so that a restart without a store has nothing to serve.
+    // Nobody said `--allow-unguarded`, so that a strict restart without a store has nothing to serve.
     let addresses = ["--xds", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let mut command = ControlPlane::command().unwrap();
-    let output = command.args(["serve", "--config"]).arg(world.site.directory()).args(addresses).output().unwrap();
+    let output =
+        command.args(["serve", "--strict", "--config"]).arg(world.site.directory()).args(addresses).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("declares no resources"), "{output:?}");
 }

@@ -65,8 +65,8 @@ fn serves_what_has_become_invalid_in_the_store_as_a_500_and_everything_else_as_b
     wait::until_true("the gateway to serve", || Ok(client.get("/welcome")?.status == 200)).unwrap();
     let answer = client.send(&users_with(KEY)).unwrap();
     assert_eq!(answer.status, 500, "a policy that is not known is not left out");
-    assert!(answer.body.contains("POLICY_INVALID"), "{}", answer.body);
-    let reported = |line: &String| line.contains("stored, but no longer valid") && line.contains("policies.yaml:8:");
+    assert!(answer.body.contains("POLICY_NOT_SUPPORTED"), "{}", answer.body);
+    let reported = |line: &String| line.contains("stored, but not valid") && line.contains("policies.yaml:8:");
     assert!(control_plane.log().iter().any(reported), "{:?}", control_plane.log());
     let http = control_plane.http();
     let revision: Value = serde_json::from_str(&Client::new(http).get("/api/v1/revisions/2").unwrap().body).unwrap();

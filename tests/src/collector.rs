@@ -7,8 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use axum::{Router, body::to_bytes, extract::Request, http::StatusCode};
+use axum::{Router, body::to_bytes, extract::Request, http::StatusCode, response::IntoResponse};
 use tokio::{net::TcpListener, runtime, sync::oneshot};
+use tonic::{
+    service::Routes,
+    transport::{Server, server::TcpIncoming},
+};
 
 const MOST_BODY: usize = 1 << 20;
 
@@ -58,6 +62,29 @@ impl Collector {
         Ok(Self { address, posts, _stop: stop })
     }
 
+    /// Starts one for gRPC on a free port. It keeps every message of any service, and answers every call with `OK`.
+    pub fn start_grpc() -> Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime
+            .block_on(TcpListener::bind(("127.0.0.1", 0)))
+            .context("the collector cannot listen on a port of this machine")?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let posts = Posts::default();
+        let sink = Arc::clone(&posts);
+        thread::spawn(move || {
+            let router = Router::new().fallback(move |request| keep_call(Arc::clone(&sink), request));
+            runtime.block_on(async {
+                let server = Server::builder().add_routes(Routes::from(router));
+                tokio::select! {
+                    _ = server.serve_with_incoming(TcpIncoming::from(listener)) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Ok(Self { address, posts, _stop: stop })
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -67,6 +94,12 @@ impl Collector {
     pub fn posts(&self) -> Vec<Post> {
         self.posts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Keeps a call of gRPC. The answer has only headers, with the status `OK`.
+async fn keep_call(posts: Posts, request: Request) -> impl IntoResponse {
+    keep(posts, request).await;
+    [("content-type", "application/grpc"), ("grpc-status", "0")]
 }
 
 async fn keep(posts: Posts, request: Request) -> StatusCode {

@@ -105,6 +105,8 @@ pub fn as_json(record: &Record) -> Value {
         ("notes", !record.notes.is_empty(), json!(record.notes)),
         ("headers", !record.headers.is_empty(), json!(record.headers)),
         ("status", record.status.is_some(), json!(record.status)),
+        ("onFailure", !record.on_failure.is_empty(), record.on_failure.as_str().into()),
+        ("skippedSteps", !record.skipped_steps.is_empty(), json!(record.skipped_steps)),
         ("conditionFailed", record.condition_failed, true.into()),
         ("cut", record.cut, true.into()),
     ] {

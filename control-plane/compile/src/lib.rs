@@ -13,6 +13,7 @@ pub mod gate;
 pub mod keys;
 pub mod lint;
 pub mod lower;
+mod params;
 pub mod pipeline;
 pub mod review;
 pub mod revision;

@@ -1,16 +1,15 @@
 //! Findings: configuration that is valid but looks like a mistake. They refuse nothing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
-use postern_model::{Bundle, Diagnostic, Mode, Resource};
-use postern_proto::plan::v1::expression::{constant, node};
+use postern_model::{AccessLog, Bundle, Diagnostic, ListenerTls, Mode, Resource, TargetRef};
 use serde::Serialize;
 
 use crate::{
-    attach::{Attached, Attachment},
-    expression::{Environment, compile_condition},
+    attach::{Attached, Attachment, Scope},
+    expression::Expressions,
 };
 
 /// One finding.
@@ -28,16 +27,16 @@ pub struct Finding {
 pub(crate) struct Lint {
     found: BTreeSet<Finding>,
     overrides: BTreeSet<String>,
-    /// Conditions that were analysed, and whether they are never true. A cache, since parsing is slow.
-    never: HashMap<(Phase, String), bool>,
+    /// Entries of AccessLogs by source, by their place, and whether a caller could be such a source.
+    sources: BTreeMap<Diagnostic, bool>,
 }
 
 impl Lint {
     /// Adds the findings for a group of nodes.
-    pub(crate) fn look(&mut self, attachment: &Attachment<'_>) {
+    pub(crate) fn look(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) {
+        self.look_at_sources(scope);
         for chain in &attachment.chains {
-            let found = never_run(chain, &mut self.never);
-            self.found.extend(found);
+            self.found.extend(never_run(chain, &attachment.expressions));
         }
         for step in attachment.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response)) {
             if let [first, .., last] = step.parts.as_slice()
@@ -49,17 +48,37 @@ impl Lint {
         }
     }
 
+    /// Notes whether callers of these nodes can have an identity for the AccessLogs that select by source. Of Envoys with
+    /// listeners of their own, nothing is known.
+    fn look_at_sources(&mut self, scope: &Scope<'_>) {
+        if scope.gateways.is_empty() {
+            return;
+        }
+        let identified = |tls: &ListenerTls| tls.client_ca.is_some();
+        let mut listeners = scope.gateways.iter().flat_map(|gateway| &gateway.spec.listeners);
+        let known = !scope.envoy_resources.is_empty()
+            || listeners.any(|listener| listener.tls.as_ref().is_some_and(identified));
+        for log in &scope.access_logs {
+            for place in by_source(log) {
+                *self.sources.entry(place).or_default() |= known;
+            }
+        }
+    }
+
     /// Adds the findings for the whole bundle. Returns all, by file and line.
     pub(crate) fn finish(mut self, bundle: &Bundle) -> Vec<Finding> {
         self.found.extend(idle_overrides(bundle, &self.overrides));
+        let silent = self.sources.into_iter().filter(|(_, known)| !known);
+        self.found.extend(silent.map(|(at, _)| Finding { at, code: "logs-nothing" }));
         self.found.into_iter().collect()
     }
 }
 
 /// Steps after one that always answers, and steps whose condition is never true.
-fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -> Vec<Finding> {
-    let mut is_never =
-        |when: &str, phase: Phase| *known.entry((phase, when.to_owned())).or_insert_with(|| is_never(when, phase));
+fn never_run(chain: &Attached<'_>, expressions: &Expressions) -> Vec<Finding> {
+    let is_never = |when: &str, phase: Phase| {
+        expressions.condition(when, phase.into()).is_ok_and(|condition| condition.always() == Some(false))
+    };
     let mut found = Vec::new();
     for phase in [Phase::Request, Phase::Response] {
         let mut answered: Option<&str> = None;
@@ -84,17 +103,12 @@ fn never_run(chain: &Attached<'_>, known: &mut HashMap<(Phase, String), bool>) -
     found
 }
 
-fn is_never(when: &str, phase: Phase) -> bool {
-    let environment = match phase {
-        Phase::Request => Environment::Request,
-        Phase::Response => Environment::Response,
-    };
-    let Ok(compiled) = compile_condition(when, environment) else { return false };
-    let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
-    match root {
-        Some(node::Kind::Constant(constant)) => matches!(constant.kind, Some(constant::Kind::Bool(false))),
-        _ => false,
-    }
+/// The places of entries that select some sources, by the identity in their certificates.
+fn by_source(log: &Resource<AccessLog>) -> impl Iterator<Item = Diagnostic> {
+    const MESSAGE: &str =
+        "logs nothing: no listener asks callers for a certificate (`tls.clientCa`), so no source is known";
+    let entries = log.spec.from.iter().enumerate().filter(|(_, entry)| entry.target_ref != TargetRef::Mesh);
+    entries.map(|(index, _)| log.diagnose(&format!("spec.from[{index}].targetRef"), MESSAGE))
 }
 
 fn idle_overrides(bundle: &Bundle, seen: &BTreeSet<String>) -> Vec<Finding> {

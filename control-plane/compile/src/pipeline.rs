@@ -7,10 +7,10 @@ use postern_engine::Plan;
 use postern_model::{Bundle, Diagnostic, Diagnostics, File, directory::SourceError};
 
 use crate::{
-    attach::{Attachment, Scope, attach},
+    attach::{Attachment, Scope, attach, faults},
     gate::{self, EncodedPlan},
     keys::KeySets,
-    lower::{Lowered, Strictness, lower},
+    lower::{self, Lowered, Strictness, lower},
     revision::group_revision,
     snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
 };
@@ -44,7 +44,8 @@ pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) ->
 }
 
 /// Compiles the resources of one group of nodes. If not strict, also returns the errors of chains that are served as a
-/// refusal. `revision` becomes the snapshot's revision, and `kept` has reusable resources of earlier ones.
+/// refusal, and of what is attached to destinations, of which the first is served. `revision` becomes the snapshot's
+/// revision, and `kept` has reusable resources of earlier ones.
 pub fn compile_scope(
     scope: &Scope<'_>,
     revision: Digest,
@@ -53,6 +54,15 @@ pub fn compile_scope(
     kept: &Kept,
     strictness: Strictness,
 ) -> Result<(Snapshot, Vec<Diagnostic>), CompileError> {
+    if scope.refuses_all {
+        let snapshot = compile_refusal(scope, key_sets, code);
+        check_raw(scope, &snapshot)?;
+        return Ok((snapshot, Vec::new()));
+    }
+    let faults = faults(scope);
+    if strictness == Strictness::Strict {
+        Diagnostics::reject(faults.clone())?;
+    }
     let attachment = &attach(scope);
     // The two are independent, and each visits every route.
     let (projection, admitted) = thread::scope(|threads| {
@@ -60,7 +70,8 @@ pub fn compile_scope(
         let admitted = lower_and_admit(scope, key_sets, code, attachment, strictness);
         (projecting.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
     });
-    let (plan, problems) = admitted?;
+    let (plan, mut problems) = admitted?;
+    problems.extend(faults);
     let snapshot = projection.with_plan(scope, attachment, plan, code, revision);
     check_raw(scope, &snapshot)?;
     Ok((snapshot, problems))
@@ -90,10 +101,12 @@ fn lower_and_admit(
     Ok((PlanOf { plan: admitted, filters, reads_source_tags, needs_verification }, problems))
 }
 
-/// A snapshot in which every request is refused, for resources that cannot be served otherwise.
+/// A snapshot in which every request is refused, for resources that cannot be served otherwise. The answer is the one
+/// that the settings say, unless the filter refuses that too.
 pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
     let revision = group_revision(scope, key_sets, code.digest());
     let attachment = Attachment::default();
-    let plan = gate::refusal();
+    let plan = EncodedPlan::new(&lower::refusal(scope));
+    let plan = code.gate().admit(plan).unwrap_or_else(|_| gate::refusal());
     Snapshot::build(scope, &attachment, plan, code, revision)
 }

@@ -10,6 +10,7 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
     let mut parts = Parts::default();
     parts.add(bundle.iter());
     parts.keys(&bundle.issuers, key_sets);
+    parts.refuses_all(bundle.refuses_all);
     parts.digest(filter)
 }
 
@@ -19,6 +20,7 @@ pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) ->
     let mut parts = Parts::default();
     parts.add(scope.iter());
     parts.keys(scope.issuers.iter().copied(), key_sets);
+    parts.refuses_all(scope.refuses_all);
     if scope.support != Support::Full {
         parts.0.push(Digest::of_parts([&b"support"[..], format!("{:?}", scope.support).as_bytes()]));
     }
@@ -43,6 +45,10 @@ impl Parts {
                 self.0.push(Digest::of_parts([b"keys", issuer.mesh().as_bytes(), issuer.name.as_bytes(), &set]));
             }
         }
+    }
+
+    fn refuses_all(&mut self, all: bool) {
+        self.0.extend(all.then(|| Digest::of(b"refuses all")));
     }
 
     fn digest(mut self, filter: &Digest) -> Digest {

@@ -37,11 +37,11 @@ fn input() -> Input {
 }
 
 fn ours(text: &str, input: &Input) -> Evaluated {
-    let wire = compile(text, Environment::Request).map_err(|errors| {
+    let compiled = compile(text, Environment::Request).map_err(|errors| {
         let first = errors.first().expect("at least one error");
         format!("{CHECKED}{first}")
     })?;
-    Expression::load(&wire).unwrap().evaluate(input, &Budget::default()).map_err(|error| error.to_string())
+    Expression::load(&compiled.wire).unwrap().evaluate(input, &Budget::default()).map_err(|error| error.to_string())
 }
 
 fn environment() -> Arc<Env> {

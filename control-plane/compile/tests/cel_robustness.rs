@@ -43,7 +43,7 @@ fn survives_damaged_expressions() {
             expression(&(0..60).map(|index: u8| index.wrapping_mul(37) ^ seed.wrapping_mul(101)).collect::<Vec<_>>())
         })
         .filter_map(|text| compile(&text, Environment::Request).ok())
-        .map(|wire| wire.encode_to_vec())
+        .map(|compiled| compiled.wire.encode_to_vec())
         .collect();
     assert!(seeds.len() > 10, "only {} expressions to damage", seeds.len());
     let damage = vec((any::<Index>(), any::<u8>()), 1..6);
@@ -130,8 +130,8 @@ fn survives_random_text() {
     ];
     runner(600)
         .run(&vec(select(words.to_vec()), 0..40), |words| {
-            if let Ok(wire) = compile(&words.concat(), Environment::Response) {
-                survives(&wire.encode_to_vec(), &Input::default());
+            if let Ok(compiled) = compile(&words.concat(), Environment::Response) {
+                survives(&compiled.wire.encode_to_vec(), &Input::default());
             }
             Ok(())
         })

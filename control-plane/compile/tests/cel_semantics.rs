@@ -19,7 +19,7 @@ const INPUT: &str = r#"{
 fn check(expression: &str, expect: &str) {
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
     let shown = match compile(expression, Environment::Response) {
-        Ok(wire) => match Expression::load(&wire).unwrap().evaluate(&input, &Budget::default()) {
+        Ok(compiled) => match Expression::load(&compiled.wire).unwrap().evaluate(&input, &Budget::default()) {
             Ok(value) => notation(&value),
             Err(error) => format!("{}: {error}", error.column()),
         },
@@ -342,8 +342,8 @@ fn bounds_what_an_evaluation_costs() {
     let doubled = (0..20).fold("request.path".to_owned(), |inner, _| format!("[{inner}].map(x, x + x)[0]"));
     assert!(doubled.len() < 8 << 10);
     let input = Input::from_json(&serde_json::from_str(INPUT).unwrap()).unwrap();
-    let wire = compile(&doubled, Environment::Request);
-    let expression = Expression::load(&wire.unwrap()).unwrap();
+    let compiled = compile(&doubled, Environment::Request).unwrap();
+    let expression = Expression::load(&compiled.wire).unwrap();
     // Making values costs steps; with a large budget, the limit of memory still applies.
     for (budget, expect) in [
         (Budget::default(), "the evaluation takes too long"),

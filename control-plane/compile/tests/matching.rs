@@ -76,7 +76,7 @@ fn applying_outbound_policy() {
     )]);
     let node = node("web", &[]);
     let scope = Scope::of(&bundle, &node);
-    let effective = for_service(&scope, "backend");
+    let effective = for_service(&scope.timeouts, "backend");
     assert_eq!(
         serde_json::to_value(&effective.conf).unwrap(),
         json!({"connectTimeout": "1s", "http": {"requestTimeout": "3s"}})
@@ -155,7 +155,7 @@ fn upstream_timeouts(mesh_wide: &str) -> Bundle {
 fn timeouts(bundle: &Bundle, service: &str) -> (Value, BTreeMap<String, String>) {
     let node = node("web", &[]);
     let scope = Scope::of(bundle, &node);
-    let effective = for_service(&scope, service);
+    let effective = for_service(&scope.timeouts, service);
     let fields = effective.fields.iter().filter(|(path, _)| *path != "http" || effective.fields.iter().count() == 2);
     let origins = fields.map(|(path, field)| (path.to_owned(), effective.parts[field.by].0.name.clone())).collect();
     (serde_json::to_value(&effective.conf).unwrap(), origins)
@@ -170,7 +170,7 @@ fn upstream_timeout_for_backend() {
     let node = node("web", &[]);
     let bundle = upstream_timeouts("idleTimeout");
     let scope = Scope::of(&bundle, &node);
-    let effective = for_service(&scope, "backend");
+    let effective = for_service(&scope.timeouts, "backend");
     let by = |field: &str| effective.parts[effective.fields.provider(field).unwrap().by].0.name.as_str();
     assert_eq!(by("http.requestTimeout"), "web-timeouts");
 }
@@ -185,7 +185,9 @@ fn entries(bundle: &Bundle, service: Option<&str>) -> Vec<String> {
         format!("{}: {target} {}", timeout.name, serde_json::to_value(&entry.conf).unwrap())
     };
     match service {
-        Some(service) => for_service(&scope, service).parts.iter().map(|(part, index)| entry(part, *index)).collect(),
+        Some(service) => {
+            for_service(&scope.timeouts, service).parts.iter().map(|(part, index)| entry(part, *index)).collect()
+        }
         None => {
             let all = scope.timeouts.iter();
             all.flat_map(|timeout| (0..timeout.spec.to.len()).map(|index| entry(timeout, index))).collect()

@@ -76,7 +76,8 @@ fn of_every_kind_that_is_attached_to_routes() {
     let guard = policy("q", ORDERS, KEY);
     for (kind, rest) in [
         ("TrafficPermission", "from: [{ targetRef: { kind: Mesh }, action: ALLOW }]"),
-        ("Timeout", "to: [{ targetRef: { kind: Mesh }, connectTimeout: 1s }]"),
+        ("Timeout", "to: [{ targetRef: { kind: Mesh }, http: { requestTimeout: 1s } }]"),
+        ("Retry", "to: [{ targetRef: { kind: Mesh }, numRetries: 1 }]"),
         ("AccessLog", "to: [{ targetRef: { kind: Mesh }, backends: [] }]"),
     ] {
         let text = format!("{GATEWAY}{guard}{}", document(kind, "p", &format!("{{ targetRef: {target}, {rest} }}")));
@@ -230,6 +231,10 @@ fn a_step_that_requests_can_avoid_is_no_authentication() {
     check_gap(
         "request: [{ policy: jwtValidation, params: { allowMissing: true } }]",
         "spec.request[0].params.allowMissing: lets requests without a token pass",
+    );
+    check_gap(
+        "request: [{ policy: apiKeyAuth, params: { header: x-key, required: false } }]",
+        "spec.request[0].params.required: lets requests without a key pass",
     );
     check_gap(
         "request: [{ policy: trafficPermission, params: { rules: [{ from: { services: [web] }, action: DENY }, \
@@ -394,4 +399,126 @@ fn a_route_of_envoys_own_is_there_still_when_nobody_names_it() {
     check_lost(&guarded, &policy("p", "{ kind: Mesh }", KEY), &[]);
     let mesh = policy("p", "{ kind: Mesh }", KEY);
     check_lost(&mesh, &other, &["every route that no policy names"]);
+}
+
+/// Two services behind one route, by weight, and what is said of them.
+fn weighted(weight: u32, resources: &str) -> String {
+    let endpoints = "{ endpoints: [{ address: 127.0.0.1, port: 9000 }] }";
+    let services = "public: { reason: a test }, services: [{ service: one }, { service: two, weight: WEIGHT }] }";
+    let gateway = GATEWAY.replace("service: backend }", &services.replace("WEIGHT", &weight.to_string()));
+    format!("{gateway}{}{}{resources}", document("Service", "one", endpoints), document("Service", "two", endpoints))
+}
+
+#[test]
+fn what_envoy_has_once_for_a_route_is_the_same_for_all_of_its_services() {
+    let to = |service: &str, conf: &str| format!("{{ targetRef: {{ kind: Service, name: {service} }}, {conf} }}");
+    let attached = |kind: &str, entries: &[String]| {
+        document(kind, "p", &format!("{{ targetRef: {{ kind: Mesh }}, to: [{}] }}", entries.join(", ")))
+    };
+    let timeout = |service: &str, time: &str| to(service, &format!("http: {{ requestTimeout: {time} }}"));
+    let one = attached("Timeout", &[timeout("one", "1s")]);
+    let message = "Timeout `p`: spec.to[0].http.requestTimeout: Envoy has one for all services of route `orders`, and there \
+                   would be `1s` for `one` and none for `two`";
+    check(&weighted(1, &one), &[message]);
+    // A service without requests has no say.
+    check(&weighted(0, &one), &[]);
+    let both = |time: &str| weighted(1, &attached("Timeout", &[timeout("one", "1s"), timeout("two", time)]));
+    check(&both("1s"), &[]);
+    let message = "Timeout `p`: spec.to[1].http.requestTimeout: Envoy has one for all services of route `orders`, and there \
+                   would be `1s` for `one` and `2s` for `two`";
+    check(&both("2s"), &[message]);
+    // Connections belong to services.
+    check(&weighted(1, &attached("Timeout", &[to("one", "connectTimeout: 1s")])), &[]);
+
+    let retry = attached("Retry", &[to("two", "retryOn: [reset]")]);
+    let message = "Retry `p`: spec.to[0].retryOn: Envoy has one for all services of route `orders`, and there would be none \
+                   for `one` and `[\"reset\"]` for `two`";
+    check(&weighted(1, &retry), &[message]);
+    let own = weighted(1, &retry).replace("services: [{", "retries: { on: [reset] }, services: [{");
+    check(&own, &[]);
+    check(
+        &own.replace("spec: { targetRef: { kind: Mesh }, to", "spec: { override: true, targetRef: { kind: Mesh }, to"),
+        &[message],
+    );
+}
+
+#[test]
+fn merged_fields_that_contradict_each_other_are_an_error_where_the_later_one_stands() {
+    let retry = |name: &str, conf: &str| {
+        document(
+            "Retry",
+            name,
+            &format!("{{ targetRef: {{ kind: Mesh }}, to: [{{ targetRef: {{ kind: Mesh }}, {conf} }}] }}"),
+        )
+    };
+    let site = GATEWAY.replace("service: backend }", "public: { reason: a test }, service: backend }");
+    let limit = retry("limit", "backOff: { maxInterval: 20ms }");
+    check(
+        &format!("{site}{limit}"),
+        &["Retry `limit`: spec.to[0].backOff.maxInterval: expected at least the base interval of `25ms`"],
+    );
+    check(&format!("{site}{limit}{}", retry("base", "backOff: { baseInterval: 5ms }")), &[]);
+    check(
+        &format!("{site}{limit}{}", retry("base", "backOff: { baseInterval: 1s }")),
+        &["Retry `limit`: spec.to[0].backOff.maxInterval: expected at least the base interval of `1s`"],
+    );
+    let check_of =
+        document("HealthCheck", "p", "{ targetRef: { kind: Mesh }, to: [{ targetRef: { kind: Mesh }, grpc: {} }] }");
+    check(
+        &format!("{site}{check_of}"),
+        &[
+            "HealthCheck `p`: spec.to[0].grpc: Service `backend` speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`",
+        ],
+    );
+    check(&format!("{}{check_of}", site.replace("{ endpoints:", "{ protocol: grpc, endpoints:")), &[]);
+}
+
+#[test]
+fn calls_of_services_that_nobody_declares_are_errors() {
+    let site = GATEWAY.replace("service: backend }", "public: { reason: a test }, service: backend }");
+    for (kind, conf) in [
+        ("Timeout", "connectTimeout: 1s"),
+        ("CircuitBreaker", "connectionLimits: { maxRequests: 1 }"),
+        ("Retry", "numRetries: 1"),
+        ("HealthCheck", "tcp: {}"),
+    ] {
+        let spec = format!(
+            "{{ targetRef: {{ kind: Mesh }}, to: [{{ targetRef: {{ kind: Service, name: bakend }}, {conf} }}] }}"
+        );
+        let message =
+            format!("{kind} `p`: spec.to[0].targetRef.name: unknown service `bakend`: did you mean `backend`?");
+        check(&format!("{site}{}", document(kind, "p", &spec)), &[&message]);
+    }
+    let tracing = |collector: &str| {
+        let spec = format!("{{ targetRef: {{ kind: Mesh }}, collector: {collector} }}");
+        format!("{site}{}", document("Tracing", "p", &spec))
+    };
+    let place = "Tracing `p`: spec.collector";
+    let unknown = format!("{place}.http.service: unknown service `bakend`: did you mean `backend`?");
+    check(&tracing("{ http: { service: bakend } }"), &[&unknown]);
+    let protocol =
+        format!("{place}.grpc.service: Service `backend` speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`");
+    check(&tracing("{ grpc: { service: backend } }"), &[&protocol]);
+    check(&tracing("{ http: { service: backend } }"), &[]);
+}
+
+#[test]
+fn an_access_log_by_source_warns_where_no_caller_has_a_certificate() {
+    let site = GATEWAY.replace("service: backend }", "public: { reason: a test }, service: backend }");
+    let log = |source: &str| {
+        let spec = format!("{{ targetRef: {{ kind: Mesh }}, from: [{{ targetRef: {source}, backends: [] }}] }}");
+        document("AccessLog", "p", &spec)
+    };
+    let by_service = log("{ kind: Service, name: backend }");
+    check(
+        &format!("{site}{by_service}"),
+        &[
+            "[logs-nothing] AccessLog `p`: spec.from[0].targetRef: logs nothing: no listener asks callers for a certificate \
+           (`tls.clientCa`), so no source is known",
+        ],
+    );
+    check(&format!("{site}{}", log("{ kind: Mesh }")), &[]);
+    // Nothing is known of listeners that are an Envoy's own.
+    let service = document("Service", "backend", "{ endpoints: [{ address: 127.0.0.1, port: 9000 }] }");
+    check(&format!("{service}{by_service}"), &[]);
 }

@@ -110,6 +110,28 @@ fn refuses_a_corrupt_plan_with_the_filters_own_line() {
 }
 
 #[test]
+fn answers_by_the_chain_of_the_route_that_the_request_took() {
+    let (mut vm, stream) = guarded();
+    let flow = vm.request_headers(stream, request(&[("x-api-key", "the-key")]), true);
+    assert_eq!(flow.unwrap(), Flow::Continue);
+    // The route is another one by now, without a response chain.
+    vm.provide(stream, route("open"));
+    let flow = vm.response_headers(stream, HeaderMap::from([(":status", "200")]), true);
+    assert_eq!(flow.unwrap(), Flow::Continue);
+    let answer = vm.close(stream).unwrap();
+    assert_eq!(answer.response().headers().get("x-content-type-options"), Some(b"nosniff".as_slice()));
+
+    // And the other way around: a request without a chain gets none for its response.
+    let root = vm.configure(&plan(POLICY)).unwrap();
+    let stream = vm.open(root, route("open")).unwrap();
+    assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Continue);
+    vm.provide(stream, route("users"));
+    let flow = vm.response_headers(stream, HeaderMap::from([(":status", "200")]), true);
+    assert_eq!(flow.unwrap(), Flow::Continue);
+    assert_eq!(vm.close(stream).unwrap().response().headers().get("x-content-type-options"), None);
+}
+
+#[test]
 fn denies_without_a_key() {
     let (mut vm, stream) = guarded();
     assert_eq!(vm.request_headers(stream, request(&[]), true).unwrap(), Flow::Answered);

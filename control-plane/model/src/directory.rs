@@ -57,6 +57,12 @@ pub enum SourceError {
 /// sorted by path. Hidden files are ignored. Symbolic links are followed inside the directory only. The first error
 /// ends the reading.
 pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
+    let mut left = LARGEST;
+    paths(directory)?.into_iter().map(|path| read_file(path, &mut left)).collect()
+}
+
+/// The paths of the files to read, sorted.
+fn paths(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let failed = |error| SourceError::Read { path: directory.to_owned(), error };
     let mut search =
         Search { root: directory.canonicalize().map_err(failed)?, above: Vec::new(), seen: 0, found: Vec::new() };
@@ -66,8 +72,20 @@ pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
     if !paths.iter().any(|path| is_resources(path)) {
         return Err(SourceError::Empty(directory.to_owned()));
     }
-    let mut left = LARGEST;
-    paths.into_iter().map(|path| read_file(path, &mut left)).collect()
+    Ok(paths)
+}
+
+/// Like [`read`], without the files that cannot be read, and with why each of them cannot. Fails only if the directory
+/// itself, or a folder in it, cannot be read.
+pub fn read_what_can_be(directory: &Path) -> Result<(Vec<File>, Vec<SourceError>), SourceError> {
+    let (mut files, mut errors, mut left) = (Vec::new(), Vec::new(), LARGEST);
+    for path in paths(directory)? {
+        match read_file(path, &mut left) {
+            Ok(file) => files.push(file),
+            Err(error) => errors.push(error),
+        }
+    }
+    Ok((files, errors))
 }
 
 /// A walk through a directory that collects the paths to read.

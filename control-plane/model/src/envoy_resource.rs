@@ -395,8 +395,8 @@ mod tests {
         assert_eq!(read("{kind: Proxy, name: p}").unwrap().envoy_resources.len(), 2);
         assert_eq!(read("{kind: Service, name: t}").unwrap().envoy_resources.len(), 2);
         let errors = read("{kind: Service, name: s}").unwrap_err().to_string();
-        let expect = "r:15:11: EnvoyResource `b`: spec.resource.name: Cluster `x` is already declared by EnvoyResource `a` \
-            (r:7) for the same target";
+        let expect = "r:17:11: EnvoyResource `b`: spec.resource.name: Cluster `x` is already declared by EnvoyResource `a` \
+            (r:8) for the same target";
         assert_eq!(errors, expect);
     }
 

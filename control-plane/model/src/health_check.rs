@@ -12,19 +12,26 @@ const THRESHOLD: Kind = Kind::Integer { min: 1, max: 100 };
 
 /// The schema of `healthCheck`.
 pub(super) const SCHEMA: Object = Object {
-    fields: &[
-        Field::optional("http", Kind::Object(&HTTP), "A request that is answered with 200."),
-        Field::optional("tcp", Kind::Object(&TCP), "A connection that can be opened."),
-        Field::optional("grpc", Kind::Object(&GRPC), "A call of `grpc.health.v1.Health`; the protocol must be HTTP/2."),
-        Field::optional("interval", Kind::Duration, "The time between two checks.").or("10s"),
-        Field::optional("timeout", Kind::Duration, "How long a check may take.").or("2s"),
-        Field::optional("unhealthyThreshold", THRESHOLD, "The failed checks in a row after which it gets no requests.")
-            .or("3"),
-        Field::optional("healthyThreshold", THRESHOLD, "The passed checks in a row after which it gets them again.")
-            .or("2"),
-    ],
-    exactly_one_of: &["http", "tcp", "grpc"],
+    fields: &[HTTP_PROBE, TCP_PROBE, GRPC_PROBE, INTERVAL, TIMEOUT, UNHEALTHY, HEALTHY],
+    exactly_one_of: PROBES,
 };
+
+/// The fields that name what a check does, of which there is one.
+pub(super) const PROBES: &[&str] = &["http", "tcp", "grpc"];
+pub(super) const HTTP_PROBE: Field =
+    Field::optional("http", Kind::Object(&HTTP), "A request that is answered with 200.");
+pub(super) const TCP_PROBE: Field = Field::optional("tcp", Kind::Object(&TCP), "A connection that can be opened.");
+pub(super) const GRPC_PROBE: Field =
+    Field::optional("grpc", Kind::Object(&GRPC), "A call of `grpc.health.v1.Health`; the protocol must be HTTP/2.");
+pub(super) const INTERVAL: Field =
+    Field::optional("interval", Kind::Duration, "The time between two checks.").or("10s");
+pub(super) const TIMEOUT: Field = Field::optional("timeout", Kind::Duration, "How long a check may take.").or("2s");
+pub(super) const UNHEALTHY: Field =
+    Field::optional("unhealthyThreshold", THRESHOLD, "The failed checks in a row after which it gets no requests.")
+        .or("3");
+pub(super) const HEALTHY: Field =
+    Field::optional("healthyThreshold", THRESHOLD, "The passed checks in a row after which it gets them again.")
+        .or("2");
 
 const HTTP: Object = Object {
     fields: &[

@@ -7,8 +7,8 @@ use std::{iter, sync::Arc};
 use postern_base::{diagnostic::Diagnostic, yaml::Node};
 
 use super::{
-    AccessLog, Agent, Consumer, EnvoyResource, Gateway, Issuer, RoutePolicy, Service, Settings, Timeout,
-    TrafficPermission,
+    AccessLog, Agent, CircuitBreaker, Consumer, EnvoyResource, Gateway, HealthChecking, Issuer, Retry, RoutePolicy,
+    Service, Settings, Timeout, Tracing, TrafficPermission,
     kind::{KindSchema, Spec},
     report::Report,
     resource::{self, Declaration, Resource, declaration},
@@ -24,6 +24,8 @@ macro_rules! kinds {
         #[derive(Debug, Clone, Default)]
         pub struct Bundle {
             $($(#[$about])* pub $field: Vec<Resource<$kind>>,)*
+            /// Whether every request is refused at every node, because something could not be read that may guard it.
+            pub refuses_all: bool,
         }
 
         /// Some of the resources of a [`Bundle`]. Made by [`Bundle::select`].
@@ -112,8 +114,16 @@ kinds! {
     TrafficPermission in traffic_permissions;
     /// Time-outs of calls.
     Timeout in timeouts;
+    /// Limits of calls, and ejection of endpoints.
+    CircuitBreaker in circuit_breakers;
+    /// Retries of calls.
+    Retry in retries;
+    /// Health checks of the services that are called.
+    HealthChecking in health_checks;
     /// Access logs: every backend that they name exists.
     AccessLog in access_logs;
+    /// Traces of requests.
+    Tracing in tracings;
     /// Settings: at most one for each mesh.
     Settings in settings;
 }

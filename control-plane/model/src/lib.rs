@@ -15,6 +15,7 @@ mod agent;
 pub mod attachment;
 mod check;
 pub mod cidr;
+mod circuit_breaker;
 mod consumer;
 mod cookie_pattern;
 pub mod directory;
@@ -24,12 +25,14 @@ mod format;
 mod gateway;
 mod header_match;
 mod health_check;
+mod health_checking;
 mod issuer;
 pub mod jwk;
 mod key_uri;
 mod kind;
 mod kinds;
 mod links;
+mod outbound;
 mod password;
 mod path_text;
 mod pem;
@@ -38,9 +41,11 @@ mod public;
 mod raw_routes;
 mod reader;
 mod reading;
+mod refusal;
 mod report;
 mod request_match;
 mod resource;
+mod retry;
 mod route;
 mod route_policy;
 pub mod schema;
@@ -50,6 +55,7 @@ mod settings;
 mod step;
 mod target_ref;
 mod timeout;
+mod tracing;
 mod traffic_permission;
 pub mod unit;
 mod upstream_tls;
@@ -61,6 +67,10 @@ use postern_base::yaml;
 pub use self::{
     access_log::{AccessLog, LogBackendRef, LogEntry, STDOUT},
     agent::{Agent, AgentAddress, AgentRetry},
+    circuit_breaker::{
+        CircuitBreaker, CircuitBreaking, ConnectionLimits, Consecutive, Detectors, FailurePercentage, OutlierDetection,
+        SuccessRate,
+    },
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey},
     cookie_pattern::CookiePattern,
     edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores},
@@ -68,28 +78,33 @@ pub use self::{
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
+    health_checking::{CheckFields, HealthChecking},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
     kind::{Absence, KindSchema},
     kinds::{Bundle, SCHEMAS, Selected},
+    outbound::{Outbound, To},
     password::PasswordHash,
     path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},
     public::Public,
     raw_routes::RawRoute,
     reader::Reader,
+    refusal::Refusal,
     request_match::{CookieCondition, CookieMatch, QueryMatch},
     resource::{Declaration, Declared, Resource},
+    retry::{BackOff, HostSelection, Retry, Retrying},
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
-    secret::Secret,
+    secret::{CREDENTIAL_HEADERS, Secret},
     service::{Address, Endpoint, Protocol, Service},
     settings::{
-        FixedResponse, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
+        ErrorAnswer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
     },
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
-    timeout::{HttpTimeouts, Timeout, TimeoutTo, Timeouts},
+    timeout::{HttpTimeouts, Timeout, Timeouts},
+    tracing::{Sampling, TRACING_CONF, TagValue, TraceCollector, TraceEndpoint, TraceTag, Tracing, TracingConf},
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
 };
@@ -98,7 +113,6 @@ use self::{
     reading::Reading,
     report::Report,
 };
-pub use self::{route_policy::STEP, timeout::CONF as TIMEOUT_CONF};
 pub use postern_base::diagnostic::{Diagnostic, Diagnostics};
 
 /// A file of resources or, by its extension, an attachment with certificates or a key.

@@ -228,7 +228,8 @@ mod tests {
         check(
             &document("Ingress"),
             &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `EnvoyResource`, \
-                 `Consumer`, `Issuer`, `Agent`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `AccessLog`, `Settings`"],
+                 `Consumer`, `Issuer`, `Agent`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `CircuitBreaker`, `Retry`, \
+                 `HealthCheck`, `AccessLog`, `Tracing`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

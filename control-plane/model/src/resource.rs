@@ -8,7 +8,7 @@ use postern_base::{
     node::DEFAULT_MESH,
     yaml::{Node, Origin, Position},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{check, kind::Spec, report::Report, target_ref::Reach};
 
@@ -21,6 +21,7 @@ pub struct Resource<T> {
 }
 
 /// The content of a resource, independent of its position in a file.
+#[derive(Clone)]
 pub struct Declared<T> {
     /// The name, unique for its kind and mesh.
     pub name: String,
@@ -114,9 +115,21 @@ impl<T> Resource<T> {
     }
 
     /// The order of resources of one kind: by mesh and name, then by position.
-    fn order(&self, other: &Self) -> Ordering {
+    pub(super) fn order(&self, other: &Self) -> Ordering {
         let place = || (&*self.file, self.start()).cmp(&(&*other.file, other.start()));
         self.key().cmp(&other.key()).then_with(place)
+    }
+}
+
+impl<T: Serialize + Clone> Resource<T> {
+    /// The same resource with a `spec` that is changed, and its digest. Positions stay those of the document.
+    pub(super) fn changed(&self, change: impl FnOnce(&mut T)) -> Self {
+        let mut declared = Declared::clone(&self.declared);
+        change(&mut declared.spec);
+        let Declared { kind, mesh, name, spec, .. } = &declared;
+        // Serializing what was read does not fail.
+        declared.digest = Digest::of(&serde_json::to_vec(&(kind, mesh, name, spec)).unwrap_or_default());
+        Self { declared: Arc::new(declared), file: Arc::clone(&self.file), lines_before: self.lines_before }
     }
 }
 

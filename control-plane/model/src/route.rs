@@ -129,7 +129,7 @@ const RETRIES: Object = Object {
 };
 
 /// The names of [`Cause`]'s variants.
-const CAUSES: &[&str] = &[
+pub(super) const CAUSES: &[&str] = &[
     "5xx",
     "gatewayError",
     "connectFailure",

@@ -109,22 +109,18 @@ const TO: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The schema of one step. Merging uses it too.
-pub const STEP: Object = Object {
+const STEP: Object = Object {
     fields: &[
         Field::optional("name", Kind::Name, "The name, unique in the chain; the policy's name if left out."),
         Field::required("policy", Kind::Text, "The policy to run."),
         Field::optional("params", Kind::Params, "The policy's parameters."),
-        Field::optional("when", Kind::Expression, "A CEL expression: the step runs only if it is true.")
-            .not_inherited(),
+        Field::optional("when", Kind::Expression, "A CEL expression: the step runs only if it is true."),
         Field::optional(
             "onFailure",
             Kind::Choice(&["deny", "continue", "skipRemaining"]),
             "What becomes of the chain when the step cannot decide; `deny` by default.",
-        )
-        .not_inherited(),
-        Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it.")
-            .not_inherited(),
+        ),
+        Field::optional("mode", MODE, "`shadow` evaluates and reports the step, but does not enforce it."),
         Field::optional(
             "inherit",
             Kind::List { item: &Kind::Choice(INHERITABLE), at_least: 1 },
@@ -183,6 +179,10 @@ pub struct RoutePolicy {
     /// The declaration that its route needs no authentication. The target must be a route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<Public>,
+    /// Whether it stands in for resources that are invalid, so that its routes answer `Settings.policyNotSupported`. No
+    /// document can say it: see [`Bundle::refuse`](super::Bundle::refuse).
+    #[serde(skip_deserializing, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// The steps of both phases.

@@ -5,6 +5,10 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+/// Headers that always carry credentials, in lower case.
+pub const CREDENTIAL_HEADERS: [&str; 7] =
+    ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token", "x-csrf-token"];
+
 /// A secret that is needed in plain. `Debug` does not show it, and serialization writes only its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub(crate) Vec<u8>);

@@ -51,12 +51,16 @@ const SPEC: Object = Object {
         Field::optional(
             "policyNotSupported",
             Kind::Object(&ANSWER),
-            "What a route answers whose chain names a policy that nobody supports; 500 by default.",
+            "What a route answers whose chain names a policy that nobody supports, or is not valid. What it does not say is the \
+             default: status 500, `content-type: application/json`, `x-policy-error: configuration`, and a body with the code \
+             `POLICY_NOT_SUPPORTED`.",
         ),
         Field::optional(
             "agentUnavailable",
             Kind::Object(&ANSWER),
-            "What a route answers while an agent that its chain needs is not healthy; 503 by default.",
+            "What a route answers while an agent that its chain needs is not healthy. What it does not say is the default: status \
+             503, `content-type: application/json`, `x-policy-error: temporary`, `retry-after: 30`, and a body with the code \
+             `AGENT_UNAVAILABLE`.",
         ),
         Field::optional(
             "logBackends",
@@ -168,13 +172,13 @@ const LOG_FILE: Object = Object { fields: &[Field::required("path", Kind::Path, 
 
 const ANSWER: Object = Object {
     fields: &[
-        Field::required("status", Kind::Integer { min: 400, max: 599 }, "The status."),
+        Field::optional("status", Kind::Integer { min: 400, max: 599 }, "The status."),
         Field::optional(
             "headers",
             Kind::Map { key: &Kind::EditedHeader(HeaderUse::Set), value: &Kind::HeaderValue },
-            "The headers of the answer.",
+            "The headers of the answer, in place of all of the default ones.",
         ),
-        Field::optional("body", Kind::Text, "The body of the answer; empty by default."),
+        Field::optional("body", Kind::Text, "The body of the answer."),
     ],
     exactly_one_of: &[],
 };
@@ -184,9 +188,9 @@ const ANSWER: Object = Object {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
     /// The response of a route whose chain has a policy that no agent supports.
-    pub policy_not_supported: Option<FixedResponse>,
+    pub policy_not_supported: Option<ErrorAnswer>,
     /// The response of a route while an agent of its chain is unavailable.
-    pub agent_unavailable: Option<FixedResponse>,
+    pub agent_unavailable: Option<ErrorAnswer>,
     /// The backends of access logs. Names are unique.
     #[serde(default)]
     pub log_backends: Vec<LogBackend>,
@@ -278,18 +282,16 @@ pub struct LogFile {
     pub path: String,
 }
 
-/// A response to a caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The answer to a request whose chain cannot run. Each part has a default of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FixedResponse {
-    /// The status.
-    pub status: u16,
-    /// The headers. Names can be in any case.
-    #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    /// The body.
-    #[serde(default)]
-    pub body: String,
+pub struct ErrorAnswer {
+    /// The status. `None` means the default.
+    pub status: Option<u16>,
+    /// The headers. Names can be in any case. `None` means the default ones.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// The body. `None` means the default.
+    pub body: Option<String>,
 }
 
 impl Spec for Settings {

@@ -30,6 +30,10 @@ pub(super) const DESTINATION: Kind = Kind::Object(&Object {
     exactly_one_of: &[],
 });
 
+/// The schema of an entry's destination that is a whole service, for what belongs to its connections and endpoints.
+pub(super) const DESTINATION_SERVICE: Kind =
+    Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
+
 /// The schema of an entry's source.
 pub(super) const SOURCE: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],

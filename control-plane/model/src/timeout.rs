@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     kind::{self, Absence, KindSchema, Spec},
+    outbound::{Outbound, To},
     report::Report,
     target_ref::{self, Reach, TargetRef, Targeted},
 };
@@ -64,7 +65,7 @@ const TO: Object = Object {
 };
 
 /// The schema of an entry's fields that are merged.
-pub const CONF: Object = Object { fields: &[CONNECT_TIMEOUT, HTTP_FIELD], exactly_one_of: &[] };
+const CONF: Object = Object { fields: &[CONNECT_TIMEOUT, HTTP_FIELD], exactly_one_of: &[] };
 
 const CONNECT_TIMEOUT: Field =
     Field::optional("connectTimeout", Kind::Duration, "Until a connection stands. Not for a route.");
@@ -89,18 +90,7 @@ pub struct Timeout {
     #[serde(default, rename = "override")]
     pub overrides: bool,
     /// Entries by destination: at least one.
-    pub to: Vec<TimeoutTo>,
-}
-
-/// The time-outs for some destinations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TimeoutTo {
-    /// The destinations.
-    pub target_ref: TargetRef,
-    /// The time-outs.
-    #[serde(flatten)]
-    pub conf: Timeouts,
+    pub to: Vec<To<Timeouts>>,
 }
 
 /// Time-outs as users write them. An absent one changes nothing.
@@ -140,6 +130,17 @@ impl Targeted for Timeout {
     }
 }
 
+impl Outbound for Timeout {
+    type Conf = Timeouts;
+
+    const CONF: &'static Object = &CONF;
+    const PER_ROUTE: &'static [&'static str] = &["http.requestTimeout", "http.streamIdleTimeout"];
+
+    fn to(&self) -> &[To<Timeouts>] {
+        &self.to
+    }
+}
+
 impl Spec for Timeout {
     const SCHEMA: KindSchema = SCHEMA;
 
@@ -149,24 +150,56 @@ impl Spec for Timeout {
 
     fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         target_ref::all_rules(spec, &["to"], path, report);
+        let of_a_route = is_route(spec.get("targetRef"));
         for (index, entry) in spec.get("to").map_or(&[][..], Node::items).iter().enumerate() {
-            let (list, http) = (path.field("to"), entry.get("http"));
-            let path = list.item(index);
-            let kind = entry.get("targetRef").and_then(|target| target.get("kind")).and_then(Node::text);
-            if !matches!(kind, Some("MeshGatewayRoute" | "HTTPRoute")) {
-                continue;
-            }
-            // These belong to connections, which routes share.
-            if let Some(node) = entry.get("connectTimeout") {
-                report.error(node.at, &path.field("connectTimeout"), "a route has no connections of its own");
-            }
-            if let Some(node) = http.and_then(|http| http.get("idleTimeout")) {
-                report.error(
-                    node.at,
-                    &path.field("http").field("idleTimeout"),
-                    "a route has no connections of its own",
-                );
+            if of_a_route || is_route(entry.get("targetRef")) {
+                no_connections(entry, &path.field("to").item(index), report);
             }
         }
+    }
+}
+
+fn is_route(target: Option<&Node>) -> bool {
+    let kind = target.and_then(|target| target.get("kind")).and_then(Node::text);
+    matches!(kind, Some("MeshGatewayRoute" | "HTTPRoute"))
+}
+
+/// Reports time-outs of connections in an entry for a route. They would have no effect, because routes share the
+/// connections of their services.
+fn no_connections(entry: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    const MESSAGE: &str = "a route has no connections of its own";
+    if let Some(node) = entry.get("connectTimeout") {
+        report.error(node.at, &path.field("connectTimeout"), MESSAGE);
+    }
+    if let Some(node) = entry.get("http").and_then(|http| http.get("idleTimeout")) {
+        report.error(node.at, &path.field("http").field("idleTimeout"), MESSAGE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{File, read};
+
+    fn check(target: &str, to: &str, conf: &str, expect: &[&str]) {
+        let text = format!(
+            "apiVersion: postern/v1\nkind: Timeout\nmetadata: {{name: t}}\nspec:\n  targetRef: {target}\n  to:\n  \
+             - targetRef: {to}\n    {conf}\n"
+        );
+        let found = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]);
+        let found = found.err().map(|errors| errors.to_string()).unwrap_or_default();
+        assert_eq!(found.lines().collect::<Vec<_>>(), expect, "{target} {to}");
+    }
+
+    #[test]
+    fn refuses_time_outs_of_connections_for_a_route_wherever_it_is_named() {
+        let (mesh, route) = ("{kind: Mesh}", "{kind: HTTPRoute, name: r}");
+        let connect = "f:8:21: Timeout `t`: spec.to[0].connectTimeout: a route has no connections of its own";
+        for (target, to) in [(route, mesh), (mesh, route), ("{kind: MeshGatewayRoute, name: r}", mesh)] {
+            check(target, to, "connectTimeout: 1s", &[connect]);
+            let idle = "f:8:25: Timeout `t`: spec.to[0].http.idleTimeout: a route has no connections of its own";
+            check(target, to, "http: {idleTimeout: 1s}", &[idle]);
+            check(target, to, "http: {requestTimeout: 1s}", &[]);
+        }
+        check(mesh, mesh, "connectTimeout: 1s", &[]);
     }
 }

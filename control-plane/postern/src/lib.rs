@@ -10,5 +10,6 @@ pub mod control_plane;
 mod heap;
 pub mod http;
 pub mod metrics;
+pub mod reload;
 pub mod serve;
 pub mod source;

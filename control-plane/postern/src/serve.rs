@@ -11,7 +11,10 @@ use postern_deliver::{
     discovery::{self, Discovery},
     xds::{Limits, service::XdsServer},
 };
-use postern_model::directory::SourceError;
+use postern_model::{
+    Diagnostic, File,
+    directory::{self, SourceError},
+};
 use postern_release::{
     owner::Commands,
     releases::{ApplyError, Proposal},
@@ -19,7 +22,7 @@ use postern_release::{
 };
 use tokio::{net::TcpListener, task};
 
-use crate::{control_plane::ControlPlane, http, source::Watch};
+use crate::{control_plane::ControlPlane, http, reload::Reloads, source::Watch};
 
 /// A directory to follow.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +31,9 @@ pub struct Followed<'a> {
     pub path: &'a Path,
     /// Whether a change in it may remove authentication from routes that have it now, or remove all resources.
     pub allow_unguarded: bool,
+    /// Whether a start without a stored revision fails if the directory is not valid. By default, what is valid is
+    /// served, and what is not answers 500.
+    pub strict: bool,
 }
 
 /// Why the control plane ended.
@@ -120,17 +126,26 @@ pub async fn serve_with(
 }
 
 /// Restores what is stored, then applies a directory and the published keys, now and after every change, and follows
-/// rollouts. An invalid change is refused whole. Without a directory, all changes come by the admin API.
-pub async fn follow(plane: Arc<ControlPlane>, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
+/// rollouts. The directory is read again on each of `reloads`, too. An invalid change is refused whole. Without a
+/// directory, all changes come by the admin API.
+pub async fn follow(
+    plane: Arc<ControlPlane>,
+    directory: Option<Followed<'_>>,
+    reloads: Reloads,
+) -> Result<(), ServeError> {
     let commands = plane.commands();
     tokio::select! {
-        ended = follow_directory(commands, directory) => ended,
+        ended = follow_directory(commands, directory, reloads) => ended,
         () = keys::follow(Arc::clone(plane.keys()), Client::default(), || commands.renew_keys()) => Ok(()),
         () = plane.follow_rollouts() => Err(ApplyError::Ended.into()),
     }
 }
 
-async fn follow_directory(commands: &Commands, directory: Option<Followed<'_>>) -> Result<(), ServeError> {
+async fn follow_directory(
+    commands: &Commands,
+    directory: Option<Followed<'_>>,
+    mut reloads: Reloads,
+) -> Result<(), ServeError> {
     let Some(directory) = directory else {
         commands.restore().await?;
         return future::pending().await;
@@ -138,16 +153,28 @@ async fn follow_directory(commands: &Commands, directory: Option<Followed<'_>>) 
     let mut watch = watch(directory.path).await.map_err(|error| ApplyError::from(CompileError::from(error)))?;
     let restored = commands.restore().await?;
     match publish(commands, &mut watch, directory).await {
+        Ok(()) => {}
         // What is stored is served, even if the directory is invalid now.
         Err(error) if restored => refuse(commands, &error).await?,
-        published => published?,
+        Err(error) if directory.strict || !error.is_invalid() => return Err(error.into()),
+        Err(_) => salvage(commands, directory).await?,
     }
-    while watch.changed().await {
+    loop {
+        tokio::select! {
+            is_watched = watch.changed() => if !is_watched { return Err(ServeError::WatchEnded) },
+            // The path may lead to another directory now.
+            () = reloads.next() => match self::watch(directory.path).await {
+                Ok(started) => watch = started,
+                Err(error) => {
+                    refuse(commands, &ApplyError::from(CompileError::from(error))).await?;
+                    continue;
+                }
+            },
+        }
         if let Err(error) = publish(commands, &mut watch, directory).await {
             refuse(commands, &error).await?;
         }
     }
-    Err(ServeError::WatchEnded)
 }
 
 /// Watches a directory, on a blocking thread: each of thousands of folders is watched.
@@ -165,10 +192,30 @@ async fn refuse(commands: &Commands, error: &ApplyError) -> Result<(), ApplyErro
 }
 
 async fn publish(commands: &Commands, watch: &mut Watch, followed: Followed<'_>) -> Result<(), ApplyError> {
-    let Followed { path, allow_unguarded } = followed;
-    let files = watch.read(path).await.map_err(CompileError::from)?;
+    let files = watch.read(followed.path).await.map_err(CompileError::from)?;
+    commands.follow(proposal(files, followed)).await
+}
+
+/// Serves what is valid in a directory, and refuses the rest.
+async fn salvage(commands: &Commands, followed: Followed<'_>) -> Result<(), ApplyError> {
+    let path = followed.path.to_owned();
+    let read = task::spawn_blocking(move || directory::read_what_can_be(&path)).await;
+    let (files, unread) = match read {
+        Ok(Ok((files, errors))) => (files, errors.iter().map(|error| unread(error, followed.path)).collect()),
+        Ok(Err(error)) => (Vec::new(), vec![unread(&error, followed.path)]),
+        Err(_) => return Err(ApplyError::Ended),
+    };
+    commands.salvage(proposal(files, followed), unread).await
+}
+
+/// What could not be read, as an error of the directory.
+fn unread(error: &SourceError, directory: &Path) -> Diagnostic {
+    let (file, message) = (directory.display().to_string(), error.to_string());
+    Diagnostic { file, line: 1, column: 1, message, ..Diagnostic::default() }
+}
+
+fn proposal(files: Vec<File>, Followed { path, allow_unguarded, .. }: Followed<'_>) -> Proposal {
     let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
     // A restart does not retry what nodes have refused.
-    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded };
-    commands.follow(proposal).await
+    Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded }
 }

@@ -72,7 +72,9 @@ impl Watch {
         // Links inside the directory need not be followed, since it is watched whole; others must not be.
         let config = Config::default().with_follow_symlinks(false);
         let mut watcher = RecommendedWatcher::new(told, config).map_err(failed)?;
-        watcher.watch(directory, RecursiveMode::Recursive).map_err(failed)?;
+        // A link is followed to the directory that it leads to now: the link itself has no files.
+        let directory = directory.canonicalize().map_err(|error| failed(error.into()))?;
+        watcher.watch(&directory, RecursiveMode::Recursive).map_err(failed)?;
         Ok(Self { seen, _watcher: watcher })
     }
 

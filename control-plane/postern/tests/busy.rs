@@ -20,6 +20,7 @@ use envoy_types::pb::envoy::{
 };
 use postern::{
     control_plane::ControlPlane,
+    reload::Reloads,
     serve::{Followed, Sockets, follow, serve},
 };
 use postern_compile::snapshot::{FilterCode, ResourceType};
@@ -161,7 +162,9 @@ impl Server {
         let plane = Arc::new(ControlPlane::with_releases(FilterCode::new(b"code".to_vec(), None), releases));
         runtime.spawn(serve(Arc::clone(&plane), sockets));
         let path = directory.path().to_owned();
-        runtime.spawn(async move { follow(plane, Some(Followed { path: &path, allow_unguarded: false })).await });
+        runtime.spawn(async move {
+            follow(plane, Some(Followed { path: &path, allow_unguarded: false, strict: true }), Reloads::never()).await
+        });
         let server = Self { stop, xds, http, directory, clients: Runtime::new().unwrap(), _runtime: runtime };
         server.wait_for_revision(1);
         server

@@ -25,6 +25,7 @@ use axum::{
 };
 use postern::{
     control_plane::ControlPlane,
+    reload::Reloads,
     serve::{Followed, follow},
 };
 use postern_base::node::NodeIdentity;
@@ -157,9 +158,11 @@ impl World {
         write(directory.path(), address, "");
         let plane = Arc::new(ControlPlane::new(FilterCode::new(b"code".to_vec(), None)));
         let (shared, path) = (Arc::clone(&plane), directory.path().to_owned());
-        tokio::spawn(
-            async move { follow(shared, Some(Followed { path: &path, allow_unguarded: false })).await.unwrap() },
-        );
+        tokio::spawn(async move {
+            follow(shared, Some(Followed { path: &path, allow_unguarded: false, strict: true }), Reloads::never())
+                .await
+                .unwrap()
+        });
         Self { plane, directory }
     }
 

@@ -82,6 +82,13 @@ impl Lifecycle {
         &self.conditions
     }
 
+    /// The errors for which `Initialized` is false, one a line; empty if it is not.
+    pub fn errors(&self) -> Vec<String> {
+        let initialized = self.conditions.get(ConditionType::Initialized, None);
+        let invalid = initialized.filter(|condition| condition.status == Truth::False);
+        invalid.map(|condition| condition.message.lines().map(str::to_owned).collect()).unwrap_or_default()
+    }
+
     /// The conditions of one resource, by its label such as "RoutePolicy `users-api`": those of the revision, without
     /// errors that are about other resources only.
     pub fn conditions_of(&self, resource: &str) -> Conditions {

@@ -457,7 +457,9 @@ fn bootstrap_serves_what_has_become_invalid_as_a_refusal() {
     let plan = <postern_proto::plan::v1::Plan as prost::Message>::decode(snapshot.plan().bytes()).unwrap();
     let routes: Vec<_> = plan.routes.iter().map(|route| plan.strings[route.name as usize].as_str()).collect();
     assert_eq!(routes, ["orders", "users"], "the route is still guarded");
-    assert!(plan.strings.iter().any(|text| text.contains("POLICY_INVALID")));
+    let refused: Vec<_> =
+        plan.chains.iter().flat_map(|chain| &chain.request).flat_map(|steps| &steps.unsupported).collect();
+    assert_eq!(refused.len(), 1, "the chain is refused whole, with the answer that settings say");
     let lifecycle = &world.releases.lifecycles()[&2];
     let mine = lifecycle.conditions_of(RESOURCE).get(Initialized, None).unwrap().clone();
     assert_eq!((mine.status, mine.reason.as_str()), (False, "Invalid"));

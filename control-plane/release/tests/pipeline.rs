@@ -252,3 +252,69 @@ fn gives_listeners_the_tags_of_sources_only_where_a_step_reads_them() {
     assert!(!reads("{ policy: headers, params: { set: { x-tags: tags } } }"));
     assert!(!reads("{ policy: headers, when: request.path == '/tags' }"));
 }
+
+/// What an expression reads is known from its compiled form: neither the spelling nor the place of it matters.
+#[test]
+fn knows_expressions_that_read_the_tags_of_sources_by_what_they_mean() {
+    let reads = |step: &serde_json::Value| {
+        let policy = serde_json::json!({
+            "apiVersion": "postern/v1", "kind": "RoutePolicy", "metadata": { "name": "p" },
+            "spec": { "targetRef": { "kind": "HTTPRoute", "name": "api" }, "request": [step] },
+        });
+        let snapshot = compiled(&[file("a.yaml", &format!("{GATEWAY}---\n{policy}\n"))]);
+        let listeners = snapshot.select(ResourceType::Listener, &Selection::Everything);
+        let name: &[u8] = b"postern.peer_uri_sans";
+        listeners.resources[0].body.value.windows(name.len()).any(|bytes| bytes == name)
+    };
+    let condition = |when: &str| reads(&serde_json::json!({ "policy": "headers", "when": when }));
+    for mention in [
+        "request.path == 'source.tags'",
+        "request.path == \"source.tags['zone']\"",
+        "{'tags': request.path}['tags'] == '/'",
+        "{'source': {'tags': request.path}}['source'].tags == '/'",
+        "'tags' in {'tags': request.path}",
+        "'tags' in request.headers",
+        "has(request.headers.tags)",
+        "request.headers['source.tags'] == 'a'",
+        "[{'tags': request.path}].exists(source, source.tags == '/')",
+        "[request.path].exists(tags, tags == '/')",
+        "source.principal == 'tags' // source.tags",
+    ] {
+        assert!(!condition(mention), "{mention}");
+    }
+    for reading in [
+        "source.tags.zone == 'a'",
+        "source.tags[\"zone\"] == 'a'",
+        "source . tags\n  [ 'zone' ] == 'a'",
+        "source./* no */tags.zone == 'a'".replace("/* no */", "\t").as_str(),
+        ".source.tags.zone == 'a'",
+        "has(source.tags.zone)",
+        "!has(source.tags)",
+        "'zone' in source.tags",
+        "source.tags[request.path] == 'a'",
+        "dyn(source.tags).zone == 'a'",
+        "source.tags.exists(name, name == 'zone')",
+        "['zone'].exists(name, source.tags[name] == 'a')",
+        "[{'tags': 1}].exists(source, .source.tags.zone == 'a')",
+        "request.path == '/' || (request.method == 'GET' ? 'zone' in source.tags : false)",
+        "size({'tags': source.tags}) == 1",
+    ] {
+        assert!(condition(reading), "{reading}");
+    }
+    let tag = "source.tags.zone";
+    for step in [
+        serde_json::json!({ "policy": "rateLimit", "params": { "requests": 1, "per": "1s", "key": tag } }),
+        serde_json::json!({ "policy": "validate", "params": { "rules": [{ "rule": format!("{tag} == 'a'"), "message": "m" }] } }),
+        serde_json::json!({ "policy": "respond", "params": { "template": format!("in {{{{ {tag} }}}}") } }),
+        serde_json::json!({ "policy": "auditLog", "params": { "fields": { "zone": tag } } }),
+    ] {
+        assert!(reads(&step), "{step}");
+    }
+    for step in [
+        serde_json::json!({ "policy": "respond", "params": { "template": format!("in {tag}") } }),
+        serde_json::json!({ "policy": "auditLog", "params": { "fields": { "tags": "request.path" } } }),
+        serde_json::json!({ "policy": "validate", "params": { "rules": [{ "rule": "true", "message": tag }] } }),
+    ] {
+        assert!(!reads(&step), "{step}");
+    }
+}

@@ -50,7 +50,7 @@ impl Eval {
             let shown: Vec<_> = errors.iter().map(|error| self.show(error.column, &error.message)).collect();
             anyhow::anyhow!(shown.join("\n"))
         })?;
-        let expression = Expression::load(&compiled)?;
+        let expression = Expression::load(&compiled.wire)?;
         expression.evaluate(&input, &Budget::default()).map_err(|error| {
             let column = usize::try_from(error.column()).unwrap_or(1);
             anyhow::anyhow!(self.show(column, &error.to_string()))

@@ -8,6 +8,7 @@ use std::{
 };
 
 use postern_base::uri::escaped;
+use postern_compile::route_match;
 use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn, Verdict,
     agent::{CallError, Health},
@@ -112,6 +113,14 @@ impl Request {
             [(":authority", &self.host), (":path", &self.path), (":method", &self.method), (":scheme", &self.scheme)];
         let own = self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
         pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).chain(own).collect()
+    }
+
+    /// The request as Envoy's connection manager has parsed it.
+    pub(crate) fn as_envoy_parses_it(&self) -> route_match::Request {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let headers = self.headers.iter().map(|(name, value)| (bytes(&name.to_ascii_lowercase()), bytes(value)));
+        let (method, authority) = (bytes(&self.method), bytes(&self.host));
+        route_match::Request { method, authority, path: bytes(&self.path), headers: headers.collect() }
     }
 
     fn property(&self, property: Property) -> Option<Vec<u8>> {

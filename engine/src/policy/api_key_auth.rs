@@ -27,11 +27,19 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional("header", Kind::HeaderName, "The request header that carries the key."),
             Field::optional("query", Kind::Text, "The query parameter that carries the key."),
             Field::optional("cookie", Kind::HeaderName, "The cookie that carries the key."),
+            Field::optional(
+                "required",
+                Kind::Boolean,
+                "Whether a request without a key is denied. With `false` it passes without a consumer, so that the step does not \
+                 guard the route; a wrong, empty or repeated key is denied all the same.",
+            )
+            .or("true")
+            .not_inherited(),
         ],
         exactly_one_of: &["header", "query", "cookie"],
     },
     endings: &[
-        Ending { status: "401", reason: "key_missing", when: "no key, or an empty one" },
+        Ending { status: "401", reason: "key_missing", when: "no key, unless `required` is false; or an empty one" },
         Ending { status: "401", reason: "key_repeated", when: "more than one key" },
         Ending { status: "401", reason: "key_unknown", when: "no consumer has this key" },
     ],
@@ -45,6 +53,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
 #[derive(Debug)]
 pub(crate) struct ApiKeyAuth {
     source: Source,
+    /// Whether a request without a key passes.
+    optional: bool,
 }
 
 impl BuiltIn for ApiKeyAuth {
@@ -57,7 +67,7 @@ impl BuiltIn for ApiKeyAuth {
             Wire::Query(name) => Source::Query(strings.get(*name)?),
             Wire::Cookie(name) => Source::Cookie(strings.get(*name)?),
         };
-        Ok(Self { source })
+        Ok(Self { source, optional: wire.optional })
     }
 
     fn needs(&self, _: Phase) -> Needs {
@@ -72,7 +82,10 @@ impl BuiltIn for ApiKeyAuth {
     fn run(&self, context: &mut Context<'_>, (): &mut ()) -> Flow {
         match self.consumer(context) {
             Ok(consumer) => {
-                context.facts.consumer = Some(consumer);
+                // Without a key, who an earlier step found it to be stays.
+                if consumer.is_some() {
+                    context.facts.consumer = consumer;
+                }
                 Flow::Continue
             }
             Err(reason) => Flow::Deny(unauthorized(reason)),
@@ -81,8 +94,9 @@ impl BuiltIn for ApiKeyAuth {
 }
 
 impl ApiKeyAuth {
-    /// The consumer whose key the request carries, or the reason for a denial.
-    fn consumer(&self, context: &Context<'_>) -> Result<Arc<Consumer>, &'static str> {
+    /// The consumer whose key the request carries, or the reason for a denial. `None` if it may do without a key, and
+    /// carries none.
+    fn consumer(&self, context: &Context<'_>) -> Result<Option<Arc<Consumer>>, &'static str> {
         let values;
         let key = match &self.source {
             // The usual place, without a list to put the values in.
@@ -97,8 +111,9 @@ impl ApiKeyAuth {
             }
         };
         match key {
+            Only::None if self.optional => Ok(None),
             Only::None | Only::One([]) => Err("key_missing"),
-            Only::One(key) => context.directory.consumers.by_api_key(key).ok_or("key_unknown"),
+            Only::One(key) => context.directory.consumers.by_api_key(key).map(Some).ok_or("key_unknown"),
             Only::Several => Err("key_repeated"),
         }
     }

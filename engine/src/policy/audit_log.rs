@@ -33,6 +33,8 @@ pub const RESERVED: &[&str] = &[
     "step",
     "reason",
     "notes",
+    "onFailure",
+    "skippedSteps",
     "headers",
     "conditionFailed",
     "cut",
@@ -56,7 +58,8 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Its place in the chain does not matter: whatever a step does, denials above all, is recorded. `when` is \
             evaluated when the record is made; if that fails, the record is written and has `conditionFailed`. \
             `mode: shadow` and `onFailure` change nothing. A record has `audit` (the step's name), `time`, `route`, \
-            `plan` (its label: `postern revisions --plan` says what it was), `verdict`, `step` and `reason` (of a denial), `notes` (what was not enforced), `consumer`, \
+            `plan` (its label: `postern revisions --plan` says what it was), `verdict`, `step` and `reason` (of a denial), `notes` (what was not enforced), `onFailure` (what the last \
+            step that failed went by, if the chain went on) and `skippedSteps` (those that it left out), `consumer`, \
             `method`, `path` (without its query), `status` and `source`, as far as they are known; it is of at most 8 KiB, \
             and if something in it had to be cut to 1 KiB or left out, it has `cut`. Credentials are never shown: what \
             the headers `authorization`, `cookie`, `proxy-authorization`, `set-cookie`, `x-api-key`, `x-auth-token` and \
@@ -271,8 +274,13 @@ impl AuditLog {
         scaled < u64::from(self.sample)
     }
 
-    /// Makes the record. `None` if `when` is false.
-    pub(crate) fn record(&self, context: &Context<'_>, decision: &Decision, notes: &[Note]) -> Option<Record> {
+    /// Makes the record, with notes and the names of the steps that were left out. `None` if `when` is false.
+    pub(crate) fn record(
+        &self,
+        context: &Context<'_>,
+        decision: &Decision,
+        told: (&[Note], &[Value]),
+    ) -> Option<Record> {
         let condition_failed = match self.when.as_ref().map(|when| when.test(context, context.budget)) {
             None | Some(Ok(true)) => false,
             Some(Ok(false)) => return None,
@@ -282,7 +290,7 @@ impl AuditLog {
         if let Ok(time) = context.attribute(Attribute::RequestTime) {
             draft.put("time", &time);
         }
-        self.put_decision(&mut draft, context, decision, notes);
+        self.put_decision(&mut draft, context, decision, told);
         self.put_message(&mut draft, context);
         if condition_failed {
             draft.put("conditionFailed", &Value::Bool(true));
@@ -295,7 +303,13 @@ impl AuditLog {
         Some(draft.finish())
     }
 
-    fn put_decision(&self, draft: &mut Draft<'_>, context: &Context<'_>, decision: &Decision, notes: &[Note]) {
+    fn put_decision(
+        &self,
+        draft: &mut Draft<'_>,
+        context: &Context<'_>,
+        decision: &Decision,
+        (notes, skipped): (&[Note], &[Value]),
+    ) {
         let mut text = |name: &str, value: Option<&str>| {
             if let Some(value) = value.filter(|_| self.shows(name)) {
                 draft.put(name, &value.into());
@@ -309,6 +323,12 @@ impl AuditLog {
         text("consumer", decision.consumer.as_deref());
         if !notes.is_empty() {
             draft.put("notes", &Value::List(notes.iter().map(|note| note.pair().into()).collect()));
+        }
+        if let Some(action) = notes.iter().rev().find_map(Note::action) {
+            draft.put("onFailure", &action.into());
+        }
+        if !skipped.is_empty() {
+            draft.put("skippedSteps", &Value::List(skipped.iter().cloned().collect()));
         }
     }
 

@@ -19,6 +19,7 @@ const HEADERS: u8 = 14;
 const FIELDS: u8 = 15;
 const CONDITION_FAILED: u8 = 16;
 const CUT: u8 = 17;
+const SKIPPED_STEPS: u8 = 19;
 /// The most bytes that the tags and sizes around a record take.
 const AROUND: usize = 16;
 
@@ -53,6 +54,9 @@ impl Message {
                 put_number(CONDITION_FAILED, u64::from(*failed), &mut written);
             }
             ("notes", Value::List(notes)) => notes.iter().for_each(|note| self.put_text(NOTES, note, &mut written)),
+            ("skippedSteps", Value::List(steps)) => {
+                steps.iter().for_each(|step| self.put_text(SKIPPED_STEPS, step, &mut written));
+            }
             ("headers", Value::Map(headers)) => self.put_headers(headers, &mut written),
             (name, value) => {
                 if let Some(field) = text_field(name) {
@@ -167,6 +171,7 @@ fn text_field(name: &str) -> Option<u8> {
         "method" => 10,
         "path" => 11,
         "source" => 12,
+        "onFailure" => 18,
         _ => return None,
     })
 }

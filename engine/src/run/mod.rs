@@ -4,13 +4,17 @@
 //! Nearly every message passes with nothing to report but its edits. So a run has a [`Decision`] only if there is more
 //! to report, and rarely used state is boxed.
 
+mod notice;
 mod record;
 mod steps;
 mod trace;
 
 use std::sync::Arc;
 
-pub use self::trace::{Fate, Traced};
+pub use self::{
+    notice::Cause,
+    trace::{Fate, Traced},
+};
 use crate::{
     agent::Health,
     ask::{Answer, Ask, Turn},
@@ -337,7 +341,7 @@ impl Run {
 /// would have been done.
 fn in_shadow(mut decision: Decision, stripped: Edits) -> Decision {
     if let (Some(step), Some(reason)) = (decision.step.take(), decision.reason.take()) {
-        decision.notes.push(Note { kind: NoteKind::Shadow, step, reason });
+        decision.notes.push(Note { kind: NoteKind::Shadow, step, reason, left_out: None });
     }
     Decision { verdict: Verdict::Continue(stripped), ..decision }
 }

@@ -1,9 +1,12 @@
 //! Makes the records of a decision, for auditors.
 
+use std::sync::Arc;
+
 use super::{NO_EDITS, Run};
 use crate::{
     ask::{Ask, Turn},
     budget::Budget,
+    cel::Value,
     chain::Chain,
     context::{self, Context},
     edits::Edits,
@@ -47,6 +50,11 @@ impl Run {
             }
         };
         let noted = self.rare.get().map_or(&[][..], |rare| &rare.noted);
+        let mut skipped = Vec::new();
+        for (phase, first) in noted.iter().filter_map(|note| note.left_out) {
+            let steps = chain.steps(phase).steps.iter().skip(first);
+            steps.for_each(|step| skipped.push(Value::String(Arc::clone(&step.name))));
+        }
         // What audits is not starved by what it audits.
         let budget = Budget::new(plan.steps());
         for (_, audit) in &due {
@@ -66,7 +74,7 @@ impl Run {
                 answer: &mut self.answer,
                 host: &mut *host,
             };
-            let record = audit.record(&context, &decision, noted);
+            let record = audit.record(&context, &decision, (noted, &skipped));
             decision.records.extend(record);
         }
         self.end(decision);

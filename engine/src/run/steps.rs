@@ -62,10 +62,7 @@ impl Run {
             let response = plan.policy_not_supported().clone();
             return Some(self.deny(Arc::clone(policy), Denial { reason: "policy_not_supported", response }));
         }
-        let unavailable = |step: &&Step| {
-            step.policy.agents().is_some_and(|agents| !agents.iter().any(|agent| self.health.is_healthy(*agent)))
-        };
-        let step = Arc::clone(&steps.steps.iter().find(unavailable)?.name);
+        let step = Arc::clone(&steps.steps.iter().find(|step| self.is_unavailable(step))?.name);
         let response = plan.directory().agent_unavailable.clone();
         Some(self.deny(step, Denial { reason: "agent_unavailable", response }))
     }
@@ -278,7 +275,8 @@ impl Run {
     }
 
     fn note(&mut self, kind: NoteKind, step: &Step, reason: &'static str) {
-        self.rare.make().notes.push(Note { kind, step: Arc::clone(&step.name), reason });
+        let left_out = (kind == NoteKind::Skipped).then_some((self.phase, self.at.saturating_add(1)));
+        self.rare.make().notes.push(Note { kind, step: Arc::clone(&step.name), reason, left_out });
     }
 
     /// The decision for a step's denial, with the user's `denyWith` applied.

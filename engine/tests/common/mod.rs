@@ -45,7 +45,7 @@ impl Writer {
 
     pub fn key_step(&mut self) -> wire::Step {
         let source = wire::api_key_auth::Source::Header(self.string("x-api-key"));
-        self.step("apiKeyAuth", step::Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source) }))
+        self.step("apiKeyAuth", step::Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source), optional: false }))
     }
 
     pub fn set_step(&mut self, name: &str, header: &str, value: &str) -> wire::Step {

@@ -5,15 +5,18 @@ use super::tree::{Node, Position, Value};
 use crate::diagnostic::{after_field, split_item};
 
 /// The positions of a resource's fields. It holds no values.
+#[derive(Clone)]
 pub struct Origin {
     root: Located,
 }
 
+#[derive(Clone)]
 struct Located {
     at: Position,
     parts: Parts,
 }
 
+#[derive(Clone)]
 enum Parts {
     None,
     Items(Vec<Located>),

@@ -7,21 +7,22 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
     fmt,
+    sync::{Arc, OnceLock},
 };
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
-use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, STEP, Step, TargetRef};
-use serde_json::{Map, Value as Json};
+use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, Step, TargetRef};
 
 use super::{
     candidates::{self, candidates},
-    inherit::{Withheld, withhold},
-    merge::{Fields, merge},
+    inherit::{Inherited, Withheld, Written, inherit},
+    merge::Fields,
     permission::{self, Rule},
     scope::Scope,
     source::Source,
 };
+use crate::{expression::Expressions, params::Params};
 
 /// The default of `maxBodySize`, in bytes.
 const DEFAULT_BODY_SIZE: u32 = 256 * 1024;
@@ -35,6 +36,8 @@ pub struct Attachment<'a> {
     pub routes: BTreeMap<&'a str, usize>,
     /// The index of the chain of all routes that are not in `routes`. `None` if nothing is attached to them.
     pub default: Option<usize>,
+    /// The expressions of the steps, for all who compile some of them.
+    pub(crate) expressions: Arc<Expressions>,
 }
 
 impl Attachment<'_> {
@@ -61,6 +64,8 @@ pub struct Attached<'a> {
     pub body_limit: u32,
     /// Why some steps cannot be merged. A chain with errors is refused, or answers 500.
     pub errors: Vec<Diagnostic>,
+    /// The policies of the chain that stand in for invalid resources. If there is one, every request is refused.
+    pub refused: Vec<&'a Resource<RoutePolicy>>,
 }
 
 impl<'a> Attached<'a> {
@@ -73,7 +78,8 @@ impl<'a> Attached<'a> {
     }
 
     fn is_empty(&self) -> bool {
-        self.permissions.is_empty() && self.request.is_empty() && self.response.is_empty() && self.errors.is_empty()
+        let has_steps = !self.permissions.is_empty() || !self.request.is_empty() || !self.response.is_empty();
+        !has_steps && self.errors.is_empty() && self.refused.is_empty()
     }
 }
 
@@ -92,6 +98,8 @@ pub struct EffectiveStep<'a> {
     pub fields: Fields,
     /// Fields of the parts that were not inherited.
     pub withheld: Vec<Withheld>,
+    /// The parsed parameters. Filled in when somebody asks for them first.
+    params: OnceLock<serde_json::Result<Box<Params>>>,
 }
 
 /// A step as a user wrote it, and where.
@@ -151,6 +159,11 @@ impl Part<'_> {
 }
 
 impl<'a> EffectiveStep<'a> {
+    /// The parameters with defaults. An error if the policy's schema accepts what its type does not.
+    pub(crate) fn params(&self) -> Result<&Params, &serde_json::Error> {
+        self.params.get_or_init(|| Params::parse(&self.step).map(Box::new)).as_deref()
+    }
+
     /// An error at a field of the step such as `params.key`, in the resource that the field comes from.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Option<Diagnostic> {
         let part = self.part_of(field)?;
@@ -280,8 +293,10 @@ fn chain<'a>(concern: &[Concern<'a>], permissions: Vec<Rule<'a>>) -> Attached<'a
     let mut errors = Vec::new();
     let request = steps(concern, Phase::Request, shadow, &mut errors);
     let response = steps(concern, Phase::Response, shadow, &mut errors);
+    let refused = concern.iter().map(|concern| concern.policy).filter(|policy| policy.spec.refused).collect();
     let body_limit = concern.iter().find_map(|concern| concern.policy.spec.max_body_size);
-    Attached { permissions, request, response, shadow, body_limit: body_limit.unwrap_or(DEFAULT_BODY_SIZE), errors }
+    let body_limit = body_limit.unwrap_or(DEFAULT_BODY_SIZE);
+    Attached { permissions, request, response, shadow, body_limit, errors, refused }
 }
 
 fn steps<'a>(
@@ -384,36 +399,17 @@ fn effective<'a>(
     alternative: bool,
     shadow: bool,
 ) -> Result<EffectiveStep<'a>, Diagnostic> {
-    if let [part] = parts.as_slice()
-        && mode(part, shadow) == part.step.mode
-    {
-        let step = Cow::Borrowed(part.step);
-        let fields = Fields::default();
-        return complete(EffectiveStep { step, source, alternative, parts, fields, withheld: Vec::new() });
-    }
-    let first = parts.first().map(|part| &part.step.policy);
-    let alike = |(_, part): &(usize, &Part<'a>)| Some(&part.step.policy) == first;
-    let written = parts.iter().enumerate().filter(alike).map(|(index, part)| (index, written(part, shadow)));
-    let mut written: Vec<_> = written.collect();
-    let withheld = withhold(&mut written);
-    written.iter_mut().for_each(|(_, part)| drop(part.remove("inherit")));
-    let (merged, mut fields) = merge(&STEP, written);
-    for (index, _) in parts.iter().enumerate().filter(|part| !alike(part)) {
-        fields.overrule("policy", index);
-    }
-    let step = match serde_json::from_value(merged) {
-        Ok(step) => Cow::Owned(step),
-        Err(error) => {
-            let step = Cow::Owned(Step::default());
-            let fault = EffectiveStep { step, source, alternative, parts, fields, withheld };
-            return Err(fault.diagnose("", format!("cannot be merged: {error}")).unwrap_or_default());
+    let (step, fields, withheld) = match parts.as_slice() {
+        [part] if mode(part, shadow) == part.step.mode => (Cow::Borrowed(part.step), Fields::default(), Vec::new()),
+        all => {
+            let parts = all.iter().enumerate();
+            let written = parts.map(|(index, part)| Written { index, step: part.step, mode: mode(part, shadow) });
+            let Inherited { step, fields, withheld } = inherit(&written.collect::<Vec<_>>());
+            (Cow::Owned(step), fields, withheld)
         }
     };
-    complete(EffectiveStep { step, source, alternative, parts, fields, withheld })
-}
-
-/// An error if the merged step still lacks a required parameter.
-fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
+    let step = EffectiveStep { step, source, alternative, parts, fields, withheld, params: OnceLock::new() };
+    // It may still lack a required parameter.
     match step.step.missing() {
         None => Ok(step),
         Some(missing) => {
@@ -428,17 +424,4 @@ fn complete(step: EffectiveStep<'_>) -> Result<EffectiveStep<'_>, Diagnostic> {
 fn mode(part: &Part<'_>, shadow: bool) -> Option<Mode> {
     let of_resource = (!shadow && part.policy.spec.mode == Mode::Shadow).then_some(Mode::Shadow);
     part.step.mode.or(of_resource)
-}
-
-/// The step as a JSON object, with only the fields that the user set.
-fn written(part: &Part<'_>, shadow: bool) -> Map<String, Json> {
-    let mut step = part.step.clone();
-    step.mode = mode(part, shadow);
-    match serde_json::to_value(&step) {
-        Ok(Json::Object(mut fields)) => {
-            fields.retain(|_, value| !value.is_null());
-            fields
-        }
-        _ => Map::new(),
-    }
 }

@@ -4,10 +4,7 @@
 use std::collections::BTreeMap;
 
 use postern_base::diagnostic::push_field;
-use postern_engine::{
-    policy,
-    schema::{Kind, Object},
-};
+use postern_engine::schema::{Kind, Object};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
@@ -43,7 +40,8 @@ impl Fields {
         self.0.iter().map(|(path, provided)| (path.as_str(), provided))
     }
 
-    fn provide(&mut self, path: String, by: usize) {
+    /// Records that the value of a part is used at a path.
+    pub(super) fn provide(&mut self, path: String, by: usize) {
         self.0.insert(path, Provided { by, over: Vec::new() });
     }
 
@@ -60,18 +58,25 @@ impl Fields {
 pub(super) fn merge(schema: &Object, parts: impl IntoIterator<Item = (usize, Map<String, Json>)>) -> (Json, Fields) {
     let (mut merged, mut fields) = (Map::new(), Fields::default());
     for (index, part) in parts {
-        let policy = merged.get("policy").and_then(Json::as_str).map(str::to_owned);
-        let mut merging = Merging { part: index, fields: &mut fields, policy };
-        merging.object(&mut merged, part, schema, "");
+        merge_into(&mut merged, &mut fields, schema, "", (index, part));
     }
     (Json::Object(merged), fields)
+}
+
+/// Merges one more part, with its index, into an object whose origins are recorded below a path.
+pub(super) fn merge_into(
+    merged: &mut Map<String, Json>,
+    fields: &mut Fields,
+    schema: &Object,
+    path: &str,
+    (index, part): (usize, Map<String, Json>),
+) {
+    Merging { part: index, fields }.object(merged, part, schema, path);
 }
 
 struct Merging<'f> {
     part: usize,
     fields: &'f mut Fields,
-    /// The policy of the merged step, whose schema applies to `params`.
-    policy: Option<String>,
 }
 
 impl Merging<'_> {
@@ -98,10 +103,6 @@ impl Merging<'_> {
             }
             (Some(Json::Object(there)), Json::Object(part)) => match kind {
                 Some(Kind::Object(schema)) => self.object(there, part, schema, &field),
-                Some(Kind::Params) => match self.policy.as_deref().and_then(policy::schema) {
-                    Some(policy) => self.object(there, part, &policy.params, &field),
-                    None => self.fields.overrule(&field, self.part),
-                },
                 Some(Kind::Map { key, value }) => self.map(there, part, key, value, &field),
                 _ => self.fields.overrule(&field, self.part),
             },

@@ -2,7 +2,7 @@
 //! "Matching").
 //!
 //! A [`Scope`] has the resources that concern one group of nodes, by priority. The chains of routes ([`Attachment`]),
-//! time-outs and access logs are derived from it. Every merged field knows its origin. Nothing here knows plans or
+//! what `to` entries say of destinations, and access logs are derived from it. Every merged field knows its origin. Nothing here knows plans or
 //! Envoy.
 
 mod access_log;
@@ -11,10 +11,11 @@ mod chain;
 mod inherit;
 mod kinship;
 mod merge;
+mod outbound;
 mod permission;
 mod scope;
 mod source;
-mod timeout;
+mod tracing;
 
 pub use self::kinship::{Kinship, MOST_IMAGINED, Signature, imagined_groups};
 pub use self::{
@@ -23,8 +24,9 @@ pub use self::{
     inherit::Withheld,
     kinship::{groups, imagined_nodes},
     merge::{Fields, Provided},
+    outbound::{Destination, Effective, destinations, faults, for_route, for_service, health_check, own_retries},
     permission::Rule,
     scope::Scope,
     source::Source,
-    timeout::{EffectiveTimeouts, for_route, for_service},
+    tracing::{EffectiveTracing, tracing},
 };

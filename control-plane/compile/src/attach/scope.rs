@@ -19,6 +19,8 @@ pub struct Scope<'a> {
     omitting: Selected<'a>,
     /// What the nodes understand of their configuration.
     pub support: Support,
+    /// Whether every request is refused.
+    pub refuses_all: bool,
 }
 
 impl<'a> Deref for Scope<'a> {
@@ -45,7 +47,8 @@ impl<'a> Scope<'a> {
         keep_most_specific(&mut resources.envoy_resources);
         let envoy_resources = resources.envoy_resources.extract_if(.., |resource| resource.spec.omit).collect();
         let omitting = Selected { envoy_resources, ..Selected::default() };
-        Self { resources, omitting, support: Support::of(node.envoy.as_deref()) }
+        let support = Support::of(node.envoy.as_deref());
+        Self { resources, omitting, support, refuses_all: bundle.refuses_all }
     }
 
     /// All resources that have an effect on the nodes, including those that only omit others.

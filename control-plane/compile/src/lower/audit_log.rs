@@ -1,33 +1,25 @@
 //! Lowers `auditLog`.
 
-use std::collections::BTreeMap;
-
 use postern_base::diagnostic::{push_field, quote, suggestion};
 use postern_engine::{
     Phase,
-    cel::{Attribute, Expression},
+    cel::Attribute,
     policy::audit_log::{RESERVED, SAMPLE_OF},
 };
-use postern_model::{Protocol, Step};
-use postern_proto::plan::v1::{self as wire, AuditCollector, AuditField, AuditGrpcCollector, AuditLog, step::Policy};
-use serde::Deserialize;
+use postern_model::Protocol;
+use postern_proto::plan::v1::{AuditCollector, AuditField, AuditGrpcCollector, AuditLog, step::Policy};
 
-use super::{Lowering, Place, environment, policies::LowerError};
-use crate::expression;
+use super::{Lowering, Place, policies::LowerError};
+use crate::{expression::Compilation, params::AuditLogParams};
 
 /// The largest number of `fields`, and of `headers`; more would not fit into a record.
 const MOST: usize = 64;
 
 impl Lowering {
-    pub(super) fn audit_log(
-        &mut self,
-        place: &Place<'_>,
-        step: &Step,
-        params: &AuditLogParams,
-    ) -> Result<Policy, LowerError> {
-        if let Some(when) = &step.when {
-            let compiled = expression::compile_condition(when, environment(place.phase));
-            self.refuse_body(place, "when", compiled.as_ref().ok());
+    pub(super) fn audit_log(&mut self, place: &Place<'_>, params: &AuditLogParams) -> Result<Policy, LowerError> {
+        if let Some(when) = &place.step.step.when {
+            let compiled = self.known.condition(when, place.phase.into());
+            self.refuse_body(place, "when", &compiled);
         }
         let at_request = params.at == "request";
         if at_request && place.phase == Phase::Response {
@@ -68,15 +60,14 @@ impl Lowering {
         if RESERVED.contains(&name) {
             self.error(place, &field, format!("{} is a field that records have already", quote(name)));
         }
-        let compiled = expression::compile(text, environment(place.phase));
-        self.refuse_body(place, &field, compiled.as_ref().ok());
+        let compiled = self.known.any(text, place.phase.into());
+        self.refuse_body(place, &field, &compiled);
         AuditField { name: self.string(name), expression: self.intern(place, &field, compiled) }
     }
 
     /// Refuses expressions that read a body: a record would have to wait for what a caller may send slowly or never.
-    fn refuse_body(&mut self, place: &Place<'_>, field: &str, compiled: Option<&wire::Expression>) {
-        let loaded = compiled.and_then(|compiled| Expression::load(compiled).ok());
-        if loaded.is_some_and(|expression| expression.attributes().contains(&Attribute::RequestBody)) {
+    fn refuse_body(&mut self, place: &Place<'_>, field: &str, compiled: &Compilation) {
+        if compiled.as_ref().is_ok_and(|compiled| compiled.reads(Attribute::RequestBody)) {
             self.error(place, field, "an audit log cannot read `request.body`".to_owned());
         }
     }
@@ -104,49 +95,4 @@ impl Lowering {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to 100")]
 fn of_a_million(percent: f64) -> u32 {
     (percent * f64::from(SAMPLE_OF / 100)).round() as u32
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct AuditLogParams {
-    to: ToParams,
-    sample: f64,
-    sample_denials: bool,
-    at: String,
-    #[serde(default)]
-    fields: BTreeMap<String, String>,
-    #[serde(default)]
-    headers: Vec<String>,
-    #[serde(default)]
-    omit: Vec<String>,
-    #[serde(default)]
-    redact: RedactParams,
-}
-
-#[derive(Deserialize)]
-struct ToParams {
-    log: bool,
-    http: Option<HttpParams>,
-    grpc: Option<GrpcParams>,
-}
-
-#[derive(Deserialize)]
-struct HttpParams {
-    service: String,
-    path: String,
-}
-
-#[derive(Deserialize)]
-struct GrpcParams {
-    service: String,
-}
-
-#[derive(Deserialize, Default)]
-struct RedactParams {
-    #[serde(default)]
-    headers: Vec<String>,
-    #[serde(default)]
-    query: Vec<String>,
-    #[serde(default)]
-    claims: Vec<String>,
 }

@@ -1,9 +1,9 @@
 //! Lowers `basicAuth`.
 
 use postern_proto::plan::v1::{BasicAuth, step::Policy};
-use serde::Deserialize;
 
 use super::{Lowering, policies::LowerError};
+use crate::params::BasicAuthParams;
 
 impl Lowering {
     pub(super) fn basic_auth(&mut self, params: &BasicAuthParams) -> Result<Policy, LowerError> {
@@ -13,10 +13,4 @@ impl Lowering {
         }
         Ok(Policy::BasicAuth(BasicAuth { realm: self.string(realm), remove: !params.forward }))
     }
-}
-
-#[derive(Deserialize)]
-pub(super) struct BasicAuthParams {
-    realm: String,
-    forward: bool,
 }

@@ -2,11 +2,10 @@
 
 use postern_base::diagnostic::quote;
 use postern_engine::{cel::Pattern, origin::OriginRule};
-use postern_model::unit;
 use postern_proto::plan::v1::{Cors, step::Policy};
-use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
+use crate::params::CorsParams;
 
 impl Lowering {
     pub(super) fn cors(&mut self, place: &Place<'_>, params: &CorsParams) -> Result<Policy, LowerError> {
@@ -31,7 +30,7 @@ impl Lowering {
         if params.allow_credentials {
             self.no_wildcards(place, params);
         }
-        let seconds = params.max_age.as_deref().and_then(unit::duration).map(|age| age.as_secs().to_string());
+        let seconds = params.max_age.map(|age| age.0.as_secs().to_string());
         Ok(Policy::Cors(Cors {
             origins: params.allow_origins.iter().map(|origin| self.string(origin)).collect(),
             origin_patterns: params.allow_origin_regexes.iter().map(|pattern| self.string(pattern)).collect(),
@@ -60,22 +59,4 @@ impl Lowering {
             }
         }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct CorsParams {
-    #[serde(default)]
-    allow_origins: Vec<String>,
-    #[serde(default)]
-    allow_origin_regexes: Vec<String>,
-    allow_methods: Vec<String>,
-    #[serde(default)]
-    allow_headers: Vec<String>,
-    #[serde(default)]
-    expose_headers: Vec<String>,
-    max_age: Option<String>,
-    allow_credentials: bool,
-    allow_private_network: bool,
-    enforce: bool,
 }

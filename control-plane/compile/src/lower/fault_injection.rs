@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use postern_model::unit;
 use postern_proto::plan::v1::{FaultInjection, InjectedAbort, InjectedDelay, step::Policy};
-use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
+use crate::params::FaultInjectionParams;
 
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
 
@@ -20,7 +19,7 @@ impl Lowering {
             return Err(LowerError::Value("expected `delay` or `abort`"));
         }
         let delay = params.delay.as_ref().map(|delay| {
-            let duration = unit::duration(&delay.duration).unwrap_or_default();
+            let duration = delay.duration.0;
             if duration > LONGEST_DELAY {
                 self.error(place, "params.delay.duration", "expected at most `5m`".to_owned());
             }
@@ -34,23 +33,4 @@ impl Lowering {
         });
         Ok(Policy::FaultInjection(FaultInjection { delay, abort }))
     }
-}
-
-#[derive(Deserialize)]
-pub(super) struct FaultInjectionParams {
-    delay: Option<DelayParams>,
-    abort: Option<AbortParams>,
-}
-
-#[derive(Deserialize)]
-struct DelayParams {
-    duration: String,
-    percent: u32,
-}
-
-#[derive(Deserialize)]
-struct AbortParams {
-    status: u32,
-    percent: u32,
-    body: Option<String>,
 }

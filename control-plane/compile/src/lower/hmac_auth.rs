@@ -4,33 +4,19 @@ use std::time::Duration;
 
 use postern_base::diagnostic::quote;
 use postern_engine::replays::MOST_SIGNATURES;
-use postern_model::{Step, unit};
 use postern_proto::plan::v1::{HmacAuth, HmacKey, step::Policy};
-use serde::Deserialize;
 
 use super::{Lowering, Place};
+use crate::params::HmacAuthParams;
 
 const DERIVED: [&str; 7] = ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct HmacAuthParams {
-    components: Vec<String>,
-    label: Option<String>,
-    window: String,
-    clock_skew: String,
-    require_date: bool,
-    require_digest: bool,
-    refuse_replays: bool,
-    replay_rate: u32,
-}
 
 impl Lowering {
     pub(super) fn hmac_key(&mut self, key: &postern_model::HmacKey) -> HmacKey {
         HmacKey { id: self.string(&key.key_id), secret: key.secret.reveal().to_vec() }
     }
 
-    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, step: &Step, params: &HmacAuthParams) -> Policy {
+    pub(super) fn hmac_auth(&mut self, place: &Place<'_>, params: &HmacAuthParams) -> Policy {
         let components: Vec<_> = params.components.iter().map(|name| name.to_ascii_lowercase()).collect();
         for (index, name) in components.iter().enumerate() {
             let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -45,11 +31,10 @@ impl Lowering {
             let message = format!("expected a label such as `sig1`, found {}", quote(label));
             self.error(place, "params.label", message);
         }
-        let time = |written: &str| unit::duration(written).unwrap_or_default();
-        let (window, skew) = (time(&params.window), time(&params.clock_skew));
+        let (window, skew) = (params.window.0, params.clock_skew.0);
         let replay_capacity = match params.refuse_replays {
             false => 0,
-            true => self.replay_capacity(place, step, params.replay_rate, window.saturating_add(skew)),
+            true => self.replay_capacity(place, params.replay_rate, window.saturating_add(skew)),
         };
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Policy::HmacAuth(HmacAuth {
@@ -65,11 +50,11 @@ impl Lowering {
 
     /// The number of signatures of one key that can be valid at a time: those of the time window, and of clocks that
     /// are ahead.
-    fn replay_capacity(&mut self, place: &Place<'_>, step: &Step, rate: u32, good: Duration) -> u32 {
+    fn replay_capacity(&mut self, place: &Place<'_>, rate: u32, good: Duration) -> u32 {
         let seconds = good.as_nanos().div_ceil(1_000_000_000).saturating_add(1);
         let wanted = u32::try_from(seconds.saturating_mul(rate.into())).unwrap_or(u32::MAX);
         // Only an explicit rate is an error. The default is reduced to what fits.
-        if wanted > MOST_SIGNATURES && step.params.get("replayRate").is_some() {
+        if wanted > MOST_SIGNATURES && place.step.step.params.get("replayRate").is_some() {
             let message = format!(
                 "{rate} signatures a second for {seconds}s are more than the {MOST_SIGNATURES} that are remembered of a \
                  key: lower `window`, or spread the load over several keys"

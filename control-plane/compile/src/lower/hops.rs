@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use postern_model::Diagnostic;
 
-use crate::attach::{Attachment, EffectiveStep, Scope};
+use crate::{
+    attach::{Attachment, EffectiveStep, Scope},
+    params::Params,
+};
 
 /// An error for each step on a Gateway's route that counts proxies which the Gateway counts already.
 pub(super) fn counted_twice(scope: &Scope<'_>, attachment: &Attachment<'_>) -> Vec<Diagnostic> {
@@ -27,8 +30,7 @@ pub(super) fn counted_twice(scope: &Scope<'_>, attachment: &Attachment<'_>) -> V
 }
 
 fn counts_proxies(step: &EffectiveStep<'_>) -> bool {
-    let hops = step.step.params.get("trustedHops").and_then(serde_json::Value::as_u64);
-    step.step.policy == "ipFilter" && hops.is_some_and(|hops| hops > 0)
+    matches!(step.params(), Ok(Params::IpFilter(filter)) if filter.trusted_hops > 0)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use postern_model::cidr::Cidr;
 use postern_proto::plan::v1::{IpFilter, step::Policy};
-use serde::Deserialize;
 
 use super::{Lowering, policies::LowerError};
+use crate::params::IpFilterParams;
 
 impl Lowering {
     pub(super) fn ip_filter(&mut self, params: &IpFilterParams) -> Result<Policy, LowerError> {
@@ -25,16 +25,6 @@ fn sorted(texts: &[String]) -> Vec<Vec<u8>> {
     networks.sort_unstable();
     networks.dedup_by(|inner, outer| outer.contains(*inner));
     networks.into_iter().map(Cidr::to_bytes).collect()
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct IpFilterParams {
-    #[serde(default)]
-    allow: Vec<String>,
-    #[serde(default)]
-    deny: Vec<String>,
-    trusted_hops: u32,
 }
 
 #[cfg(test)]

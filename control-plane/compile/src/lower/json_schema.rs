@@ -11,10 +11,10 @@ use postern_proto::plan::v1::{
     object_rules::{Dependency, Property},
     step::Policy,
 };
-use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::{Lowering, Place, ecma};
+use crate::params::JsonSchemaParams;
 
 /// The types, in the order of their bits in the plan.
 const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
@@ -62,16 +62,6 @@ const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 const MAX_REFERENCES: usize = 100;
 /// The largest number of digits in a divisor.
 const DIVISOR_DIGITS: usize = 18;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JsonSchemaParams {
-    schema: Json,
-    content_types: Vec<String>,
-    allow_empty: bool,
-    status: u32,
-    max_errors: u32,
-}
 
 impl Lowering {
     pub(super) fn json_schema(&mut self, place: &Place<'_>, params: &JsonSchemaParams) -> Policy {

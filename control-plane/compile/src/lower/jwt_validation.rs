@@ -2,68 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use postern_model::unit;
 use postern_proto::plan::v1::{
     JwtValidation, RoleCheck,
     jwt_validation::{ClaimHeader, Source},
     role_check,
     step::Policy,
 };
-use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
+use crate::params::{JwtValidationParams, RoleCheckParams, Size, Time};
 
 const MOST_MAX_SIZE: u32 = 64 << 10;
 const MOST_LEEWAY_MS: u32 = 600_000;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JwtValidationParams {
-    issuers: Option<Vec<String>>,
-    #[serde(default)]
-    audiences: Vec<String>,
-    header: Option<String>,
-    query: Option<String>,
-    cookie: Option<String>,
-    scheme: Option<String>,
-    forward: bool,
-    allow_missing: bool,
-    require_expiry: bool,
-    leeway: Option<String>,
-    max_age: Option<String>,
-    #[serde(default)]
-    required_claims: Vec<String>,
-    #[serde(default)]
-    claims_to_headers: BTreeMap<String, String>,
-    consumer: Option<String>,
-    max_token_size: Size,
-    realm: String,
-    typ: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Size {
-    Bytes(u32),
-    Text(String),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RoleCheckParams {
-    #[serde(default)]
-    groups: Vec<String>,
-    #[serde(default)]
-    roles: Vec<String>,
-    #[serde(default)]
-    scopes: Vec<String>,
-    #[serde(default)]
-    claims: BTreeMap<String, Vec<String>>,
-    #[serde(rename = "match")]
-    matching: String,
-    roles_claim: Option<String>,
-    scopes_claim: Option<String>,
-}
 
 impl Lowering {
     pub(super) fn jwt_validation(
@@ -86,12 +36,12 @@ impl Lowering {
             remove,
             optional: params.allow_missing,
             unexpiring: !params.require_expiry,
-            leeway_ms: leeway(params.leeway.as_deref())?,
-            max_age_ms: params.max_age.as_deref().map_or(0, milliseconds),
+            leeway_ms: leeway(params.leeway)?,
+            max_age_ms: params.max_age.map_or(0, milliseconds),
             required_claims: self.all_texts(&params.required_claims)?,
             claim_headers: self.claim_headers(&params.claims_to_headers)?,
             consumer_claim: self.claim(params.consumer.as_deref())?,
-            max_size: max_size(&params.max_token_size)?,
+            max_size: max_size(params.max_token_size)?,
             realm: self.realm(&params.realm)?,
             types: self.types(&params.typ)?,
         }))
@@ -223,20 +173,16 @@ fn scheme(params: &JwtValidationParams) -> Result<&str, LowerError> {
     }
 }
 
-fn leeway(text: Option<&str>) -> Result<u32, LowerError> {
-    let leeway = u32::try_from(text.map_or(0, milliseconds)).ok().filter(|leeway| *leeway <= MOST_LEEWAY_MS);
+fn leeway(leeway: Option<Time>) -> Result<u32, LowerError> {
+    let leeway = u32::try_from(leeway.map_or(0, milliseconds)).ok().filter(|leeway| *leeway <= MOST_LEEWAY_MS);
     leeway.ok_or(LowerError::Value("`leeway` must be at most `10m`"))
 }
 
-fn milliseconds(text: &str) -> u64 {
-    unit::duration(text).and_then(|time| u64::try_from(time.as_millis()).ok()).unwrap_or_default()
+fn milliseconds(Time(time): Time) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or_default()
 }
 
-fn max_size(size: &Size) -> Result<u32, LowerError> {
-    let size = match size {
-        Size::Bytes(bytes) => Some(*bytes),
-        Size::Text(text) => unit::size(text),
-    };
-    let size = size.filter(|size| (1..=MOST_MAX_SIZE).contains(size));
+fn max_size(Size(bytes): Size) -> Result<u32, LowerError> {
+    let size = u32::try_from(bytes).ok().filter(|size| (1..=MOST_MAX_SIZE).contains(size));
     size.ok_or(LowerError::Value("`maxTokenSize` must be 1 byte to `64KiB`"))
 }

@@ -1,10 +1,10 @@
 //! Lowering: compiles attached chains and consumers into a plan. Strings, expressions and chains are interned. It does
 //! not decide what is attached, and does not load the plan.
 
+mod answers;
 mod audit_log;
 mod basic_auth;
 mod cors;
-mod defaults;
 mod ecma;
 mod fault_injection;
 mod hmac_auth;
@@ -23,28 +23,30 @@ mod rewrite;
 mod route_edits;
 mod security_headers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::{collections::BTreeMap, sync::Arc};
 
 use postern_engine::{
     Phase,
     budget::{self, STEPS},
-    cel,
+    cel::Attribute,
 };
 use postern_model::{
-    Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource, Step,
+    Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource,
 };
 use postern_proto::plan::v1::{
-    Answer, Chain, Consumer, DeclaredRoutes, DenyWith, Expression, FORMAT, HeaderValue, MatchedHeaders,
-    OnFailure as WireOnFailure, PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps,
-    TrafficPermission, source, step::Policy as WirePolicy, traffic_permission,
+    Chain, Consumer, DeclaredRoutes, DenyWith, FORMAT, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
+    PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps, TrafficPermission, source,
+    step::Policy as WirePolicy, traffic_permission,
 };
 use prost::Message;
 
+pub use self::answers::refusal;
 use self::{interned::Interned, needs::Needs};
 use crate::{
     attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
-    expression::{self, Environment, ExpressionError},
+    expression::{Compilation, Compiled, Expressions},
     keys::KeySets,
+    params::Params,
     route_match,
     support::{Feature, Support},
 };
@@ -81,7 +83,8 @@ pub fn lower(
     strictness: Strictness,
 ) -> Result<Lowered, Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
-    let mut lowering = Lowering { services, support: scope.support.clone(), ..Lowering::default() };
+    let known = Arc::clone(&attachment.expressions);
+    let mut lowering = Lowering { services, support: scope.support.clone(), known, ..Lowering::default() };
     if let Some(settings) = scope.settings() {
         lowering.settings(&settings.spec);
     }
@@ -124,8 +127,8 @@ struct Lowering {
     strings: Interned<String>,
     expressions: Interned<Vec<u8>>,
     chains: Interned<Vec<u8>>,
-    /// The indices of compiled expressions, by phase, by whether they are conditions, and by text.
-    compiled: HashMap<(Phase, bool), HashMap<String, u32>>,
+    /// The compiled expressions of the attachment.
+    known: Arc<Expressions>,
     plan: Plan,
     /// The names of the plan's issuers, in order.
     issuers: Vec<String>,
@@ -156,10 +159,10 @@ impl Lowering {
             body_limit: attached.body_limit,
         };
         if self.errors.len() > before {
-            // A chain that refuses everything. It is served only if not strict, which `finish` decides.
-            let unsupported = vec![self.string("invalid-chain")];
-            let request = Some(Steps { steps: Vec::new(), unsupported });
-            chain = Chain { request, shadow: false, ..Chain::default() };
+            // It is served only if not strict, which `finish` decides.
+            chain = answers::refusing(vec![self.string("invalid-chain")]);
+        } else if !attached.refused.is_empty() {
+            chain = answers::refusing(attached.refused.iter().map(|policy| self.string(&policy.name)).collect());
         }
         let index = self.chains.index(chain.encode_to_vec());
         if usize::try_from(index).is_ok_and(|index| index == self.plan.chains.len()) {
@@ -208,8 +211,7 @@ impl Lowering {
             .route_headers
             .as_ref()
             .map(|names| MatchedHeaders { names: names.iter().map(|name| self.header_name(name)).collect() });
-        self.plan.policy_not_supported = settings.policy_not_supported.as_ref().map(|answer| self.answer(answer));
-        self.plan.agent_unavailable = settings.agent_unavailable.as_ref().map(|answer| self.answer(answer));
+        self.error_answers(settings);
         let microseconds = settings.request_budget_ms.map_or(0, |budget| u64::from(budget).saturating_mul(1_000));
         self.plan.steps = microseconds.saturating_mul(budget::STEPS_A_MICROSECOND);
     }
@@ -221,7 +223,7 @@ impl Lowering {
             lowered.push(self.permissions(&attached.permissions));
         }
         for step in steps {
-            lowered.extend(self.step(&Place { step, phase }, &step.step));
+            lowered.extend(self.step(&Place { step, phase }));
         }
         (!lowered.is_empty()).then_some(Steps { steps: lowered, unsupported: Vec::new() })
     }
@@ -252,22 +254,19 @@ impl Lowering {
     }
 
     /// Reports a step whose effect the node's Envoy would silently ignore.
-    fn supported(&mut self, place: &Place<'_>, step: &Step) {
-        if step.policy != "rewrite" || self.support == Support::Full {
-            return;
-        }
-        let features =
-            [(Feature::HostRewrite, &["host"][..]), (Feature::PathRewrite, &["prefix", "template", "regex"])];
-        for (feature, params) in features {
-            let used = params.iter().find(|name| step.params.get(**name).is_some());
+    fn supported(&mut self, place: &Place<'_>) {
+        let Ok(Params::Rewrite(rewrite)) = place.step.params() else { return };
+        let host = rewrite.host.as_ref().map(|_| "host");
+        for (feature, used) in [(Feature::HostRewrite, host), (Feature::PathRewrite, rewrite.of_path())] {
             if let Some(name) = used.filter(|_| self.support.lacks(feature)) {
                 self.error(place, &format!("params.{name}"), feature.missing());
             }
         }
     }
 
-    fn step(&mut self, place: &Place<'_>, step: &Step) -> Option<WireStep> {
-        self.supported(place, step);
+    fn step(&mut self, place: &Place<'_>) -> Option<WireStep> {
+        let step = &place.step.step;
+        self.supported(place);
         let when = step.when.as_deref().map_or(0, |when| self.condition(place, "when", when));
         let on_failure = match step.on_failure {
             None => WireOnFailure::Unspecified,
@@ -275,7 +274,7 @@ impl Lowering {
             Some(OnFailure::Continue) => WireOnFailure::Continue,
             Some(OnFailure::SkipRemaining) => WireOnFailure::SkipRemaining,
         };
-        let policy = match self.policy(place, step) {
+        let policy = match self.policy(place) {
             Ok(policy) => policy,
             Err(error) => {
                 self.error(place, "params", error.to_string());
@@ -296,38 +295,27 @@ impl Lowering {
 
     /// The index of a compiled expression, from 1. If it is wrong, records errors at the field and returns 0.
     fn expression(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
-        self.compile(place, field, text, false, expression::compile)
+        let compiled = self.known.any(text, place.phase.into());
+        self.intern(place, field, compiled)
     }
 
     /// Like [`Self::expression`], for an expression of type bool.
     fn condition(&mut self, place: &Place<'_>, field: &str, text: &str) -> u32 {
-        self.compile(place, field, text, true, expression::compile_condition)
+        let compiled = self.known.condition(text, place.phase.into());
+        self.intern(place, field, compiled)
     }
 
-    /// Compiles each text only once, since parsing dominates the time of lowering.
-    fn compile(
-        &mut self,
-        place: &Place<'_>,
-        field: &str,
-        text: &str,
-        condition: bool,
-        compile: impl Fn(&str, Environment) -> Result<Expression, Vec<ExpressionError>>,
-    ) -> u32 {
-        let kind = (place.phase, condition);
-        if let Some(index) = self.compiled.get(&kind).and_then(|compiled| compiled.get(text)) {
-            return *index;
-        }
-        let index = self.intern(place, field, compile(text, environment(place.phase)));
-        if index > 0 {
-            self.compiled.entry(kind).or_default().insert(text.to_owned(), index);
-        }
-        index
-    }
-
-    fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Result<Expression, Vec<ExpressionError>>) -> u32 {
+    fn intern(&mut self, place: &Place<'_>, field: &str, compiled: Compilation) -> u32 {
         match compiled {
             Ok(compiled) if self.never_fits(place, field, &compiled) => 0,
-            Ok(compiled) => self.expressions.index(compiled.encode_to_vec()).saturating_add(1),
+            Ok(compiled) => {
+                self.reads_source_tags |= compiled.reads(Attribute::SourceTags);
+                let index = self.expressions.index(compiled.wire.encode_to_vec());
+                if usize::try_from(index).is_ok_and(|index| index == self.plan.expressions.len()) {
+                    self.plan.expressions.push(compiled.wire.clone());
+                }
+                index.saturating_add(1)
+            }
             Err(errors) => {
                 for error in errors {
                     self.error(place, field, format!("column {}: {}", error.column, error.message));
@@ -342,13 +330,11 @@ impl Lowering {
         if self.plan.steps == 0 { STEPS } else { self.plan.steps }
     }
 
-    /// Whether an expression always exceeds the budget; if so, records an error at the field. Also records whether it
-    /// reads source tags. Expressions on the request body are never refused here, because a body adds to the budget.
-    fn never_fits(&mut self, place: &Place<'_>, field: &str, compiled: &Expression) -> bool {
-        let Ok(expression) = cel::Expression::load(compiled) else { return false };
-        self.reads_source_tags |= expression.attributes().contains(&cel::Attribute::SourceTags);
-        let (least, steps) = (expression.least_cost(), self.steps_of_request());
-        let affordable = least <= steps || expression.attributes().contains(&cel::Attribute::RequestBody);
+    /// Whether an expression always exceeds the budget; if so, records an error at the field. Expressions on the request
+    /// body are never refused here, because a body adds to the budget.
+    fn never_fits(&mut self, place: &Place<'_>, field: &str, compiled: &Compiled) -> bool {
+        let (least, steps) = (compiled.least_cost(), self.steps_of_request());
+        let affordable = least <= steps || compiled.reads(Attribute::RequestBody);
         if !affordable {
             let message = format!("this takes {least} steps or more, and a request has {steps}: it can only ever fail");
             self.error(place, field, message);
@@ -365,14 +351,6 @@ impl Lowering {
             status: deny_with.status.map(u32::from),
             headers: self.header_values(&deny_with.headers),
             body: deny_with.body.as_ref().map(|body| self.string(body)),
-        }
-    }
-
-    fn answer(&mut self, answer: &postern_model::FixedResponse) -> Answer {
-        Answer {
-            status: answer.status.into(),
-            headers: self.header_values(&answer.headers),
-            body: self.string(&answer.body),
         }
     }
 
@@ -397,21 +375,7 @@ impl Lowering {
         if strictness == Strictness::Strict {
             Diagnostics::reject(self.errors.clone())?;
         }
-        // Decoding our own encoding succeeds. An empty expression would be refused by the gate.
-        let decode = |bytes: Vec<u8>| Expression::decode(bytes.as_slice()).unwrap_or_default();
-        let plan = Plan {
-            format: FORMAT,
-            strings: self.strings.into_values(),
-            expressions: self.expressions.into_values().into_iter().map(decode).collect(),
-            ..self.plan
-        };
+        let plan = Plan { format: FORMAT, strings: self.strings.into_values(), ..self.plan };
         Ok((plan, self.errors))
-    }
-}
-
-const fn environment(phase: Phase) -> Environment {
-    match phase {
-        Phase::Request => Environment::Request,
-        Phase::Response => Environment::Response,
     }
 }

@@ -1,9 +1,9 @@
 //! Lowers `requestId`.
 
 use postern_proto::plan::v1::{RequestId, step::Policy};
-use serde::Deserialize;
 
 use super::Lowering;
+use crate::params::RequestIdParams;
 
 impl Lowering {
     pub(super) fn request_id(&mut self, params: &RequestIdParams) -> Policy {
@@ -14,13 +14,4 @@ impl Lowering {
             echo: params.echo,
         })
     }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RequestIdParams {
-    header: String,
-    trust_incoming: bool,
-    format: String,
-    echo: bool,
 }

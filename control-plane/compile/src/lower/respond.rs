@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use postern_base::diagnostic::quote;
-use postern_model::FixedResponse;
-use postern_proto::plan::v1::{PrefixRewrite, Redirect, Respond, TemplateEscape, TemplatePart, step::Policy};
-use serde::Deserialize;
+use postern_proto::plan::v1::{Answer, PrefixRewrite, Redirect, Respond, TemplateEscape, TemplatePart, step::Policy};
 
 use super::{Lowering, Place, policies::LowerError};
+use crate::params::{RedirectParams, RespondParams};
 
 const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 const MOST_PARTS: usize = 128;
@@ -23,13 +22,14 @@ impl Lowering {
             return Err(LowerError::Value("a redirect's status is `redirect.status`"));
         }
         let parts = template.as_deref().map_or_else(Vec::new, |text| self.template_parts(place, text, headers));
-        let answer = FixedResponse {
-            status: redirect.as_ref().map(|redirect| redirect.status).or(*status).unwrap_or_default(),
-            headers: headers.clone(),
-            body: body.clone().unwrap_or_default(),
+        let status = redirect.as_ref().map(|redirect| redirect.status).or(*status).unwrap_or_default();
+        let answer = Answer {
+            status: status.into(),
+            headers: self.header_values(headers),
+            body: self.string(body.as_deref().unwrap_or_default()),
         };
         let redirect = redirect.as_ref().map(|redirect| self.redirect(place, redirect));
-        Ok(Policy::Respond(Respond { answer: Some(self.answer(&answer)), redirect, template: parts }))
+        Ok(Policy::Respond(Respond { answer: Some(answer), redirect, template: parts }))
     }
 
     fn redirect(&mut self, place: &Place<'_>, params: &RedirectParams) -> Redirect {
@@ -176,32 +176,4 @@ fn is_target(to: &str) -> bool {
     let whole =
         ["http://", "https://"].iter().any(|scheme| to.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()));
     graphic && (whole || (to.starts_with('/') && !to.starts_with("//") && !to.starts_with("/\\")))
-}
-
-#[derive(Deserialize)]
-pub(super) struct RespondParams {
-    status: Option<u16>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    body: Option<String>,
-    template: Option<String>,
-    redirect: Option<RedirectParams>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RedirectParams {
-    to: Option<String>,
-    scheme: Option<String>,
-    host: Option<String>,
-    path: Option<String>,
-    prefix: Option<PrefixParams>,
-    status: u16,
-    keep_query: bool,
-}
-
-#[derive(Deserialize)]
-struct PrefixParams {
-    from: String,
-    to: String,
 }

@@ -5,9 +5,9 @@ use postern_engine::cel::Pattern;
 use postern_proto::plan::v1::{
     PrefixRewrite, RegexRewrite, Rewrite, RewritePart, TemplateRewrite, rewrite::Path, rewrite_part::Part, step::Policy,
 };
-use serde::Deserialize;
 
 use super::{Lowering, Place, policies::LowerError};
+use crate::params::{Regex, RewriteParams, Template};
 
 impl Lowering {
     pub(super) fn rewrite(&mut self, place: &Place<'_>, params: &RewriteParams) -> Result<Policy, LowerError> {
@@ -136,32 +136,4 @@ impl Lowering {
 
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-#[derive(Deserialize)]
-pub(super) struct RewriteParams {
-    prefix: Option<Prefix>,
-    template: Option<Template>,
-    regex: Option<Regex>,
-    host: Option<String>,
-    unmatched: String,
-}
-
-#[derive(Deserialize)]
-struct Prefix {
-    from: String,
-    to: String,
-}
-
-#[derive(Deserialize)]
-struct Template {
-    #[serde(rename = "match")]
-    matching: String,
-    to: String,
-}
-
-#[derive(Deserialize)]
-struct Regex {
-    pattern: String,
-    substitution: String,
 }

@@ -1,9 +1,9 @@
 //! Lowers `securityHeaders`: headers that are off are omitted.
 
 use postern_proto::plan::v1::{HeaderValue, SecurityHeaders, step::Policy};
-use serde::Deserialize;
 
 use super::{Lowering, Place};
+use crate::params::SecurityHeadersParams;
 
 const OFF: &str = "off";
 
@@ -32,21 +32,4 @@ impl Lowering {
         let keep_upstream = !params.override_upstream;
         Policy::SecurityHeaders(SecurityHeaders { set, remove, keep_upstream })
     }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SecurityHeadersParams {
-    strict_transport_security: String,
-    content_type_options: String,
-    frame_options: String,
-    referrer_policy: String,
-    content_security_policy: String,
-    permissions_policy: String,
-    cross_origin_opener_policy: String,
-    cross_origin_resource_policy: String,
-    cross_origin_embedder_policy: String,
-    #[serde(rename = "override")]
-    override_upstream: bool,
-    remove: Vec<String>,
 }

@@ -124,5 +124,6 @@ impl<'a> Exposure<'a> {
 }
 
 fn guards(attachment: &Attachment<'_>) -> HashMap<Option<usize>, Result<(), Gaps>> {
-    attachment.chains.iter().enumerate().map(|(index, chain)| (Some(index), guarded(chain))).collect()
+    let guard = |(index, chain)| (Some(index), guarded(chain, &attachment.expressions));
+    attachment.chains.iter().enumerate().map(guard).collect()
 }

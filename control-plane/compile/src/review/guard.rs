@@ -5,28 +5,27 @@
 //! must be a guard.
 
 use postern_base::diagnostic::quote;
-use postern_model::{Diagnostic, Mode, OnFailure};
-use postern_proto::plan::v1::expression::{constant, node};
-use serde_json::Value as Json;
+use postern_model::{Action, Diagnostic, Mode, OnFailure};
 
 use crate::{
     attach::{Attached, EffectiveStep},
-    expression::{Environment, compile_condition},
+    expression::{Environment, Expressions},
+    params::{Params, TrafficPermissionParams},
 };
 
 /// Why steps that authenticate are no guards, each at its position.
 pub(super) type Gaps = Vec<Diagnostic>;
 
 /// `Ok` if the chain has a guard, else why its authentication steps are none.
-pub(super) fn guarded(chain: &Attached<'_>) -> Result<(), Gaps> {
-    // A chain that cannot be merged is not served, or answers 500.
-    if !chain.errors.is_empty() || !chain.permissions.is_empty() {
+pub(super) fn guarded(chain: &Attached<'_>, expressions: &Expressions) -> Result<(), Gaps> {
+    // A chain that cannot be merged is not served, or answers 500, as a refused one does.
+    if !chain.errors.is_empty() || !chain.refused.is_empty() || !chain.permissions.is_empty() {
         return Ok(());
     }
     let mut gaps = Vec::new();
     let mut skipped = None;
     for group in groups(&chain.request) {
-        let judged: Vec<_> = group.iter().map(|step| (step, judge(step, chain.shadow))).collect();
+        let judged: Vec<_> = group.iter().map(|step| (step, judge(step, chain.shadow, expressions))).collect();
         if !judged.iter().any(|(step, _)| authenticates(step)) {
             skipped = skipped.or_else(|| group.iter().find(|step| skips(step, chain.shadow)));
             continue;
@@ -68,9 +67,12 @@ fn authenticates(step: &EffectiveStep<'_>) -> bool {
     POLICIES.contains(&step.step.policy.as_str())
 }
 
-fn judge(step: &EffectiveStep<'_>, shadow: bool) -> Result<(), Gap> {
+fn judge(step: &EffectiveStep<'_>, shadow: bool, expressions: &Expressions) -> Result<(), Gap> {
     let gap = |field, message: &str| Err(Gap { field, message: message.to_owned() });
-    let params = &step.step.params;
+    // Whether a condition is obviously true for every request.
+    let is_always = |when: &str| {
+        expressions.condition(when, Environment::Request).is_ok_and(|condition| condition.always() == Some(true))
+    };
     if !authenticates(step) {
         return gap("policy", "takes the place of an authentication step, and is none");
     }
@@ -85,11 +87,16 @@ fn judge(step: &EffectiveStep<'_>, shadow: bool) -> Result<(), Gap> {
         Some(OnFailure::SkipRemaining) => return gap("onFailure", "lets requests pass that it cannot decide"),
         Some(OnFailure::Deny) | None => {}
     }
-    match step.step.policy.as_str() {
-        "jwtValidation" if params.get("allowMissing") == Some(&Json::Bool(true)) => {
+    match step.params() {
+        Ok(Params::JwtValidation(params)) if params.allow_missing => {
             gap("params.allowMissing", "lets requests without a token pass")
         }
-        "trafficPermission" if admits_anyone(params) => gap("params.rules", "admits callers without a certificate"),
+        Ok(Params::ApiKeyAuth(params)) if !params.required => {
+            gap("params.required", "lets requests without a key pass")
+        }
+        Ok(Params::TrafficPermission(params)) if admits_anyone(params) => {
+            gap("params.rules", "admits callers without a certificate")
+        }
         _ => Ok(()),
     }
 }
@@ -101,17 +108,9 @@ fn skips(step: &EffectiveStep<'_>, shadow: bool) -> bool {
 }
 
 /// Whether the first rule that selects a caller without a certificate allows it.
-fn admits_anyone(params: &Json) -> bool {
-    let rules = params.get("rules").and_then(Json::as_array).into_iter().flatten();
-    let mut open = rules.filter(|rule| rule.pointer("/from/anyone") == Some(&Json::Bool(true)));
-    open.next().and_then(|rule| rule.get("action")).is_some_and(|action| action == "ALLOW")
-}
-
-/// Whether a condition is obviously true for every request.
-fn is_always(when: &str) -> bool {
-    let Ok(compiled) = compile_condition(when, Environment::Request) else { return false };
-    let root = compiled.nodes.last().and_then(|node| node.kind.as_ref());
-    matches!(root, Some(node::Kind::Constant(constant)) if matches!(constant.kind, Some(constant::Kind::Bool(true))))
+fn admits_anyone(params: &TrafficPermissionParams) -> bool {
+    let first = params.rules.iter().find(|rule| rule.from.anyone == Some(true));
+    first.is_some_and(|rule| rule.action == Action::Allow)
 }
 
 /// "route `users`", or words for all unnamed routes.

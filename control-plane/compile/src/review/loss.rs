@@ -12,8 +12,14 @@ use super::{
 use crate::attach::{Scope, attach_routes, groups};
 
 /// The routes that lose their last guard by a change, as labels, on live nodes and on all nodes that targets could
-/// select. Routes that become `public` are not included.
+/// select. Routes that become `public` are not included. What stood in for something invalid is no guard: a route that is
+/// refused for a mistake may be open once that is mended.
 pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Vec<String> {
+    if before.route_policies.iter().any(|policy| policy.spec.refused) {
+        let mut said = before.clone();
+        said.route_policies.retain(|policy| !policy.spec.refused);
+        return lost_guards(&said, after, live);
+    }
     let touched = touched(before, after);
     if touched.as_ref().is_some_and(BTreeSet::is_empty) {
         return Vec::new();

@@ -8,12 +8,15 @@ mod references;
 mod unguarded;
 mod waiting;
 
-use postern_model::{Bundle, Diagnostics};
+use std::sync::Arc;
+
+use postern_model::{Bundle, Diagnostic, Diagnostics};
 
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{
-    attach::{Scope, attach, imagined_groups},
+    attach::{Attachment, Scope, attach, faults, imagined_groups},
+    expression::Expressions,
     lint::{Finding, Lint},
 };
 
@@ -21,10 +24,12 @@ use crate::{
 pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     let mut errors = references::unknown(bundle);
     let (mut lint, mut doors) = (Lint::default(), Doors::default());
+    let expressions = Arc::<Expressions>::default();
     for node in imagined_groups(bundle) {
         let scope = Scope::of(bundle, &node);
-        let attachment = attach(&scope);
-        lint.look(&attachment);
+        let attachment = Attachment { expressions: Arc::clone(&expressions), ..attach(&scope) };
+        lint.look(&scope, &attachment);
+        errors.extend(faults(&scope));
         doors.look(&node, &scope, &attachment);
     }
     let (denied, mut findings) = unguarded::judge(doors, bundle);
@@ -34,6 +39,11 @@ pub fn review(bundle: &Bundle) -> Result<Vec<Finding>, Diagnostics> {
     findings.sort();
     findings.dedup();
     Ok(findings)
+}
+
+/// An error for each reference to a route or a service that nothing declares. [`review`] reports them, too.
+pub fn names_nothing(bundle: &Bundle) -> Vec<Diagnostic> {
+    references::unknown(bundle)
 }
 
 /// The names as a list in a sentence: all of them, or the first few and how many more.

@@ -3,24 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
-use postern_model::{Bundle, Diagnostic, EnvoyResource, Resource, TargetRef, Targeted};
+use postern_model::{
+    Bundle, Diagnostic, EnvoyResource, Outbound, Protocol, Resource, Service, TargetRef, Targeted, TraceCollector,
+    Tracing,
+};
 
 /// An error for each reference to something that does not exist, unless it is `optional`.
 pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     let known = DeclaredNames::of(bundle);
     let mut found = Vec::new();
-    for policy in &bundle.route_policies {
+    for policy in bundle.route_policies.iter().filter(|policy| !policy.spec.refused) {
         known.check(policy, policy.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
     for permission in &bundle.traffic_permissions {
         known.check(permission, [], &mut found);
     }
-    for timeout in &bundle.timeouts {
-        known.check(timeout, timeout.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
-    }
+    known.check_outbound(&bundle.timeouts, &mut found);
+    known.check_outbound(&bundle.circuit_breakers, &mut found);
+    known.check_outbound(&bundle.retries, &mut found);
+    known.check_outbound(&bundle.health_checks, &mut found);
     for log in &bundle.access_logs {
         known.check(log, log.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
+    found.extend(bundle.tracings.iter().filter_map(|tracing| known.collector(tracing, &bundle.services)));
     found.extend(omits_nothing(bundle));
     found
 }
@@ -86,6 +91,12 @@ impl<'a> DeclaredNames<'a> {
         self.meshes.get(mesh).is_some_and(|names| names.services.contains(service))
     }
 
+    fn check_outbound<T: Outbound>(&self, resources: &[Resource<T>], found: &mut Vec<Diagnostic>) {
+        for resource in resources {
+            self.check(resource, resource.spec.to().iter().map(|entry| &entry.target_ref), found);
+        }
+    }
+
     fn check<'t, T: Targeted>(
         &self,
         resource: &Resource<T>,
@@ -104,6 +115,29 @@ impl<'a> DeclaredNames<'a> {
             let message = self.unknown_service(resource.mesh(), to);
             found.extend(message.map(|message| resource.diagnose(&format!("{field}.name"), message)));
         }
+    }
+
+    /// The error of a collector that is an unknown service, or one that does not speak gRPC's protocol.
+    fn collector(&self, tracing: &Resource<Tracing>, services: &[Resource<Service>]) -> Option<Diagnostic> {
+        let collector = tracing.spec.conf.collector.as_ref()?;
+        let name = collector.endpoint().service.as_deref()?;
+        let (transport, is_grpc) = match collector {
+            TraceCollector::Grpc(_) => ("grpc", true),
+            TraceCollector::Http(_) => ("http", false),
+        };
+        let service = services.iter().find(|service| service.name == name && service.mesh() == tracing.mesh());
+        let message = match service {
+            Some(service) if is_grpc && service.spec.protocol == Protocol::Http1 => {
+                format!("{} speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`", service.label())
+            }
+            Some(_) => return None,
+            None => {
+                let names =
+                    self.meshes.get(tracing.mesh()).into_iter().flat_map(|names| names.services.iter().copied());
+                format!("unknown service {}{}", quote(name), suggestion(name, names))
+            }
+        };
+        Some(tracing.diagnose(&format!("spec.collector.{transport}.service"), message))
     }
 
     fn unknown_route(&self, mesh: &str, target: &TargetRef) -> Option<String> {

@@ -40,9 +40,11 @@ impl Waiting {
             waiting.target(permission, &known);
             waiting.sources(permission, permission.spec.from.iter().map(|entry| &entry.target_ref), &known);
         }
-        for timeout in &bundle.timeouts {
-            waiting.target(timeout, &known);
-        }
+        bundle.timeouts.iter().for_each(|timeout| waiting.target(timeout, &known));
+        bundle.circuit_breakers.iter().for_each(|breaker| waiting.target(breaker, &known));
+        bundle.retries.iter().for_each(|retry| waiting.target(retry, &known));
+        bundle.health_checks.iter().for_each(|check| waiting.target(check, &known));
+        bundle.tracings.iter().for_each(|tracing| waiting.target(tracing, &known));
         for log in &bundle.access_logs {
             waiting.target(log, &known);
             waiting.sources(log, log.spec.from.iter().map(|entry| &entry.target_ref), &known);

@@ -25,31 +25,39 @@ use envoy_types::pb::{
     google::protobuf::{Any, Duration, UInt32Value},
 };
 use postern_base::digest::Digest;
-use postern_model::{Probe, Protocol, Service, Timeouts};
+use postern_model::{Probe, Protocol, Service};
 use prost::{Message, Name};
 
 use super::{
-    Author, Resource, any,
+    Author, Resource, any, circuit_breaker,
     duration::duration,
     endpoint::{ClusterLoadAssignment, is_static, load_assignment},
     filter::from_the_control_plane,
     timeout, tls,
 };
+use crate::attach::{self, Scope};
 
 const CONNECT_TIMEOUT: Duration = Duration { seconds: 5, nanos: 0 };
 const PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
 /// The cluster of a service. Addresses are delivered by EDS; names are resolved by Envoy.
-pub(super) fn cluster(service: &postern_model::Resource<Service>, timeouts: &Timeouts) -> Resource {
+pub(super) fn cluster(service: &postern_model::Resource<Service>, scope: &Scope<'_>) -> Resource {
     let (name, spec) = (&service.name, &service.spec);
+    let timeouts = &attach::for_service(&scope.timeouts, name).conf;
+    let breaking = attach::for_service(&scope.circuit_breakers, name).conf;
+    let check = attach::health_check(spec, &attach::for_service(&scope.health_checks, name));
+    // Envoy refuses such a cluster. So does admission.
+    let check = check.filter(|check| spec.protocol == Protocol::Http2 || !matches!(check.probe, Probe::Grpc { .. }));
     let cluster = Cluster {
         name: name.clone(),
         connect_timeout: Some(timeout::connect(timeouts).unwrap_or(CONNECT_TIMEOUT)),
         typed_extension_protocol_options: protocol_options(spec.protocol, timeout::idle(timeouts)),
         transport_socket: spec.tls.as_ref().map(|tls| tls::upstream(name, tls, spec.protocol)),
-        health_checks: spec.health_check.iter().map(|check| health_check(check, spec.protocol)).collect(),
+        health_checks: check.iter().map(|check| health_check(check, spec.protocol)).collect(),
         // An endpoint that is no longer listed is removed, even if its health checks pass.
-        ignore_health_on_host_removal: spec.health_check.is_some(),
+        ignore_health_on_host_removal: check.is_some(),
+        circuit_breakers: circuit_breaker::thresholds(&breaking),
+        outlier_detection: circuit_breaker::outlier_detection(&breaking),
         ..Default::default()
     };
     if is_static(spec) {

@@ -18,11 +18,14 @@ use envoy_types::pb::{
     google::protobuf::{Duration, UInt32Value},
 };
 use postern_engine::Placement;
-use postern_model::{EdgeHttp, Gateway, Step};
+use postern_model::{EdgeHttp, Gateway, TracingConf};
 use prost::Name;
 
-use super::{Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls};
-use crate::attach::Attachment;
+use super::{Resource, any, edge, endpoint::socket_address, filter::from_the_control_plane, source_tags, tls, tracing};
+use crate::{
+    attach::{Attachment, EffectiveStep},
+    params::Params,
+};
 
 const REQUEST_ID: &str = "x-request-id";
 const HANDSHAKE_TIMEOUT: Duration = Duration { seconds: 10, nanos: 0 };
@@ -36,6 +39,7 @@ pub(super) struct Manager<'a> {
     /// Whether a step reads the tags in a caller's certificate.
     pub(super) reads_source_tags: bool,
     pub(super) access_logs: &'a [AccessLog],
+    pub(super) tracing: &'a TracingConf,
 }
 
 /// One listener for each of the gateway's listeners.
@@ -45,15 +49,13 @@ pub(super) fn listeners(gateway: &postern_model::Resource<Gateway>, manager: &Ma
 
 /// Whether a chain of the gateway's routes trusts `x-request-id` of callers.
 pub(super) fn trusts_request_ids(gateway: &postern_model::Resource<Gateway>, attachment: &Attachment<'_>) -> bool {
-    let trusts = |step: &Step| {
-        let header = || step.params.get("header").and_then(|header| header.as_str()).unwrap_or(REQUEST_ID);
-        step.policy == "requestId"
-            && step.params.get("trustIncoming").is_some_and(|trust| trust.as_bool() == Some(true))
-            && header().eq_ignore_ascii_case(REQUEST_ID)
+    let trusts = |step: &EffectiveStep<'_>| match step.params() {
+        Ok(Params::RequestId(params)) => params.trust_incoming && params.header.eq_ignore_ascii_case(REQUEST_ID),
+        _ => false,
     };
     let chains = gateway.spec.routes.iter().filter_map(|route| attachment.routes.get(route.name.as_str()));
     let chains = chains.chain(&attachment.default).filter_map(|chain| attachment.chains.get(*chain));
-    chains.flat_map(|chain| &chain.request).any(|step| trusts(&step.step))
+    chains.flat_map(|chain| &chain.request).any(trusts)
 }
 
 fn resource(listener: &postern_model::Listener, manager: &Manager<'_>) -> Resource {
@@ -94,6 +96,7 @@ fn connection_manager(manager: &Manager<'_>) -> HttpConnectionManager {
         route_specifier: Some(RouteSpecifier::Rds(routes)),
         http_filters: filters,
         access_log: manager.access_logs.to_vec(),
+        tracing: tracing::tracing(manager.gateway, manager.tracing),
         preserve_external_request_id: manager.trusts_request_ids,
         ..Default::default()
     }

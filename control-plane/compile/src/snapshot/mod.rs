@@ -4,6 +4,7 @@
 
 mod access_log;
 mod agent;
+mod circuit_breaker;
 mod cluster;
 mod duration;
 mod edge;
@@ -15,11 +16,13 @@ mod matcher;
 mod path;
 mod raw;
 mod request_match;
+mod retry;
 mod route;
 mod secret;
 mod source_tags;
 mod timeout;
 mod tls;
+mod tracing;
 mod virtual_host;
 
 use std::{
@@ -154,11 +157,7 @@ pub(crate) struct Projection(Resources);
 impl Projection {
     /// Projects the resources of a group of nodes. Reuses parts of earlier projections from `kept`.
     pub(crate) fn of(scope: &Scope<'_>, attachment: &Attachment<'_>, kept: &Kept) -> Self {
-        let clusters = scope.services.iter().map(|service| {
-            let timeouts = attach::for_service(scope, &service.name);
-            cluster::cluster(service, &timeouts.conf)
-        });
-        let clusters: Vec<_> = clusters.collect();
+        let clusters: Vec<_> = scope.services.iter().map(|service| cluster::cluster(service, scope)).collect();
         let endpoints = scope.services.iter().zip(&clusters).filter_map(|(service, cluster)| {
             // Envoy warms a changed cluster until its endpoints come again, so a change of the cluster changes their
             // version.
@@ -168,7 +167,8 @@ impl Projection {
         insert(&mut resources, ResourceType::Secret, secret::secrets(scope));
         insert(&mut resources, ResourceType::Endpoints, endpoints);
         let agents = scope.agents.iter().copied().map(agent::cluster);
-        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents));
+        let collector = tracing::cluster(&attach::tracing(scope).conf);
+        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents).chain(collector));
         let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment, kept));
         let routes = routes.map(|resource| (resource.name.clone(), resource)).collect();
         resources.insert(ResourceType::RouteConfiguration, routes);
@@ -186,7 +186,7 @@ impl Projection {
     ) -> Snapshot {
         let PlanOf { plan, filters, reads_source_tags, needs_verification } = plan;
         let Self(mut resources) = self;
-        let logs = access_log::access_logs(scope);
+        let (logs, traced) = (access_log::access_logs(scope), attach::tracing(scope).conf);
         // All placements; a listener subscribes to the one that it needs.
         insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
         let listeners = scope.gateways.iter().flat_map(|gateway| {
@@ -196,6 +196,7 @@ impl Projection {
                 trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
                 reads_source_tags,
                 access_logs: &logs,
+                tracing: &traced,
             };
             listener::listeners(gateway, &manager)
         });

@@ -13,18 +13,17 @@ use envoy_types::pb::{
     google::protobuf::{UInt32Value, UInt64Value},
 };
 use postern_base::digest::Digest;
-use postern_model::{Backend, Cause, EdgeHttp, Gateway, Retries, Timeouts};
+use postern_model::{Backend, EdgeHttp, Gateway, Timeouts};
 
 use super::{
-    Kept, Resource,
-    duration::duration,
-    edge,
+    Kept, Resource, edge,
     matcher::{exact, header_match, header_matcher},
     path::path_specifier,
-    request_match, timeout,
+    request_match, retry, timeout,
 };
 use crate::{
     attach::{self, Attachment, Scope},
+    params::Params,
     route_match,
     support::Feature,
 };
@@ -46,6 +45,7 @@ struct Said {
     rewrites_path: bool,
     rewrites_host: bool,
     timeouts: Timeouts,
+    retry_policy: Option<RetryPolicy>,
 }
 
 impl Said {
@@ -55,13 +55,22 @@ impl Said {
             // On Envoys that do not understand it, the chain refuses all requests.
             rewrites_path: rewrites.path && !scope.support.lacks(Feature::PathRewrite),
             rewrites_host: rewrites.host && !scope.support.lacks(Feature::HostRewrite),
-            timeouts: attach::for_route(scope, route).conf,
+            timeouts: attach::for_route(&scope.timeouts, route).conf,
+            retry_policy: retry_policy(route, scope),
         }
     }
 }
 
+/// The retries of a route: its own, unless an attached Retry overrides them.
+fn retry_policy(route: &postern_model::Route, scope: &Scope<'_>) -> Option<RetryPolicy> {
+    match attach::own_retries(scope, route) {
+        Some(own) => Some(retry::own(own)),
+        None => retry::attached(&attach::for_route(&scope.retries, route).conf),
+    }
+}
+
 /// What the chain of a route rewrites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Rewrites {
     path: bool,
     host: bool,
@@ -70,11 +79,14 @@ struct Rewrites {
 impl Rewrites {
     fn of(route: &postern_model::Route, attachment: &Attachment<'_>) -> Self {
         let chain = attachment.routes.get(route.name.as_str()).and_then(|chain| attachment.chains.get(*chain));
-        let rewrites =
-            || chain.into_iter().flat_map(|chain| &chain.request).filter(|step| step.step.policy == "rewrite");
-        let has =
-            |names: &[&str]| rewrites().any(|step| names.iter().any(|name| step.step.params.get(*name).is_some()));
-        Self { path: has(&["prefix", "template", "regex"]), host: has(&["host"]) }
+        let mut rewrites = Self::default();
+        for step in chain.into_iter().flat_map(|chain| &chain.request) {
+            if let Ok(Params::Rewrite(params)) = step.params() {
+                rewrites.path |= params.of_path().is_some();
+                rewrites.host |= params.host.is_some();
+            }
+        }
+        rewrites
     }
 }
 
@@ -102,9 +114,10 @@ fn made_of(
     let support = format!("{:?}", scope.support);
     let guarded = Digest::of_parts(guarded.iter().map(|service| service.as_bytes()));
     let timeouts = scope.timeouts.iter().map(|timeout| timeout.digest().as_str().as_bytes());
-    let timeouts = Digest::of_parts(timeouts);
+    let retries = scope.retries.iter().map(|retry| retry.digest().as_str().as_bytes());
+    let (timeouts, retries) = (Digest::of_parts(timeouts), Digest::of_parts(retries));
     Digest::of_parts(
-        [gateway.digest().as_str(), guarded.as_str(), timeouts.as_str(), &support]
+        [gateway.digest().as_str(), guarded.as_str(), timeouts.as_str(), retries.as_str(), &support]
             .map(str::as_bytes)
             .into_iter()
             .chain([rewrites.as_slice()]),
@@ -178,7 +191,7 @@ fn envoy_route(route: &postern_model::Route, method: Option<&String>, said: &Sai
     };
     let mut action = RouteAction {
         cluster_specifier: Some(clusters(&route.backends)),
-        retry_policy: route.retries.as_ref().map(retry_policy),
+        retry_policy: said.retry_policy.clone(),
         path_rewrite: if said.rewrites_path { NEW_PATH.to_owned() } else { String::new() },
         host_rewrite_specifier: said.rewrites_host.then(|| HostRewriteSpecifier::HostRewrite(NEW_HOST.to_owned())),
         ..Default::default()
@@ -206,33 +219,6 @@ fn clusters(backends: &[Backend]) -> ClusterSpecifier {
         clusters: backends.iter().map(weight).collect(),
         ..Default::default()
     })
-}
-
-fn retry_policy(retries: &Retries) -> RetryPolicy {
-    let causes: Vec<_> = retries.on.iter().map(|cause| retry_on(*cause)).collect();
-    RetryPolicy {
-        retry_on: causes.join(","),
-        num_retries: Some(UInt32Value { value: retries.attempts }),
-        per_try_timeout: retries.per_try_timeout.map(duration),
-        ..Default::default()
-    }
-}
-
-/// Envoy's name for a cause of retries.
-const fn retry_on(cause: Cause) -> &'static str {
-    match cause {
-        Cause::ServerError => "5xx",
-        Cause::GatewayError => "gateway-error",
-        Cause::ConnectFailure => "connect-failure",
-        Cause::RefusedStream => "refused-stream",
-        Cause::Reset => "reset",
-        Cause::Retriable4xx => "retriable-4xx",
-        Cause::Cancelled => "cancelled",
-        Cause::DeadlineExceeded => "deadline-exceeded",
-        Cause::Internal => "internal",
-        Cause::ResourceExhausted => "resource-exhausted",
-        Cause::Unavailable => "unavailable",
-    }
 }
 
 #[cfg(test)]

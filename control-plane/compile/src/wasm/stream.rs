@@ -73,6 +73,10 @@ impl Stream {
         Self { root, given, set: BTreeMap::new(), request, response, ending: None }
     }
 
+    pub(super) fn provide(&mut self, given: Properties) {
+        self.given = given;
+    }
+
     /// The request as it is sent upstream.
     pub fn request(&self) -> &Message {
         &self.request

@@ -6,8 +6,8 @@ use std::time::Duration;
 use wasmtime::{InstancePre, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
 use super::{
-    CallError, CallId, Callout, Cause, Crash, HostError, LogLine, Metric, Refused, RootId, Setup, SharedData, Stream,
-    StreamId,
+    CallError, CallId, Callout, Cause, Crash, HostError, LogLine, Metric, Properties, Refused, RootId, Setup,
+    SharedData, Stream, StreamId,
     exports::{self, Exports},
     host::{After, Host, Root},
 };
@@ -104,6 +104,13 @@ impl Vm {
     /// The state of an open stream. `None` if it is not open.
     pub fn stream(&self, stream: StreamId) -> Option<&Stream> {
         self.host().streams.get(&stream)
+    }
+
+    /// Replaces the properties that Envoy provides of an open stream, as when it takes another route.
+    pub fn provide(&mut self, stream: StreamId, properties: Properties) {
+        if let Some(stream) = self.host_mut().streams.get_mut(&stream) {
+            stream.provide(properties);
+        }
     }
 
     /// The lines logged since the start or the last [`take_log`](Self::take_log).

@@ -388,11 +388,11 @@ fn read_file(path: &Path, seal: &Seal, key: &Digest) -> Result<Kept, Reason> {
     let damaged = |what: &str| Reason::Damaged(what.to_owned());
     let rest = bytes.strip_prefix(FORMAT).ok_or_else(|| damaged("it does not begin as such a file"))?;
     let (mark, sealed) = rest.split_first_chunk::<MARK>().ok_or_else(|| damaged("it is too short"))?;
-    match seal.open(&bound_to(key), sealed) {
-        Some(kept) => Kept::decode(&kept).map_err(Reason::Damaged),
-        None if mark == seal.mark() => Err(damaged("it has changed since it was written")),
-        None => Err(Reason::Sealed),
+    if mark != seal.mark() {
+        return Err(Reason::Sealed);
     }
+    let kept = seal.open(&bound_to(key), sealed).ok_or_else(|| damaged("it has changed since it was written"))?;
+    Kept::decode(&kept).map_err(Reason::Damaged)
 }
 
 /// Replaces a file as a whole. It is on the disk when this returns.

@@ -4,7 +4,10 @@ use std::{
     fmt, fs,
     io::{self, IoSlice},
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::unix::{fs::PermissionsExt as _, net::UnixStream as BlockingStream},
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _},
+        net::UnixStream as BlockingStream,
+    },
     path::{Path, PathBuf},
     pin::Pin,
     str::FromStr,
@@ -169,7 +172,9 @@ impl Listener {
 
 /// Whether a path is a socket that nobody listens on.
 fn is_abandoned(path: &Path) -> bool {
-    BlockingStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    // Of a regular file, connecting says the same.
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    is_socket && BlockingStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Listens on a unix socket that has its final permissions when it gets its name.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{Json, extract::State, http::StatusCode};
 use postern_base::node::{DEFAULT_MESH, NodeIdentity};
 use postern_tools::{
-    explain::{DecisionLine, Explanation, explain_with},
+    explain::{DecisionLine, Explanation, Reached, Subject, explain_with},
     simulate::Request,
 };
 use schemars::JsonSchema;
@@ -66,9 +66,10 @@ struct Question {
     /// The node; default: one that says nothing of itself.
     #[serde(default)]
     node: Whom,
-    /// The route; default: whatever is no route of its own.
-    #[serde(default)]
-    route: String,
+    /// The route; empty for whatever is no route of its own. Default: the route that the request takes.
+    route: Option<String>,
+    /// The Gateway that the request comes to. Default: the only one of the node.
+    gateway: Option<String>,
     /// A request that is tried.
     request: Option<Request>,
 }
@@ -80,9 +81,10 @@ struct Simulation {
     /// The node; default: one that says nothing of itself.
     #[serde(default)]
     node: Whom,
-    /// The route; default: whatever is no route of its own.
-    #[serde(default)]
-    route: String,
+    /// The route; empty for whatever is no route of its own. Default: the route that the request takes.
+    route: Option<String>,
+    /// The Gateway that the request comes to. Default: the only one of the node.
+    gateway: Option<String>,
     /// The request.
     request: Request,
 }
@@ -94,6 +96,9 @@ struct Simulated {
     node: NodeIdentity,
     /// The route.
     route: String,
+    /// Where the request gets, as Envoy matches routes. Absent if the node has no Gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reached: Option<Reached>,
     /// The revision that decides.
     revision: u64,
     /// What is decided; absent if nothing guards the route, and every request passes.
@@ -106,34 +111,31 @@ struct Simulated {
 
 async fn explain(
     State(plane): State<Arc<ControlPlane>>,
-    Sent(Question { node, route, request }): Sent<Question>,
+    Sent(Question { node, route, gateway, request }): Sent<Question>,
 ) -> Result<Json<Explanation>, Problem> {
     on_a_thread(move || {
         let node = who(&plane, node)?;
-        Ok::<_, Problem>(Json(look(&plane, &node, &route, request.as_ref())?.1))
+        let subject = Subject { route: route.as_deref(), gateway: gateway.as_deref(), request: request.as_ref() };
+        Ok::<_, Problem>(Json(look(&plane, &node, subject)?.1))
     })
     .await
 }
 
 async fn simulate(
     State(plane): State<Arc<ControlPlane>>,
-    Sent(Simulation { node, route, request }): Sent<Simulation>,
+    Sent(Simulation { node, route, gateway, request }): Sent<Simulation>,
 ) -> Result<Json<Simulated>, Problem> {
     on_a_thread(move || {
         let node = who(&plane, node)?;
-        let (revision, Explanation { decision, hint, .. }) = look(&plane, &node, &route, Some(&request))?;
-        Ok::<_, Problem>(Json(Simulated { node, route, revision, decision, hint }))
+        let subject = Subject { route: route.as_deref(), gateway: gateway.as_deref(), request: Some(&request) };
+        let (revision, Explanation { route, reached, decision, hint, .. }) = look(&plane, &node, subject)?;
+        Ok::<_, Problem>(Json(Simulated { node, route, reached, revision, decision, hint }))
     })
     .await
 }
 
 /// What is in force for a node, with the keys that are known.
-fn look(
-    plane: &ControlPlane,
-    node: &NodeIdentity,
-    route: &str,
-    request: Option<&Request>,
-) -> Result<(u64, Explanation), Problem> {
+fn look(plane: &ControlPlane, node: &NodeIdentity, subject: Subject<'_>) -> Result<(u64, Explanation), Problem> {
     let reading = plane.in_force();
     let releases = reading.releases();
     let found = releases.revision_for(node).and_then(|number| Some((number, releases.bundle(number)?)));
@@ -142,7 +144,7 @@ fn look(
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "nothing is in force", detail));
     };
     let keys = plane.keys().sets();
-    let mut explanation = explain_with(bundle, &keys, node, route, request)?;
+    let mut explanation = explain_with(bundle, &keys, node, subject)?;
     explanation.hide_credentials();
     Ok((revision, explanation))
 }

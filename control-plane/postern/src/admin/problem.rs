@@ -7,6 +7,7 @@ use axum::{
 use postern_compile::pipeline::CompileError;
 use postern_model::Diagnostics;
 use postern_release::{releases::ApplyError, store::StoreError};
+use postern_tools::explain::ExplainError;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -96,6 +97,15 @@ impl From<StoreError> for Problem {
 impl From<CompileError> for Problem {
     fn from(error: CompileError) -> Self {
         ApplyError::from(error).into()
+    }
+}
+
+impl From<ExplainError> for Problem {
+    fn from(error: ExplainError) -> Self {
+        match error {
+            ExplainError::Compile(error) => error.into(),
+            other => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the question cannot be answered", other.to_string()),
+        }
     }
 }
 

@@ -52,6 +52,9 @@ struct Status {
     rollout: Option<RolloutReport>,
     /// The digest of the filter that runs it.
     filter: Digest,
+    /// What is invalid in what is in force, and served as a refusal: a line an error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    invalid: Vec<String>,
     /// Why the latest change was refused, if it was: a line an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused_change: Vec<String>,
@@ -75,6 +78,7 @@ impl Status {
             revision: plane.publications().latest().map(|publication| publication.revision().clone()),
             rollout: reading.rollout_report(),
             filter: plane.code().digest().clone(),
+            invalid: reading.invalid(),
             refused_change: reading.refused_change().to_vec(),
             warnings: reading.warnings(&plane.identities()).into(),
             key_sets: plane.keys().report(),

@@ -10,7 +10,7 @@ use postern_base::{
 };
 use postern_model::{File, directory, read_document};
 use postern_tools::{
-    explain::{DecisionLine, Explanation, explain},
+    explain::{DecisionLine, Explanation, Subject as Asked, explain},
     simulate::Request,
 };
 use serde::{Deserialize, Serialize};
@@ -38,9 +38,12 @@ struct Subject {
     /// A tag of the node; can be given several times
     #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = tag)]
     tags: Vec<(String, String)>,
-    /// The route; without it, whatever is no route of its own
-    #[arg(long, value_name = "NAME", default_value = "")]
-    route: String,
+    /// The route, or "" for whatever is no route of its own; default: the route that the request takes
+    #[arg(long, value_name = "NAME")]
+    route: Option<String>,
+    /// The Gateway that the request comes to; default: the only one of the node
+    #[arg(long, value_name = "NAME")]
+    gateway: Option<String>,
 }
 
 /// Show which steps guard a route at a node, where each field comes from, and what they make of a request
@@ -124,14 +127,18 @@ impl Simulate {
         request.body = self.body.or(request.body);
         request.source.address = self.source.or(request.source.address);
         request.headers.extend(self.headers);
-        let Explanation { decision, hint, .. } = self.subject.explain(Some(&request))?;
+        let Explanation { route, reached, decision, hint, .. } = self.subject.explain(Some(&request))?;
         let upstream = decision.as_ref().is_none_or(|decision| decision.verdict == "allow");
-        if self.output.write(&json!({ "route": self.subject.route, "decision": decision }))? {
+        if self.output.write(&json!({ "route": route, "reached": reached, "decision": decision }))? {
             return Ok(upstream);
+        }
+        if let Some(reached) = reached.filter(|_| self.subject.route.is_none()) {
+            let route = reached.route.as_deref().unwrap_or("none");
+            terminal::write(&format!("route  {route} of gateway {}\n", reached.gateway))?;
         }
         match decision {
             Some(decision) => terminal::write(DecisionLine::to_string(&decision).trim_start())?,
-            None => terminal::write("nothing guards this route: the request goes upstream\n")?,
+            None => terminal::write("this route has no policy: the request goes upstream\n")?,
         }
         if let Some(hint) = hint {
             anstream::eprintln!("{hint}");
@@ -145,13 +152,17 @@ impl Subject {
         match &self.config {
             Some(directory) => {
                 let bundle = postern_model::read(&directory::read(directory)?)?;
-                Ok(explain(&bundle, &self.node(), &self.route, request)?)
+                Ok(explain(&bundle, &self.node(), self.of(request))?)
             }
             None => {
                 let found = self.server.post("/api/v1/explain", &self.question(request)?, None)?;
                 Explanation::deserialize(&found).context("the control plane is of another version")
             }
         }
+    }
+
+    fn of<'a>(&'a self, request: Option<&'a Request>) -> Asked<'a> {
+        Asked { route: self.route.as_deref(), gateway: self.gateway.as_deref(), request }
     }
 
     fn node(&self) -> NodeIdentity {
@@ -179,9 +190,9 @@ impl Subject {
         let tags = (!self.tags.is_empty()).then(|| self.tags.iter().cloned().collect());
         let (service, mesh) = (self.service.as_deref(), self.mesh.as_deref());
         let node = serde_json::to_value(Whom { id: &self.node, service, mesh, tags })?;
-        let mut question = json!({ "node": node, "route": self.route });
-        if let (Some(request), Some(question)) = (request, question.as_object_mut()) {
-            question.insert("request".to_owned(), serde_json::to_value(request)?);
+        let mut question = json!({ "node": node, "route": self.route, "gateway": self.gateway, "request": request });
+        if let Some(question) = question.as_object_mut() {
+            question.retain(|_, value| !value.is_null());
         }
         Ok(question)
     }

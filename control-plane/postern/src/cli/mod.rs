@@ -61,6 +61,7 @@ use self::{
 use crate::{
     control_plane::ControlPlane,
     http,
+    reload::Reloads,
     serve::{Followed, ServeError, Sockets, follow, serve_with},
 };
 
@@ -149,6 +150,10 @@ struct Serve {
     /// Let changes of the directory leave routes without authentication that have it now, or remove everything
     #[arg(long, requires = "config")]
     allow_unguarded: bool,
+    /// Exit with the errors of a directory that is not valid, if nothing is stored that could be served in its place. Default:
+    /// what is valid is served, and what is not answers 500 until it is mended
+    #[arg(long, requires = "config")]
+    strict: bool,
     #[command(flatten)]
     filter: FilterOptions,
     /// Where that file lies on every node; default: the code is sent with the configuration
@@ -245,6 +250,7 @@ impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.logging.start()?;
+        let reloads = Reloads::on_hangup()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
         let store: Arc<dyn Store> = match (&self.state, &self.state_key) {
@@ -259,14 +265,14 @@ impl Serve {
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;
         tracing::info!(xds = %sockets.xds_address()?, http = %sockets.http_address()?, "listening");
-        let allow_unguarded = self.allow_unguarded;
-        let directory = self.config.as_deref().map(|path| Followed { path, allow_unguarded });
+        let (allow_unguarded, strict) = (self.allow_unguarded, self.strict);
+        let directory = self.config.as_deref().map(|path| Followed { path, allow_unguarded, strict });
         let mut terminated = signal(SignalKind::terminate())?;
         // In a task of its own, so that connections are accepted while a change is compiled.
         let (limits, web, discovery) = (self.limits.clone(), self.web.clone(), self.discovery.clone());
         let served = tokio::spawn(serve_with(Arc::clone(&plane), sockets, limits, web, discovery));
         tokio::select! {
-            ended = follow(Arc::clone(&plane), directory) => ended?,
+            ended = follow(Arc::clone(&plane), directory, reloads) => ended?,
             () = deliver(delivery, plane.publications().follow()) => {}
             ended = served => ended.map_err(ServeError::Ended)??,
             _ = tokio::signal::ctrl_c() => tracing::info!("interrupted"),

@@ -55,6 +55,7 @@ fn head(status: &Value) -> String {
             lines.push(format!("          node `{}`: {reason}", text(at(rollout, "/node"))));
         }
     }
+    lines.extend(items(at(status, "/invalid")).iter().map(|line| format!("invalid   {}", text(line))));
     lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
     lines.extend(warnings::lines(status).map(|(line, _)| format!("warning   {line}")));
     lines.extend(warnings::more(status).map(|more| format!("          {more}")));

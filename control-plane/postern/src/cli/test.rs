@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use postern_model::directory;
-use postern_tools::user_test::{self, Mismatch, Suite};
+use postern_tools::user_test::{self, Mismatch, Outcome, Suite};
 
 use super::filter::FilterOptions;
 
@@ -25,6 +25,7 @@ struct Verdict {
     suite: String,
     test: String,
     mismatches: Vec<Mismatch>,
+    decided: String,
 }
 
 impl Test {
@@ -35,15 +36,19 @@ impl Test {
         let mut verdicts = Vec::new();
         for suite in &suites {
             let results = user_test::run(suite, &code, filter).with_context(|| suite.name.clone())?;
-            verdicts.extend(results.into_iter().map(|(test, mismatches)| Verdict {
+            verdicts.extend(results.into_iter().map(|Outcome { test, mismatches, decided }| Verdict {
                 suite: suite.name.clone(),
                 test: test.name.clone(),
                 mismatches,
+                decided,
             }));
         }
-        for Verdict { suite, test, mismatches } in &verdicts {
+        for Verdict { suite, test, mismatches, decided } in &verdicts {
             println!("{}  {suite}: {test}", if mismatches.is_empty() { "ok  " } else { "FAIL" });
             mismatches.iter().for_each(|mismatch| println!("        {mismatch}"));
+            if !mismatches.is_empty() {
+                println!("        decided: {decided}");
+            }
         }
         if let Some(path) = &self.junit {
             fs::write(path, junit(&verdicts)?).with_context(|| format!("cannot write {}", path.display()))?;
@@ -62,12 +67,13 @@ fn junit(verdicts: &[Verdict]) -> Result<String, std::fmt::Error> {
     let failed = verdicts.iter().filter(|verdict| !verdict.mismatches.is_empty()).count();
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     writeln!(text, "<testsuite name=\"postern\" tests=\"{}\" failures=\"{failed}\">", verdicts.len())?;
-    for Verdict { suite, test, mismatches } in verdicts {
+    for Verdict { suite, test, mismatches, decided } in verdicts {
         write!(text, "  <testcase classname=\"{}\" name=\"{}\"", escaped(suite), escaped(test))?;
         if mismatches.is_empty() {
             writeln!(text, "/>")?;
         } else {
-            let lines: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
+            let decided = format!("decided: {decided}");
+            let lines: Vec<_> = mismatches.iter().map(ToString::to_string).chain([decided]).collect();
             writeln!(text, ">\n    <failure>{}</failure>\n  </testcase>", escaped(&lines.join("\n")))?;
         }
     }
@@ -99,12 +105,14 @@ mod tests {
     #[test]
     fn writes_results_for_a_build_server() {
         let mismatch = Mismatch { what: "status".to_owned(), expected: Some("200".to_owned()), found: None };
-        let verdict =
-            |test: &str, mismatches| Verdict { suite: "a.yaml".to_owned(), test: test.to_owned(), mismatches };
+        let verdict = |test: &str, mismatches| {
+            let (suite, test, decided) = ("a.yaml".to_owned(), test.to_owned(), "deny, status 401".to_owned());
+            Verdict { suite, test, mismatches, decided }
+        };
         let text = junit(&[verdict("good", vec![]), verdict("a < \"b\"", vec![mismatch])]).unwrap();
         let expect = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"postern\" tests=\"2\" failures=\"1\">\n  \
                       <testcase classname=\"a.yaml\" name=\"good\"/>\n  <testcase classname=\"a.yaml\" name=\"a &lt; &quot;b&quot;\">\n    \
-                      <failure>status: expected `200`, got nothing</failure>\n  </testcase>\n</testsuite>\n";
+                      <failure>status: expected `200`, got nothing\ndecided: deny, status 401</failure>\n  </testcase>\n</testsuite>\n";
         assert_eq!(text, expect);
     }
 }

@@ -168,6 +168,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
             vec![
                 example(200, "/api/v1/explain").body(json!({ "node": { "id": "edge-2" }, "route": "users" })),
                 example(200, "/api/v1/explain").body(json!({ "route": "users", "request": { "path": "/users" } })),
+                example(200, "/api/v1/explain").body(json!({ "request": { "path": "/users" } })),
                 example(422, "/api/v1/explain").body(json!({ "colour": "red" })),
                 example(404, "/api/v1/explain").body(json!({ "node": { "id": "edge-9" } })),
             ],
@@ -177,7 +178,9 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
             vec![
                 example(200, "/api/v1/simulate").body(json!({ "route": "users", "request": { "method": "GET" } })),
                 example(200, "/api/v1/simulate").body(json!({ "route": "none", "request": {} })),
+                example(200, "/api/v1/simulate").body(json!({ "request": { "path": "/nowhere" } })),
                 example(422, "/api/v1/simulate").body(json!({ "route": "users" })),
+                example(422, "/api/v1/simulate").body(json!({ "gateway": "egde", "request": {} })),
                 example(404, "/api/v1/simulate").body(json!({ "node": { "id": "edge-9" }, "request": {} })),
             ],
         ),

@@ -1,6 +1,7 @@
 //! Operators' questions: which node runs what, what guards a route there, health and metrics.
 
 use postern_base::node::NodeIdentity;
+use postern_tools::explain::Subject;
 use serde_json::{Value, json};
 
 use crate::server::{RESOURCES, Server};
@@ -48,6 +49,18 @@ fn explains_what_is_in_force_at_a_node_of_the_fleet() {
     let body = json!({ "node": { "id": "edge-1" }, "route": "usres", "request": { "path": "/users" } });
     let slip = server.send("post", "/api/v1/simulate", &[], Some(&body)).json();
     assert_eq!(slip["hint"], "no resource names route `usres`: did you mean `users`?");
+    // Without a route, it is the one that the request takes.
+    let take = |path: &str| {
+        let body = json!({ "node": { "id": "edge-1" }, "request": { "path": path } });
+        server.send("post", "/api/v1/simulate", &[], Some(&body)).json()
+    };
+    let users = take("/users");
+    assert_eq!((&users["route"], &users["decision"]["status"]), (&"users".into(), &401.into()));
+    let nowhere = take("/nowhere");
+    assert_eq!(
+        (&nowhere["reached"]["answer"]["status"], &nowhere["decision"]["verdict"]),
+        (&404.into(), &"unrouted".into())
+    );
     let denied = simulate("wrong");
     assert_eq!(denied["hint"], Value::Null);
     assert_eq!((&denied["revision"], &denied["decision"]["verdict"]), (&1.into(), &"deny".into()));
@@ -60,7 +73,8 @@ fn explains_what_is_in_force_at_a_node_of_the_fleet() {
         serde_json::from_value::<std::collections::BTreeMap<String, String>>(json!({ "stage": "canary" })).unwrap();
     let node = NodeIdentity { id: "edge-2".to_owned(), service: "edge".to_owned(), tags: node, ..Default::default() };
     let bundle = postern_model::read(&files).unwrap();
-    let local = postern_tools::explain::explain(&bundle, &node, "users", None).unwrap();
+    let subject = Subject { route: Some("users"), ..Subject::default() };
+    let local = postern_tools::explain::explain(&bundle, &node, subject).unwrap();
     assert_eq!(serde_json::to_value(local).unwrap(), canary);
 }
 

@@ -1,5 +1,6 @@
 //! Removes credentials from resources before they are shown, wherever users may write them.
 
+use postern_model::CREDENTIAL_HEADERS;
 use serde_json::Value;
 
 /// The text that replaces a hidden value.
@@ -21,9 +22,6 @@ const FIELDS: [&str; 9] = [
 const NESTED: [(&str, &str); 2] = [("apiKeys", "key"), ("tls", "key")];
 /// Private members of a JSON Web Key (RFC 7518, 6.2.2, 6.3.2 and 6.4).
 const KEY_MEMBERS: [&str; 8] = ["d", "dp", "dq", "k", "oth", "p", "q", "qi"];
-/// Headers that always carry credentials.
-const HEADERS: [&str; 7] =
-    ["authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token", "x-csrf-token"];
 
 /// Replaces every credential in a resource as it was written. The shape is kept: only scalars are replaced.
 pub(crate) fn hide(value: &mut Value) {
@@ -40,7 +38,7 @@ pub fn hide_field(path: &str, value: &mut Value) {
 
 /// Whether the value of a header, or of another field of this name, is hidden.
 fn hides(name: &str) -> bool {
-    FIELDS.contains(&name) || HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name))
+    FIELDS.contains(&name) || CREDENTIAL_HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name))
 }
 
 /// Walks a value. `within` is the name of the nearest enclosing field; list indices do not count.

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use postern_model::Diagnostic;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::work::{Reply, Step};
@@ -16,6 +17,7 @@ pub(super) enum Command {
     Restore(Reply<bool>),
     Apply(Proposal, Reply<Applied>),
     Follow(Proposal, Reply<()>),
+    Salvage(Proposal, Vec<Diagnostic>, Reply<()>),
     Steer(Steering, Reply<()>),
     Refuse(String, Reply<()>),
     RenewKeys,
@@ -94,6 +96,12 @@ impl Commands {
     /// contents, so that changes made by other ways since are kept.
     pub fn follow(&self, proposal: Proposal) -> PendingAnswer<()> {
         self.ask(|reply| Command::Follow(proposal, reply))
+    }
+
+    /// Puts in force what can be served of a directory that is not valid, and refuses whatever its errors may leave
+    /// unguarded. For a start with nothing in force. `unread` are the files of the directory that could not be read.
+    pub fn salvage(&self, proposal: Proposal, unread: Vec<Diagnostic>) -> PendingAnswer<()> {
+        self.ask(|reply| Command::Salvage(proposal, unread, reply))
     }
 
     /// Pauses, resumes or aborts the rollout under way.

@@ -14,7 +14,7 @@ use postern_compile::{
     pipeline::CompileError,
     review::Waiting,
 };
-use postern_model::Bundle;
+use postern_model::{Bundle, Diagnostic};
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 use super::{
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     journal::{Happening, Journal},
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, digest_of, prove},
+    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, Salvaged, digest_of, prove, salvage},
     rollout::{Rollout, RolloutReport},
     store::Revision,
 };
@@ -146,6 +146,7 @@ impl Desk {
             Command::Restore(reply) => answer(reply, self.restore()),
             Command::Apply(proposal, reply) => self.apply(proposal, reply),
             Command::Follow(proposal, reply) => self.follow(proposal, reply),
+            Command::Salvage(proposal, unread, reply) => self.salvage(proposal, unread, reply),
             Command::Steer(steering, reply) => answer(reply, self.steer(steering)),
             Command::Refuse(error, reply) => {
                 self.refuse(&error);
@@ -194,11 +195,36 @@ impl Desk {
         });
     }
 
+    fn salvage(&mut self, proposal: Proposal, unread: Vec<Diagnostic>, reply: Reply<()>) {
+        let (ground, examiner) = (self.releases.ground(), self.examiner.clone());
+        self.work(move || {
+            let said = digest_of(&proposal.files);
+            Step::Salvage(salvage(proposal, unread, &ground, &examiner.known()).map(Box::new), said, reply)
+        });
+    }
+
+    fn take_salvaged(&mut self, salvaged: Salvaged, said: Digest) -> Result<(), ApplyError> {
+        let is_whole = salvaged.is_whole();
+        let problems = salvaged.problems().cloned();
+        let Revision { number, author, message, .. } = self.releases.take_salvaged(salvaged, SystemTime::now())?;
+        for problem in problems.iter().flatten() {
+            tracing::error!(revision = number, "not valid, and served as a refusal: {problem}");
+        }
+        self.journal.note(Happening::RevisionAccepted { revision: number, author, message }, SystemTime::now());
+        self.put_in_force();
+        self.releases.note();
+        self.publish();
+        if is_whole { Ok(self.releases.followed(number, said)?) } else { Ok(()) }
+    }
+
     /// Carries out the result of a piece of work.
     fn step(&mut self, step: Step) {
         match step {
             Step::TakeIn(examined, reply) => answer(reply, self.take_in(examined)),
             Step::Follow(news, reply) => answer(reply, self.take_in_directory(news)),
+            Step::Salvage(salvaged, said, reply) => {
+                answer(reply, salvaged.and_then(|salvaged| self.take_salvaged(*salvaged, said)));
+            }
             Step::Renew(renewed) => self.take_in_keys(renewed),
         }
     }

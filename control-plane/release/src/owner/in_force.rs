@@ -6,7 +6,7 @@ use postern_base::node::NodeIdentity;
 use postern_compile::{lint::Finding, review::Waiting};
 use tokio::sync::watch;
 
-use crate::{releases::View, rollout::RolloutReport};
+use crate::{lifecycle::Lifecycle, releases::View, rollout::RolloutReport};
 
 /// What is in force, its rollout and the last refused change, as of one moment.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +36,12 @@ impl InForce {
     /// The errors of the latest change, if it was refused; otherwise empty.
     pub fn refused_change(&self) -> &[String] {
         &self.refused_change
+    }
+
+    /// The errors of what is in force, for which parts of it are refusals; empty if it is valid.
+    pub fn invalid(&self) -> Vec<String> {
+        let lifecycle = self.releases.in_force().and_then(|number| self.releases.lifecycle(number));
+        lifecycle.map(Lifecycle::errors).unwrap_or_default()
     }
 
     /// The rollout of what is in force.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     publication::Publication,
-    releases::{Applied, ApplyError, Proved},
+    releases::{Applied, ApplyError, Proved, Salvaged},
 };
 
 /// The sender of an answer. The receiver may be gone.
@@ -30,6 +30,8 @@ pub(super) enum Step {
     TakeIn(Examination, Reply<Applied>),
     /// The same for the contents of a directory, with the digest of its files; `None` if they have not changed.
     Follow(Result<Option<(Examination, Digest)>, ApplyError>, Reply<()>),
+    /// Store and spread what can be served of an invalid directory, with the digest of its files.
+    Salvage(Result<Box<Salvaged>, ApplyError>, Digest, Reply<()>),
     /// Replace the live publications by ones compiled with other keys.
     Renew(Result<Vec<(u64, Publication)>, CompileError>),
 }

@@ -320,7 +320,7 @@ impl Groups {
         let (snapshot, problems) =
             compile_scope(&scope, revision.clone(), &self.key_sets, &self.code, &self.kept, strictness)?;
         for problem in &problems {
-            tracing::error!(envoy = node.envoy, "served as a refusal: {problem}");
+            tracing::error!(envoy = node.envoy, "not served as it is written: {problem}");
         }
         let snapshot = Arc::new(snapshot);
         let mut known = lock(&self.known);

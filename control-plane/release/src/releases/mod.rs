@@ -9,6 +9,7 @@ mod observed;
 mod permissive;
 mod plans;
 mod proposal;
+mod salvage;
 mod terms;
 mod view;
 
@@ -19,8 +20,8 @@ use std::{
 };
 
 use postern_base::digest::Digest;
-use postern_compile::{keys::StoredKeySet, lint::Finding, review::review};
-use postern_model::{Bundle, File};
+use postern_compile::{keys::StoredKeySet, lint::Finding};
+use postern_model::{Bundle, Diagnostics, File};
 use serde::de::DeserializeOwned;
 
 pub use self::{
@@ -28,10 +29,12 @@ pub use self::{
     observed::observed,
     plans::PlanUse,
     proposal::{Admission, Applied, ApplyError, Opens, Proposal},
+    salvage::{Salvaged, salvage},
     terms::Terms,
     view::{Concerns, NodeStanding, View},
 };
 use self::{
+    permissive::Trust,
     plans::{Plans, uses_of},
     terms::{Runners, runners_of},
 };
@@ -141,10 +144,12 @@ impl Releases {
             }
         };
         for number in BTreeSet::from_iter([Some(latest.number), rollout.last_good()].into_iter().flatten()) {
-            match self.load(number, admission, now) {
+            // A candidate of which nothing is left is no better than the last good revision.
+            let fallback = rollout.last_good().is_some_and(|good| good != number);
+            match self.load(number, admission, fallback, now) {
                 Ok(()) => {}
                 // Falls back to the last good revision.
-                Err(error) if Some(number) != rollout.last_good() && rollout.abort().is_ok() => {
+                Err(error) if fallback && rollout.abort().is_ok() => {
                     tracing::error!(revision = number, "a stored revision cannot be served: {error}");
                 }
                 Err(error) => return Err(error),
@@ -183,23 +188,29 @@ impl Releases {
         Ok(self.store.note(name)?.and_then(|note| serde_json::from_slice(&note).ok()))
     }
 
-    fn load(&mut self, number: u64, admission: &dyn Admission, now: SystemTime) -> Result<(), ApplyError> {
+    /// Makes a stored revision live. With a `fallback`, fails if every request would be refused.
+    fn load(
+        &mut self,
+        number: u64,
+        admission: &dyn Admission,
+        fallback: bool,
+        now: SystemTime,
+    ) -> Result<(), ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let revision = self.store.revisions()?.into_iter().find(|revision| revision.number == number);
+        let trust = revision.map_or(Trust::Never, |revision| salvage::trust_of(&revision.digest));
         let mut lifecycle =
             self.lifecycles.remove(&number).map_or_else(|| Lifecycle::scheduled(now), Arc::unwrap_or_clone);
-        let permissive::Served { bundle, publication, problems } = permissive::serve(documents, admission)?;
-        // A revision that an earlier version admitted is served, even if this version's review finds errors.
-        let findings = review(&bundle).unwrap_or_else(|errors| {
-            let errors = errors.into_iter().map(|at| Finding { at, code: "stored-error" });
-            errors
-                .inspect(|error| tracing::error!(revision = number, "stored, but no longer valid: {}", error.at))
-                .collect()
-        });
+        let permissive::Served { bundle, publication, findings, problems } =
+            permissive::serve(documents, admission, trust)?;
+        if let Some(problems) = problems.clone().filter(|_| bundle.refuses_all && fallback) {
+            return Err(problems.into());
+        }
         match problems {
             None => lifecycle.initialized(now),
             Some(problems) => {
                 for problem in &problems {
-                    tracing::error!(revision = number, "stored, but no longer valid: {problem}");
+                    tracing::error!(revision = number, "stored, but not valid: {problem}");
                 }
                 lifecycle.invalid(&problems, now);
             }
@@ -252,7 +263,17 @@ impl Releases {
         let Proved { digest, author, message, parent, documents, bundle, publication, findings, .. } = proved;
         let draft = Draft { digest, author, message, at: now, documents: documents? };
         let release = Release { bundle: Arc::new(bundle), publication: Arc::new(publication), findings };
-        self.release(draft, parent, release, now).map(Applied::Revision)
+        self.release(draft, parent, release, None, now).map(Applied::Revision)
+    }
+
+    /// Stores and spreads what can be served of invalid resources. For a start with nothing else in force.
+    pub fn take_salvaged(&mut self, salvaged: Salvaged, now: SystemTime) -> Result<Revision, ApplyError> {
+        let Salvaged { proposal: (digest, author, message, documents), served, .. } = salvaged;
+        let draft = Draft { digest, author, message, at: now, documents: documents? };
+        let permissive::Served { bundle, publication, findings, problems } = served;
+        let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
+        let release = Release { bundle, publication, findings: findings.into() };
+        self.release(draft, Parent::Latest, release, problems.as_ref(), now)
     }
 
     /// Stores and spreads a publication that no gate has checked.
@@ -269,17 +290,18 @@ impl Releases {
         let release = Release { bundle, publication, findings: Arc::default() };
         let Proposal { files, author, message, parent, .. } = proposal;
         let draft = Draft { digest, author, message, at: now, documents: split(&files).into() };
-        let revision = self.release(draft, parent, release, now)?;
+        let revision = self.release(draft, parent, release, None, now)?;
         self.note();
         Ok(revision)
     }
 
-    /// Stores a release, and starts its rollout.
+    /// Stores a release, and starts its rollout. `problems` are the errors for which parts of it are refusals.
     fn release(
         &mut self,
         draft: Draft,
         parent: Parent,
         release: Release,
+        problems: Option<&Diagnostics>,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
         let revision = self.store.append(draft, parent)?;
@@ -288,7 +310,10 @@ impl Releases {
         let terms = self.terms.with(&release.bundle);
         self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
-        lifecycle.initialized(now);
+        match problems {
+            None => lifecycle.initialized(now),
+            Some(problems) => lifecycle.invalid(problems, now),
+        }
         self.lifecycles.insert(revision.number, Arc::new(lifecycle));
         // A superseded candidate is no longer live.
         let superseded = self.rollout.as_ref().map(Rollout::candidate).filter(|number| Some(*number) != last_good);

@@ -90,6 +90,13 @@ pub enum ApplyError {
     Ended,
 }
 
+impl ApplyError {
+    /// Whether the resources themselves are the reason, so that parts of them may be served.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Compile(_) | Self::Unguarded(_))
+    }
+}
+
 /// What a change would open. It must be allowed explicitly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Opens {

@@ -25,6 +25,13 @@ impl fmt::Debug for Document {
     }
 }
 
+impl Document {
+    /// Its file and line.
+    pub(crate) fn key(&self) -> (String, usize) {
+        (self.file.clone(), self.line)
+    }
+}
+
 /// Documents to be appended to a store, optionally [prepared](super::Store::prepare) by it.
 #[derive(Debug, Clone)]
 pub struct Prepared {

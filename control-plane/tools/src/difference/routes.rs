@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postern_compile::attach::{Attachment, Scope, attach, for_route};
+use postern_compile::attach::{Attachment, Destination, Scope, attach, destinations};
 use postern_engine::event::Phase;
 use postern_model::{Gateway, Resource, Route};
 use postern_release::catalogue::hide_field;
@@ -40,14 +40,14 @@ impl<'a> View<'a> {
         self.attachment.routes.get(route).copied().or(self.attachment.default)
     }
 
-    /// The declaration of a route by its gateway, and its time-outs.
+    /// The declaration of a route by its gateway, and what holds for calls of its services.
     fn declaration(&self, route: &str) -> Value {
         let Some((gateway, route)) = self.declared.get(route) else { return json!({}) };
         let mut fields = object(*route);
         fields.remove("name");
         fields.insert("gateway".to_owned(), json!(gateway.name));
-        let timeouts = object(&for_route(self.scope, route).conf);
-        fields.insert("timeouts".to_owned(), Value::Object(timeouts));
+        let calls = destinations(self.scope, route).into_iter().map(calls);
+        fields.insert("destinations".to_owned(), Value::Object(calls.collect()));
         Value::Object(fields)
     }
 
@@ -64,6 +64,18 @@ impl<'a> View<'a> {
     fn steps(&self, chain: Option<usize>, phase: Phase) -> Vec<StepLine> {
         steps(chain.and_then(|chain| self.attachment.chains.get(chain)), phase)
     }
+}
+
+/// The name of a service, and what is attached to calls of it.
+fn calls(destination: Destination<'_>) -> (String, Value) {
+    let Destination { service, timeout, circuit_breaker, retry, health_check } = destination;
+    let attached = json!({
+        "timeout": object(&timeout.conf),
+        "circuitBreaker": object(&circuit_breaker.conf),
+        "retry": object(&retry.conf),
+        "healthCheck": object(&health_check.conf),
+    });
+    (service.to_owned(), attached)
 }
 
 /// The indices of a route's chains on both sides.

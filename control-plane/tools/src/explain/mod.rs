@@ -1,19 +1,21 @@
 //! Explains a route at a node: which steps run, where each of their fields comes from and what it overrides and, for a
 //! request, the result of each step. It uses the same attachment that is served, and decides nothing.
 
+mod destination;
+mod reached;
 mod show;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use postern_base::{
-    diagnostic::{push_field, push_item, suggestion},
+    diagnostic::{push_field, push_item, quote, suggestion},
     node::NodeIdentity,
 };
 use postern_compile::{
     attach::{self, Attached, EffectiveStep, Part, Scope, Withheld, attach},
     gate::Refusal,
     keys::KeySets,
-    lower::{Lowered, PERMISSION_STEP, Strictness, lower},
+    lower::{self, PERMISSION_STEP, Strictness, lower},
     pipeline::CompileError,
 };
 use postern_engine::{Plan, event::Phase, run::Fate};
@@ -24,6 +26,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+pub use self::destination::DestinationLine;
+pub(crate) use self::reached::reached;
+pub use self::reached::{EnvoyAnswer, ExplainError, Reached};
 use crate::simulate::{Request, Simulated, simulate};
 
 /// What is said of a route at a node.
@@ -34,9 +39,15 @@ pub struct Explanation {
     pub node: NodeIdentity,
     /// The route; empty for whatever is no route of its own.
     pub route: String,
+    /// Where the request gets, as Envoy matches routes. Absent without a request, or if the node has no Gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
     /// The gateway that declares it and the service that it goes to, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<Declared>,
+    /// Why every request is refused, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// Whether nothing is enforced.
     pub shadow: bool,
     /// The largest body that is buffered.
@@ -47,8 +58,10 @@ pub struct Explanation {
     pub request: Vec<StepLine>,
     /// The steps before the response goes downstream.
     pub response: Vec<StepLine>,
-    /// How long is waited for the upstream.
-    pub timeouts: Vec<FieldLine>,
+    /// What holds for calls of its services.
+    pub destinations: Vec<DestinationLine>,
+    /// What is traced at the node.
+    pub tracing: Vec<FieldLine>,
     /// What a request would meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionLine>,
@@ -171,7 +184,7 @@ pub struct OverLine {
 /// What a request meets.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionLine {
-    /// `allow`, `deny` or `respond`.
+    /// `allow`, `deny` or `respond`; `unrouted` if Envoy answers before any step, since the request takes no route.
     pub verdict: String,
     /// The status that the caller gets, if it is ours.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,14 +214,20 @@ pub struct FateLine {
     pub reason: Option<String>,
 }
 
+/// What is to be explained.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Subject<'a> {
+    /// The route, or an empty name for whatever is no route of its own. By default, the one that the request takes.
+    pub route: Option<&'a str>,
+    /// The Gateway that the request comes to. By default, the only one of the node.
+    pub gateway: Option<&'a str>,
+    /// A request to try.
+    pub request: Option<&'a Request>,
+}
+
 /// Explains a route at a node, without any published key set.
-pub fn explain(
-    bundle: &Bundle,
-    node: &NodeIdentity,
-    route: &str,
-    request: Option<&Request>,
-) -> Result<Explanation, CompileError> {
-    explain_with(bundle, &KeySets::default(), node, route, request)
+pub fn explain(bundle: &Bundle, node: &NodeIdentity, subject: Subject<'_>) -> Result<Explanation, ExplainError> {
+    explain_with(bundle, &KeySets::default(), node, subject)
 }
 
 /// Like [`explain`], with the published key sets that are known.
@@ -216,22 +235,38 @@ pub fn explain_with(
     bundle: &Bundle,
     keys: &KeySets,
     node: &NodeIdentity,
-    route: &str,
-    request: Option<&Request>,
-) -> Result<Explanation, CompileError> {
+    subject: Subject<'_>,
+) -> Result<Explanation, ExplainError> {
     let scope = Scope::of(bundle, node);
+    let reached = match subject.request {
+        Some(request) => reached_if_meant(&scope, subject, request)?,
+        None => None,
+    };
+    if let (None, Some(reached @ Reached { answer: Some(answer), .. })) = (subject.route, &reached) {
+        return Ok(unrouted(node, reached, answer));
+    }
+    let taken = reached.as_ref().and_then(|reached| reached.route.as_deref());
+    let route = subject.route.or(taken).unwrap_or_default();
+    // Steps see the path that Envoy has normalized.
+    let request = subject.request.map(|request| match reached.as_ref().and_then(|reached| reached.path.clone()) {
+        Some(path) if taken == Some(route) => Cow::Owned(Request { path, ..request.clone() }),
+        _ => Cow::Borrowed(request),
+    });
     let attachment = attach(&scope);
     let chain = attachment.routes.get(route).copied().or(attachment.default);
     let chain = chain.and_then(|chain| attachment.chains.get(chain));
     if let Some(chain) = chain {
-        Diagnostics::reject(chain.errors.clone())?;
+        Diagnostics::reject(chain.errors.clone()).map_err(CompileError::from)?;
     }
     let decision = match request {
         None => None,
         Some(request) => {
-            let Lowered { plan, .. } = lower(&scope, keys, &attachment, Strictness::Strict)?;
+            let plan = match scope.refuses_all {
+                true => lower::refusal(&scope),
+                false => lower(&scope, keys, &attachment, Strictness::Strict).map_err(CompileError::from)?.plan,
+            };
             let plan = Plan::load(&plan.encode_to_vec()).map_err(|error| CompileError::Gate(Refusal::from(&error)))?;
-            simulate(&Arc::new(plan), route, request).map(|simulated| decision(chain, &simulated))
+            simulate(&Arc::new(plan), route, &request).map(|simulated| decision(chain, &simulated))
         }
     };
     let declared = scope.gateways.iter().find_map(|gateway| {
@@ -243,15 +278,82 @@ pub fn explain_with(
         route: route.to_owned(),
         declared: declared
             .map(|(gateway, route)| Declared { gateway: gateway.name.clone(), services: route.services() }),
+        refused: refused(&scope, chain),
         shadow: chain.is_some_and(|chain| chain.shadow),
         max_body_size: chain.map_or(0, |chain| chain.body_limit),
         permissions: chain.map(permissions).unwrap_or_default(),
         request: steps(chain, Phase::Request),
         response: steps(chain, Phase::Response),
-        timeouts: declared.map(|(_, route)| timeouts(&attach::for_route(&scope, route))).unwrap_or_default(),
+        tracing: destination::traced(&scope),
+        destinations: declared.map(|(gateway, route)| destination::lines(&scope, gateway, route)).unwrap_or_default(),
         decision,
-        hint: hint(bundle, route),
+        hint: hint(bundle, route).or_else(|| elsewhere(route, reached.as_ref())),
+        reached,
     })
+}
+
+/// Where the request gets. A question that names a route is answered even if it cannot be told.
+fn reached_if_meant(
+    scope: &Scope<'_>,
+    subject: Subject<'_>,
+    request: &Request,
+) -> Result<Option<Reached>, ExplainError> {
+    match reached(scope, subject.gateway, request) {
+        Err(ExplainError::WhichGateway(_)) if subject.route.is_some() => Ok(None),
+        reached => reached,
+    }
+}
+
+/// The explanation of a request that takes no route.
+fn unrouted(node: &NodeIdentity, reached: &Reached, answer: &EnvoyAnswer) -> Explanation {
+    Explanation {
+        node: node.clone(),
+        route: String::new(),
+        reached: Some(reached.clone()),
+        declared: None,
+        refused: None,
+        shadow: false,
+        max_body_size: 0,
+        permissions: Vec::new(),
+        request: Vec::new(),
+        response: Vec::new(),
+        destinations: Vec::new(),
+        tracing: Vec::new(),
+        decision: Some(DecisionLine {
+            verdict: "unrouted".to_owned(),
+            status: Some(answer.status),
+            step: None,
+            reason: Some(answer.reason.clone()),
+            consumer: None,
+            steps: Vec::new(),
+        }),
+        hint: None,
+    }
+}
+
+/// A warning that the request does not take the route that is explained.
+fn elsewhere(route: &str, reached: Option<&Reached>) -> Option<String> {
+    let reached = reached.filter(|reached| reached.route.as_deref() != Some(route) && !route.is_empty())?;
+    let gateway = quote(&reached.gateway);
+    Some(match (&reached.route, &reached.answer) {
+        (Some(taken), _) => {
+            format!("this request takes route {} of Gateway {gateway}, not {}", quote(taken), quote(route))
+        }
+        (None, answer) => {
+            let status = answer.as_ref().map_or(404, |answer| answer.status);
+            format!("this request does not take route {}: Gateway {gateway} answers {status}", quote(route))
+        }
+    })
+}
+
+/// Why every request of a chain is refused, if it is.
+fn refused(scope: &Scope<'_>, chain: Option<&Attached<'_>>) -> Option<String> {
+    if scope.refuses_all {
+        return Some("something that may guard this route could not be read".to_owned());
+    }
+    let policy = chain?.refused.first()?;
+    let at = policy.diagnose("", "");
+    Some(format!("{} stands for something that is not valid ({}:{})", policy.label(), at.file, at.line))
 }
 
 /// A hint at the route that a user may have meant, if no resource names this one.
@@ -323,27 +425,6 @@ fn over_line(part: &Part<'_>, field: &str) -> OverLine {
     }
     let value = leaves.into_iter().find(|(name, _)| name == field).map(|(_, value)| value);
     OverLine { value: value.unwrap_or_default(), origin: origin(part.policy, &format!("{}.{field}", part.field())) }
-}
-
-fn timeouts(effective: &attach::EffectiveTimeouts<'_>) -> Vec<FieldLine> {
-    let mut leaves = Vec::new();
-    flatten(String::new(), Json::Object(object(&effective.conf)), &mut leaves);
-    let line = |(field, value): (String, Json)| {
-        let provided = effective.fields.provider(&field)?;
-        let place = |index: usize| {
-            let (timeout, entry) = effective.parts.get(index)?;
-            let conf = object(&timeout.spec.to.get(*entry)?.conf);
-            let mut leaves = Vec::new();
-            flatten(String::new(), Json::Object(conf), &mut leaves);
-            let value = leaves.into_iter().find(|(name, _)| *name == field).map(|(_, value)| value);
-            Some((origin(timeout, &format!("spec.to[{entry}].{field}")), value.unwrap_or_default()))
-        };
-        let (origin, _) = place(provided.by)?;
-        let over = provided.over.iter().filter_map(|index| place(*index));
-        let over = over.map(|(origin, value)| OverLine { value, origin }).collect();
-        Some(FieldLine { field, value, origin, inherited: false, over })
-    };
-    leaves.into_iter().filter_map(line).collect()
 }
 
 pub(crate) fn object<T: Serialize>(value: &T) -> Map<String, Json> {

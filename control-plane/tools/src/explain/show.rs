@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use postern_model::Level;
 use serde_json::Value as Json;
 
-use super::{DecisionLine, Explanation, FieldLine, OriginLine, StepLine, WithheldLine};
+use super::{DecisionLine, DestinationLine, Explanation, FieldLine, OriginLine, Reached, StepLine, WithheldLine};
 
 const HEAD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -30,9 +30,10 @@ impl Display for Explanation {
         }
         chain(f, "request", &self.request)?;
         chain(f, "response", &self.response)?;
-        if !self.timeouts.is_empty() {
-            writeln!(f, "\n{HEAD}time-outs{HEAD:#}")?;
-            self.timeouts.iter().try_for_each(|field| line(f, field, true))?;
+        self.destinations.iter().try_for_each(|destination| calls(f, destination))?;
+        if !self.tracing.is_empty() {
+            writeln!(f, "\n{HEAD}tracing{HEAD:#}")?;
+            self.tracing.iter().try_for_each(|field| line(f, field, true))?;
         }
         match &self.decision {
             Some(decision) => decision.fmt(f),
@@ -56,6 +57,11 @@ impl Explanation {
         for (index, (name, value)) in node.tags.iter().enumerate() {
             write!(f, "{} {name}={value}", if index == 0 { format!(" {DIM}tags{DIM:#}") } else { String::new() })?;
         }
+        if let Some(Reached { gateway, route: None, .. }) = &self.reached
+            && self.route.is_empty()
+        {
+            return writeln!(f, "\n{HEAD}route{HEAD:#}  none {DIM}of gateway{DIM:#} {gateway}");
+        }
         write!(f, "\n{HEAD}route{HEAD:#}  {}", or_dash(&self.route))?;
         match &self.declared {
             Some(declared) => {
@@ -69,6 +75,9 @@ impl Explanation {
             None => write!(f, " {DIM}declared by no gateway of this node{DIM:#}")?,
         }
         writeln!(f)?;
+        if let Some(refused) = &self.refused {
+            writeln!(f, "{BAD}Every request is refused: {refused}.{BAD:#}")?;
+        }
         if self.shadow {
             writeln!(f, "{WARN}All of it is in shadow mode: nothing is enforced.{WARN:#}")?;
         }
@@ -111,6 +120,17 @@ fn chain(f: &mut Formatter<'_>, name: &str, steps: &[StepLine]) -> fmt::Result {
     Ok(())
 }
 
+fn calls(f: &mut Formatter<'_>, destination: &DestinationLine) -> fmt::Result {
+    for (index, (kind, fields)) in destination.kinds().enumerate() {
+        if index == 0 {
+            writeln!(f, "\n{HEAD}calls of {}{HEAD:#}", destination.service)?;
+        }
+        writeln!(f, "    {NAME}{kind}{NAME:#}")?;
+        fields.iter().try_for_each(|field| line(f, field, true))?;
+    }
+    Ok(())
+}
+
 fn line(f: &mut Formatter<'_>, field: &FieldLine, with_origin: bool) -> fmt::Result {
     write!(f, "      {:<24} {}", field.field, Value(&field.value))?;
     if field.inherited {
@@ -145,6 +165,7 @@ fn show_decision(f: &mut Formatter<'_>, decision: &DecisionLine) -> fmt::Result 
     let (style, verdict) = match decision.verdict.as_str() {
         "allow" => (GOOD, "goes upstream".to_owned()),
         "deny" => (BAD, format!("is denied with {}", decision.status.unwrap_or_default())),
+        "unrouted" => (BAD, format!("is answered with {} by Envoy", decision.status.unwrap_or_default())),
         _ => (WARN, format!("is answered with {}", decision.status.unwrap_or_default())),
     };
     write!(f, "    {style}It {verdict}{style:#}")?;

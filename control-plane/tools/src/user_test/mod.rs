@@ -6,21 +6,28 @@
 
 mod observation;
 mod run;
+mod signer;
+mod site;
 
 use std::{
     collections::BTreeMap,
+    mem,
     path::{Path, PathBuf},
 };
 
+use postern_base::diagnostic::quote;
 use postern_compile::{
     pipeline::CompileError,
     wasm::{CallError, HostError, Refused},
 };
 use postern_model::{Diagnostics, File, directory::SourceError};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-pub use self::{observation::Mismatch, run::run};
+pub use self::{
+    observation::Mismatch,
+    run::{Outcome, run},
+};
 
 /// The tests of one file.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub struct Suite {
     pub name: String,
     /// The directory of the resources under test.
     pub resources: PathBuf,
+    /// The key sets that issuers publish, by `jwksUri`.
+    key_sets: BTreeMap<String, Value>,
     /// The tests, in order.
     pub tests: Vec<Test>,
 }
@@ -52,7 +61,10 @@ pub struct Test {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Sent {
-    route: String,
+    /// The route. By default, the one that Envoy would choose.
+    route: Option<String>,
+    /// The Gateway that the request comes to. By default, the only one.
+    gateway: Option<String>,
     #[serde(default = "get")]
     method: String,
     #[serde(default = "root")]
@@ -62,9 +74,21 @@ struct Sent {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     body: Option<String>,
+    /// A token that the test signs by itself, sent as `authorization: Bearer …`.
+    token: Option<Token>,
     /// The caller's address and port.
     #[serde(default = "caller")]
     source: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Token {
+    /// The name of the Issuer.
+    issuer: String,
+    /// Its claims. Issuer, audience and times have defaults that make it good; null leaves a claim out.
+    #[serde(default)]
+    claims: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -86,7 +110,8 @@ impl Default for Answered {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Expect {
-    /// The verdict, such as `allow` or `deny`; `none` for a route without a chain.
+    /// The verdict, such as `allow` or `deny`; `none` for a route without a chain; `unrouted` if Envoy answers, since no
+    /// route matches or the request is refused before a route is chosen.
     verdict: Option<String>,
     /// The step that decided.
     step: Option<String>,
@@ -128,6 +153,17 @@ pub enum TestError {
         /// The error.
         error: String,
     },
+    /// The request of a test cannot be sent.
+    #[error("{}: {error}", quote(.test))]
+    Request {
+        /// The name of the test.
+        test: String,
+        /// The error.
+        error: String,
+    },
+    /// No throw-away key can be made.
+    #[error("the system has no randomness")]
+    NoRandomness,
     /// The resources could not be read.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -149,7 +185,7 @@ impl Suite {
     /// Reads a file of tests. The path of its resources is relative to the file.
     pub fn read(file: &File) -> Result<Self, TestError> {
         let form = |place: String, error: String| TestError::Form { file: file.name.clone(), place, error };
-        let document: Outer =
+        let mut document: Outer =
             typed(postern_model::read_document(file)?).map_err(|error| form("the document".to_owned(), error))?;
         let test = |(index, value): (usize, Value)| {
             let place = format!("tests[{index}]");
@@ -159,16 +195,19 @@ impl Suite {
             }
             Ok(test)
         };
-        let tests = document.tests.into_iter().enumerate().map(test).collect::<Result<_, _>>()?;
+        let tests = mem::take(&mut document.tests).into_iter().enumerate().map(test).collect::<Result<_, _>>()?;
         let folder = Path::new(&file.name).parent().unwrap_or(Path::new("."));
-        Ok(Self { name: file.name.clone(), resources: folder.join(document.resources), tests })
+        let Outer { resources, key_sets, .. } = document;
+        Ok(Self { name: file.name.clone(), resources: folder.join(resources), key_sets, tests })
     }
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Outer {
     resources: PathBuf,
+    #[serde(default)]
+    key_sets: BTreeMap<String, Value>,
     tests: Vec<Value>,
 }
 

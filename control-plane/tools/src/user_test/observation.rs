@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use postern_compile::wasm::{HeaderMap, Stream};
 
 use super::Expect;
+use crate::explain::EnvoyAnswer;
 
 /// The observed result of a request.
 pub(super) struct Observation {
@@ -14,6 +15,8 @@ pub(super) struct Observation {
     answer: HeaderMap,
     upstream: Option<HeaderMap>,
     body: Option<String>,
+    /// Why Envoy answered by itself.
+    unrouted: Option<String>,
 }
 
 /// A field whose value is not the expected one.
@@ -46,6 +49,7 @@ impl Observation {
                 answer: answer.headers.clone(),
                 upstream: None,
                 body: Some(String::from_utf8_lossy(&answer.body).into_owned()),
+                unrouted: None,
             },
             None => Self {
                 account,
@@ -53,8 +57,32 @@ impl Observation {
                 answer: stream.response().headers().clone(),
                 upstream: Some(stream.request().headers().clone()),
                 body: None,
+                unrouted: None,
             },
         }
+    }
+
+    /// A request that Envoy answers before any step.
+    pub(super) fn unrouted(answer: &EnvoyAnswer) -> Self {
+        Self {
+            account: BTreeMap::from([("verdict".to_owned(), "unrouted".to_owned())]),
+            status: Some(answer.status.to_string()),
+            answer: HeaderMap::default(),
+            upstream: None,
+            body: None,
+            unrouted: Some(answer.reason.clone()),
+        }
+    }
+
+    /// What became of the request: "deny by step `apiKeyAuth` (key_missing), status 401".
+    pub(super) fn decided(&self) -> String {
+        let account = |name: &str| self.account.get(name);
+        let mut text = account("verdict").map_or("no policy on this route", String::as_str).to_owned();
+        text.extend(account("step").map(|step| format!(" by step `{step}`")));
+        text.extend(account("reason").or(self.unrouted.as_ref()).map(|reason| format!(" ({reason})")));
+        text.extend(account("consumer").map(|consumer| format!(", consumer `{consumer}`")));
+        text.extend(self.status.as_ref().map(|status| format!(", status {status}")));
+        text
     }
 
     /// All fields that do not have the expected value.

@@ -33,5 +33,5 @@ pub fn validate(writer: &mut Writer, expressions: &[u32]) -> wire::Step {
 
 /// Admits a request with an API key.
 pub fn key_from(writer: &mut Writer, source: Source) -> wire::Step {
-    writer.step("apiKeyAuth", Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source) }))
+    writer.step("apiKeyAuth", Policy::ApiKeyAuth(wire::ApiKeyAuth { source: Some(source), optional: false }))
 }

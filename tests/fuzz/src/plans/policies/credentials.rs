@@ -15,6 +15,7 @@ pub(super) fn api_key_auth(script: &mut Script<'_>, scope: Scope) -> Policy {
             2 => Some(Source::Cookie(scope.string(script))),
             _ => None,
         },
+        optional: script.flag(),
     })
 }
 
