@@ -5,6 +5,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::Command, thread, time::Du
 
 use postern_tests::{
     Client, ControlPlane, Envoy, NodeCache, Request, Site, Upstream,
+    control_plane::wait_for_status,
     crash::Numbers,
     site::{free_port, write_whole},
     wait,
@@ -14,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     refusals::InProcess,
+    refused_resources::bad_cluster,
     updates::Load,
     world::{KEY, Variant, assert_no_vm_failure, envoy_of, node, users, users_with},
 };
@@ -174,10 +176,18 @@ fn keeps_no_policy_that_an_envoy_refused() {
         control_plane.force(&stage.site, b"\x08\x63", "no plan");
         wait::until_true("the refusal", || Ok(logged(&envoy.log(), "plan format 99 is not supported"))).unwrap();
         stage.wait_for_answers("nosniff");
+        // After it, nothing else is sent of its type.
+        stage.site.write("raw.yaml", &bad_cluster()).unwrap();
+        control_plane.publish(&stage.site);
+        let refusals = |envoy: &Envoy| envoy.stat("cluster_manager.cds.update_rejected").unwrap();
+        wait::until_true("the refusal of a cluster", || Ok(refusals(&envoy) == Some(1))).unwrap();
+        let refused = |status: &Value| node(status)["types"]["cluster"]["refused"].is_object();
+        wait_for_status(control_plane.http, "the refusal", refused).unwrap();
         drop(control_plane);
         cache.restart().unwrap();
         envoy.kill_and_restart().unwrap();
         stage.wait_for_answers("nosniff");
+        assert_eq!(refusals(&envoy), Some(0), "{variant:?}");
         assert!(!logged(&envoy.log(), "plan format 99"), "{variant:?}");
     }
 }

@@ -176,6 +176,12 @@ async fn gives_a_client_no_more_than_its_own_node_accepted() {
     publish(&server, 2).await;
     let changed = second.next().await.unwrap();
     second.answer(&changed, None).await;
+    let runs = || {
+        server.plane.fleet().report().iter().any(|it| {
+            it.types[&CLUSTERS].running.as_ref().is_some_and(|version| version.as_str() == changed.version_info)
+        })
+    };
+    until("the second client's ACK", runs).await;
     drop(second);
     drop((client, server));
 
