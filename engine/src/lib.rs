@@ -33,6 +33,7 @@ pub mod json;
 pub mod json_schema;
 pub mod jwt;
 mod load_error;
+pub mod matching;
 pub mod message_signature;
 mod on_failure;
 mod password;

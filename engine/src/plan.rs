@@ -15,13 +15,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     agent::Agent,
-    answers, budget,
+    answers,
+    budget::{self, Budget},
     chain::Chain,
     consumers::Consumers,
     directory::Directory,
     edited::EditedHeaders,
+    event::Headers,
     jwt::Issuer,
     load_error::{LoadError, PlanPart},
+    matching::{Matches, Requested, Unclear},
     placement::Placement,
     policy::Known,
     replays::Replays,
@@ -43,6 +46,8 @@ pub struct Plan {
     declared: Option<Declared>,
     /// The routes by their names without marks, if `routes` has marked names.
     unmarked: Option<FxHashMap<RouteName, Guarded>>,
+    /// The routes that are found by what a request asks for. `None` if there are none.
+    matches: Option<Matches>,
     /// The request headers that routes match on, if the operator lists them.
     matched_headers: Option<Vec<Arc<str>>>,
     /// Whether no access log shows accounts.
@@ -92,6 +97,10 @@ impl Plan {
             Some(wire) => strings.answer(wire),
             None => Ok(default()),
         };
+        let routes = load_routes(&wire.routes, &strings, &chains, wire.count_routes)?;
+        let default_chain = load_default_chain(wire.default_chain, &chains)?;
+        let chain_of = |route: &str| routes.get(route.as_bytes()).map(|route| route.chain).or(default_chain);
+        let matches = Matches::load(&wire.matches, &strings, chain_of)?;
         let request_steps = chains.iter().flat_map(|chain| &chain.request.steps);
         Ok(Self {
             directory: Directory {
@@ -101,7 +110,8 @@ impl Plan {
                 agent_unavailable: answer(&wire.agent_unavailable, answers::agent_unavailable)?,
                 agents,
             },
-            routes: load_routes(&wire.routes, &strings, &chains, wire.count_routes)?,
+            routes,
+            matches: (!wire.matches.is_empty()).then_some(matches),
             unmarked: None,
             declared: wire.declared_routes.map(|declared| Declared::load(&declared, &strings)).transpose()?,
             matched_headers: wire
@@ -112,17 +122,20 @@ impl Plan {
             count_routes: wire.count_routes,
             has_first_used: AtomicBool::new(false),
             first_used: Mutex::default(),
-            default_chain: load_default_chain(wire.default_chain, &chains)?,
+            default_chain,
             policy_not_supported: answer(&wire.policy_not_supported, answers::policy_not_supported)?,
             steps,
             chains,
         })
     }
 
-    /// The plan for one placement. In a listener of a Gateway, all routes are known and their names have marks;
-    /// elsewhere neither holds.
+    /// The plan for one placement. In a listener of a Gateway, all routes are known, their names have marks, and no
+    /// route is found by a match; elsewhere none of that holds.
     #[must_use]
-    pub fn placed(self, placement: Placement) -> Self {
+    pub fn placed(mut self, placement: Placement) -> Self {
+        if placement == Placement::Gateway {
+            self.matches = None;
+        }
         let Some(declared) = self.declared.filter(|_| placement == Placement::Gateway) else {
             return Self { declared: None, ..self };
         };
@@ -157,6 +170,26 @@ impl Plan {
         let route = route.as_ref();
         let default = || self.default_chain.filter(|_| !self.is_foreign(route));
         self.routes.get(route).map(|guarded| guarded.chain).or_else(default)
+    }
+
+    /// Whether a request on a route of this name may be on another one by what it asks for: the plan has matches, and
+    /// does not know the name.
+    pub fn goes_by_match(&self, route: &[u8]) -> bool {
+        self.matches.is_some() && !self.routes.contains_key(route)
+    }
+
+    /// The route of a request by what it asks for, if its name [does not tell](Self::goes_by_match). `None` if no match
+    /// fits, so that it is on the route that Envoy says.
+    pub fn matched_route(&self, requested: &Requested<'_>) -> Result<Option<&Arc<str>>, Unclear> {
+        self.matches.as_ref().map_or(Ok(None), |matches| matches.route(requested, &Budget::new(self.steps)))
+    }
+
+    /// The index of the chain of a request that was admitted, by the name of its route in Envoy and its headers.
+    pub fn chain_for(&self, route: &[u8], headers: &Headers) -> Option<usize> {
+        match self.goes_by_match(route).then(|| self.matched_route(&Requested::of(headers))) {
+            Some(Ok(Some(matched))) => self.chain_of(matched.as_bytes()),
+            _ => self.chain_of(route),
+        }
     }
 
     /// The request headers that the chain with this index may set, add, remove or strip, in shadow mode too. Empty if

@@ -138,8 +138,11 @@ pub enum Applies {
 pub enum Kind {
     /// Any string.
     Text,
-    /// The name of a resource, route, listener or step: 1 to 253 of `a-z A-Z 0-9 . _ -`, a letter or digit first.
+    /// The name of a resource, listener or step: 1 to 253 of `a-z A-Z 0-9 . _ -`, a letter or digit first.
     Name,
+    /// The name of a route, which may look like a path: 1 to 253 of `a-z A-Z 0-9 . _ - / : * { } ~`, a letter, digit or
+    /// `/` first, and no start that the control plane keeps for itself.
+    RouteName,
     /// A header's name: an RFC 9110 token of any case, not `host`, not a pseudo-header.
     HeaderName,
     /// The name of a header that a step edits: none that frames a message or a connection, or that Envoy obeys.

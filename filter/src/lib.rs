@@ -9,7 +9,9 @@
 
 #[cfg(target_arch = "wasm32")]
 mod callbacks;
+mod header_edit;
 mod host;
+mod matched;
 mod memory;
 mod notices;
 mod pairs;

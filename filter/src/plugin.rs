@@ -192,9 +192,10 @@ pub(crate) fn on_request_trailers(id: u32) -> Action {
 /// the stream may have begun under.
 fn strip_trailers() -> Result<(), HostError> {
     let route = host::property("xds\0route_name")?.unwrap_or_default();
+    let headers = host::headers(Map::RequestHeaders)?;
     let edited = PLUGIN.with_borrow(|plugin| {
         let plans = plugin.roots.iter().filter_map(|root| root.plan.as_ref());
-        let edited = plans.filter_map(|plan| Some(plan.edited_request_headers(plan.chain_of(&route)?)));
+        let edited = plans.filter_map(|plan| Some(plan.edited_request_headers(plan.chain_for(&route, &headers)?)));
         edited.filter(|edited| !edited.is_empty()).collect::<Vec<_>>()
     });
     if edited.is_empty() {

@@ -11,6 +11,8 @@ pub(crate) enum RouteRefusal {
     Unverified,
     /// The route is not the one whose chain ran.
     Changed,
+    /// It goes by what the request asks for, and that can be read in several ways, which have different chains.
+    Unclear,
 }
 
 impl RouteRefusal {
@@ -22,6 +24,7 @@ impl RouteRefusal {
             Self::Changed => {
                 (500, "route_changed", "the request takes another route than its policies were chosen for")
             }
+            Self::Unclear => (400, "route_unclear", "the path or the host can be read in several ways"),
         };
         Decision {
             verdict: Verdict::Deny(Response::problem(status, detail)),

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use postern_engine::{
     Answer, Ask, Decision, Inputs, Needs, Plan, Response, Run, Turn, Verdict,
     agent::{CallError, Health},
-    edits::{Allowance, Edit, Edits},
+    edits::{Allowance, Edits},
+    matching::Unclear,
     route_record,
     run::Outlook,
 };
 
 use crate::{
+    header_edit,
     host::{self, HostError, Map},
-    notices, records,
+    matched, notices, records,
     route_refusal::RouteRefusal,
     sightings,
     worker::Worker,
@@ -265,12 +267,12 @@ impl Stream {
 
     #[inline]
     fn begin(&mut self, body: Body) -> Result<Action, Failure> {
-        let route = match self.plan {
+        let mut route = match self.plan {
             Some(_) => host::property("xds\0route_name")?.unwrap_or_default(),
             None => return Err(Failure::NoPlan),
         };
         if self.duty != Duty::Gateway
-            && let Some(action) = self.verify(&route)?
+            && let Some(action) = self.verify(&mut route)?
         {
             return Ok(action);
         }
@@ -303,11 +305,15 @@ impl Stream {
     }
 
     /// Ensures that the chain that runs is the chain of the route that is taken, for an Envoy with routes of its own.
-    /// `None` if the chain is to run.
+    /// Replaces a name that the plan does not know by that of the route whose match fits. `None` if the chain is to run.
     #[cold]
     #[inline(never)]
-    fn verify(&mut self, route: &[u8]) -> Result<Option<Action>, Failure> {
+    fn verify(&mut self, route: &mut Vec<u8>) -> Result<Option<Action>, Failure> {
         let plan = self.plan.as_ref().ok_or(Failure::NoPlan)?;
+        if let Err(Unclear) = matched::resolve(plan, route)? {
+            return self.refuse(RouteRefusal::Unclear, route).map(Some);
+        }
+        let route = route.as_slice();
         match self.duty {
             Duty::Gateway => Ok(None),
             Duty::Overlay { verified: true } => {
@@ -540,21 +546,7 @@ fn apply(edits: &Edits, map: Map) -> Result<(), Failure> {
             host::set_property(name, value.as_bytes())?;
         }
     }
-    Ok(edits.headers().try_for_each(|edit| apply_header(edit, map))?)
-}
-
-#[inline]
-fn apply_header(edit: &Edit, map: Map) -> Result<(), HostError> {
-    if !edit.replace {
-        return edit.values.iter().try_for_each(|value| host::add_header(map, &edit.name, value));
-    }
-    match edit.values.split_first() {
-        None => host::remove_header(map, &edit.name),
-        Some((first, rest)) => {
-            host::replace_header(map, &edit.name, first)?;
-            rest.iter().try_for_each(|value| host::add_header(map, &edit.name, value))
-        }
-    }
+    Ok(edits.headers().try_for_each(|edit| header_edit::apply(edit, map))?)
 }
 
 /// Why a request could not be decided.

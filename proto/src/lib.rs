@@ -13,7 +13,7 @@ pub mod plan {
         include!(concat!(env!("OUT_DIR"), "/postern.plan.v1.rs"));
 
         /// The one value of `Plan.format` that these messages describe.
-        pub const FORMAT: u32 = 3;
+        pub const FORMAT: u32 = 4;
     }
 }
 

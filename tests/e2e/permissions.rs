@@ -116,7 +116,7 @@ fn decide_by_service_and_by_tag_as_the_example_says() {
     check("/monitoring-backend", 200);
     check("/logger-backend", 200);
     check("/batch-backend", 200);
-    // It has a certificate of our authority, but for another mesh, and no rule is for that.
+    // It has a certificate of our authority, but for another mesh: `DENY` from `Mesh` is for everybody.
     check("/foreigner-backend", 403);
 
     check("/old-web-payments", 403);
@@ -129,13 +129,9 @@ fn decide_by_service_and_by_tag_as_the_example_says() {
         let log = envoy.access_log();
         log.iter().filter_map(|line| Some(line["decision"].as_str()?.split(" route=").next()?.to_owned())).collect()
     };
-    for (envoy, reasons) in
-        [(&backend.envoy, ["source_denied", "source_unknown"]), (&payments, ["source_denied", "source_unknown"])]
-    {
-        for reason in reasons {
-            let expect = format!("verdict=deny step=TrafficPermission reason={reason}");
-            wait::until_true(&expect, || Ok(decisions(envoy).contains(&expect))).unwrap();
-        }
+    for envoy in [&backend.envoy, &payments] {
+        let expect = "verdict=deny step=TrafficPermission reason=source_denied".to_owned();
+        wait::until_true(&expect, || Ok(decisions(envoy).contains(&expect))).unwrap();
         assert_no_vm_failure(envoy);
     }
 }

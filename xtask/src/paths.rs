@@ -55,6 +55,11 @@ impl Paths {
         self.target.join("cache")
     }
 
+    /// The key of the compiled filters, outside of their cache.
+    pub(crate) fn cache_key(&self) -> PathBuf {
+        self.target.join("cache-key/module.key")
+    }
+
     /// The control plane's program.
     pub(crate) fn postern(&self) -> PathBuf {
         self.target.join("debug").join("postern")

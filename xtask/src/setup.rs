@@ -54,6 +54,7 @@ impl Setup {
         command.env("POSTERN_FILTER", &self.filter.path);
         command.env("POSTERN_BIN", paths.postern());
         command.env("POSTERN_CACHE", paths.cache());
+        command.env("POSTERN_CACHE_KEY", paths.cache_key());
     }
 }
 

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use postern_base::node::{DEFAULT_MESH, NodeIdentity};
-use postern_compile::attach::{Attached, Logged, Rule, Scope, Source, access_logs, attach, for_service};
+use postern_compile::attach::{Attached, Logged, Rule, Scope, Source, access_logs, attach, for_service, shown_source};
 use postern_model::{Action, Bundle, File, Resource, Timeout, read};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -252,7 +252,7 @@ fn permission(target: &NodeIdentity, caller: &Source) -> (Action, String) {
     let bundle = permissions();
     let scope = Scope::of(&bundle, target);
     let chain = default_chain(&scope);
-    let rule = chain.permissions.iter().find(|rule| rule.source.covers(caller)).expect("a rule for everyone");
+    let rule = chain.permissions.iter().find(|rule| rule.covers(Some(caller))).expect("a rule for everyone");
     (rule.action, rule.permission.name.clone())
 }
 
@@ -262,17 +262,18 @@ fn traffic_permission_lists_merged_and_selected_entries() {
     let backend = node("backend", &[]);
     let scope = Scope::of(&bundle, &backend);
     let chain = default_chain(&scope);
-    let shown = |rule: &Rule<'_>| format!("{}: {} {:?}", rule.permission.name, rule.source, rule.action);
+    let shown =
+        |rule: &Rule<'_>| format!("{}: {} {:?}", rule.permission.name, shown_source(rule.source.as_ref()), rule.action);
     let merged = [
         "backend-permissions: service web with version=v1 Deny",
         "backend-permissions: mesh default Allow",
         "allow-only-infra: service infra-monitoring Allow",
         "allow-only-infra: service infra-logger Allow",
-        "allow-only-infra: mesh default Deny",
+        "allow-only-infra: anyone Deny",
     ];
     assert_eq!(chain.permissions.iter().map(shown).collect::<Vec<_>>(), merged);
     let check = |caller: &Source, expect: [usize; 3]| {
-        let selected = chain.permissions.iter().filter(|rule| rule.source.covers(caller)).map(shown);
+        let selected = chain.permissions.iter().filter(|rule| rule.covers(Some(caller))).map(shown);
         assert_eq!(selected.collect::<Vec<_>>(), expect.map(|index| merged[index]), "{caller}");
     };
     check(&caller("web", &[("version", "v1")]), [0, 1, 4]);
@@ -389,11 +390,7 @@ fn traffic_log() {
         (shown[0].0.service.as_deref(), shown[0].1, shown[0].2.as_slice()),
         (Some("web"), 0, &["logstash".to_owned()][..])
     );
-    let anyone = Source { mesh: DEFAULT_MESH.to_owned(), service: None, tags: BTreeMap::new() };
-    assert_eq!(
-        (shown[1].0.source.as_ref(), shown[1].1, shown[1].2.as_slice()),
-        (Some(&anyone), 0, &["file".to_owned()][..])
-    );
+    assert_eq!((shown[1].0.source.as_ref(), shown[1].1, shown[1].2.as_slice()), (None, 0, &["file".to_owned()][..]));
 }
 
 fn headers(name: &str) -> Value {

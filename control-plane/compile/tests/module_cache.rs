@@ -31,7 +31,7 @@ fn code(accepts: bool) -> Vec<u8> {
 }
 
 fn filter(home: &Path, code: &[u8]) -> (Filter, Origin) {
-    ModuleCache::open(home).unwrap().filter(code, &Digest::of(code)).unwrap()
+    ModuleCache::open(home, &home.join("module.key")).unwrap().filter(code, &Digest::of(code)).unwrap()
 }
 
 /// Where the filter that accepts everything comes from. Checks that it is that filter.
@@ -145,6 +145,32 @@ fn replaces_a_key_that_others_could_read_or_that_is_none() {
 }
 
 #[test]
+fn takes_no_module_from_who_can_write_to_the_cache_and_has_another_key() {
+    let (shared, mine, other) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = |keys: &TempDir| {
+        let cache = ModuleCache::open(shared.path(), &keys.path().join("deep/module.key")).unwrap();
+        cache.filter(&code(true), &Digest::of(&code(true))).unwrap().1
+    };
+    assert_eq!(from(&mine), Origin::Compiled);
+    assert_eq!(from(&mine), Origin::Cached);
+    assert_eq!(from(&other), Origin::Compiled, "each trusts its own key only");
+    assert_eq!(from(&mine), Origin::Compiled);
+    let inside: Vec<_> = fs::read_dir(shared.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(inside, ["modules"], "no key is there");
+}
+
+#[test]
+fn refuses_a_key_among_the_modules() {
+    let home = tempfile::tempdir().unwrap();
+    for key in ["modules/module.key", "modules/deep/module.key", "modules/../modules/module.key"] {
+        let error = ModuleCache::open(home.path(), &home.path().join(key)).unwrap_err().to_string();
+        assert!(error.ends_with("the key of the compiled filters must not lie among them"), "{error}");
+        assert!(!home.path().join(key).exists());
+    }
+}
+
+#[test]
 fn makes_one_key_for_all_that_start_at_once() {
     let home = tempfile::tempdir().unwrap();
     thread::scope(|scope| {
@@ -171,6 +197,6 @@ fn says_which_directory_cannot_be_used() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");
     fs::write(&file, "").unwrap();
-    let error = ModuleCache::open(&file).unwrap_err().to_string();
+    let error = ModuleCache::open(&file, &home.path().join("module.key")).unwrap_err().to_string();
     assert!(error.starts_with(&format!("compiled filters cannot be kept: {}", file.display())), "{error}");
 }

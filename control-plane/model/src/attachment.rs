@@ -32,6 +32,11 @@ pub fn is_attachment(name: &FilePath) -> bool {
     name.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }
 
+/// The normalized path of a file that a document names, relative to the folder of the document's own file.
+pub fn named_from(file: &str, name: &str) -> PathBuf {
+    plain(&FilePath::new(file).parent().unwrap_or(FilePath::new("")).join(name))
+}
+
 /// The attachments of one reading, by normalized path.
 #[derive(Default)]
 pub(super) struct Attachments<'f>(BTreeMap<PathBuf, &'f [u8]>);

@@ -53,6 +53,7 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
     match kind {
         Kind::Text => text(node, format::text, path, report),
         Kind::Name => text(node, format::name, path, report),
+        Kind::RouteName => text(node, format::route_name, path, report),
         Kind::HeaderName => text(node, format::header_name, path, report),
         Kind::EditedHeader(how) => text(node, |text| format::edited_header(text, *how), path, report),
         Kind::HeaderValue => text(node, format::header_value, path, report),

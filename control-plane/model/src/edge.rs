@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{report::Report, unit};
 
-/// The name of the generated route that refuses requests without a valid host. Names of users' routes have no `/`.
+/// The name of the generated route that refuses requests without a valid host. No user's route can have a name that
+/// starts with `postern/`.
 pub const NO_HOST_ROUTE: &str = "postern/no-host";
 /// The name of the generated route that refuses paths with parameters.
 pub const PATH_PARAMETERS_ROUTE: &str = "postern/path-parameters";
@@ -238,7 +239,14 @@ pub(super) fn path_parameters(http: Option<&Node>) -> PathParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{File, read};
+    use crate::{File, format, read};
+
+    #[test]
+    fn no_route_of_a_user_has_the_name_of_a_generated_one() {
+        for name in [NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE] {
+            assert!(format::route_name(name).is_err(), "{name}");
+        }
+    }
 
     fn read_http(http: &str) -> Result<EdgeHttp, String> {
         let text = format!(

@@ -10,6 +10,9 @@ use postern_engine::{
 
 use super::{cidr::Cidr, unit};
 
+/// How the names of generated routes start. No user's route has such a name.
+const OWN_ROUTES: &str = "postern/";
+
 /// The longest path template that Envoy accepts, in bytes.
 const LONGEST_TEMPLATE: usize = 256;
 /// The largest repetition count in RE2.
@@ -28,6 +31,25 @@ pub(super) fn name(text: &str) -> Checked {
     expect(
         first && all && text.len() <= 253,
         "a name of at most 253 letters, digits, `.`, `_` and `-` that starts with a letter or digit",
+        text,
+    )
+}
+
+/// The name of a route, which may look like a path. It has no `#`, which starts the mark of a route in Envoy, and
+/// nothing that could end a pair in an access log.
+pub(super) fn route_name(text: &str) -> Checked {
+    if text.starts_with(OWN_ROUTES) {
+        return Err(format!(
+            "names that start with {} are the control plane's own, found {}",
+            quote(OWN_ROUTES),
+            quote(text)
+        ));
+    }
+    let first = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
+    let all = text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:*{}~".contains(c));
+    expect(
+        first && all && text.len() <= 253,
+        "the name of a route: at most 253 letters, digits and `._-/:*{}~`, starting with a letter, digit or `/`",
         text,
     )
 }
@@ -234,6 +256,24 @@ mod tests {
             name,
             &["a", "0", "users-api_v1.2", "A", &"a".repeat(253)],
             &["", "-a", ".a", "a b", "é", "a/b", &"a".repeat(254)],
+        );
+    }
+
+    #[test]
+    fn knows_names_of_routes() {
+        check(
+            route_name,
+            &[
+                "a",
+                "/",
+                "/api/v1/users",
+                "users-api_v1.2",
+                "/users/{id}",
+                "httproute/a/b/rule/0/match/0/*",
+                "a:b",
+                "//",
+            ],
+            &["", "#", "a#b", "a b", "a=b", "é", "-a", "a\nb", "postern/no-host", "a\\b", "'", &"a".repeat(254)],
         );
     }
 

@@ -16,6 +16,7 @@ pub mod attachment;
 mod check;
 pub mod cidr;
 mod circuit_breaker;
+mod claims;
 mod consumer;
 mod cookie_pattern;
 pub mod directory;
@@ -32,7 +33,9 @@ mod key_uri;
 mod kind;
 mod kinds;
 mod links;
+mod match_links;
 mod outbound;
+mod overlay_match;
 mod password;
 mod path_text;
 mod pem;
@@ -84,6 +87,7 @@ pub use self::{
     kind::{Absence, KindSchema},
     kinds::{Bundle, SCHEMAS, Selected},
     outbound::{Outbound, To},
+    overlay_match::OverlayMatch,
     password::PasswordHash,
     path_text::{PathText, Spelling},
     pem::{Certificates, PrivateKey},

@@ -2,8 +2,7 @@
 //! RoutePolicy may target a route that no Gateway declares, because Envoys can have routes of their own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
-    hash::Hash,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
 };
 
@@ -11,6 +10,8 @@ use postern_base::diagnostic::{Diagnostic, quote, suggestion};
 
 use super::{
     Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step, TargetRef,
+    claims::{collisions, owner, place},
+    match_links,
     report::{Lacking, StepKey},
 };
 
@@ -53,6 +54,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(one_settings(bundle));
     found.extend(settings_of_all_meshes(bundle));
     found.extend(routes(bundle));
+    found.extend(match_links::check(bundle));
     found.extend(listener_names(bundle));
     found.extend(listener_addresses(bundle));
     found.extend(envoy_resources(bundle));
@@ -251,40 +253,6 @@ fn gateway_items<'b, K>(
         }
     }
     claims
-}
-
-/// An error for each claim to a key except the first, by file and line. `message` is given the first claim. Positions
-/// are looked up only if there is a collision.
-fn collisions<K: Ord + Hash>(
-    claims: Vec<(K, impl Fn() -> Diagnostic)>,
-    message: impl Fn(&K, &Diagnostic) -> String,
-) -> Vec<Diagnostic> {
-    let mut seen = HashSet::with_capacity(claims.len());
-    if claims.iter().all(|(key, _)| seen.insert(key)) {
-        return Vec::new();
-    }
-    drop(seen);
-    let mut claims: Vec<_> = claims.into_iter().map(|(key, claim)| (key, claim())).collect();
-    claims.sort_by(|(_, a), (_, b)| a.cmp(b));
-    let mut firsts = BTreeMap::new();
-    let mut found = Vec::new();
-    for (key, claim) in claims {
-        match firsts.entry(key) {
-            Entry::Vacant(entry) => drop(entry.insert(claim)),
-            Entry::Occupied(entry) => {
-                found.push(Diagnostic { message: message(entry.key(), entry.get()), ..claim });
-            }
-        }
-    }
-    found
-}
-
-fn owner(first: &Diagnostic) -> String {
-    format!("{} ({})", first.resource.as_deref().unwrap_or_default(), place(first))
-}
-
-fn place(first: &Diagnostic) -> String {
-    format!("{}:{}", first.file, first.line)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::{
 /// The schema of a route.
 pub(super) const SCHEMA: Object = Object {
     fields: &[
-        Field::required("name", Kind::Name, "The name, unique among the routes of all gateways of the mesh."),
+        Field::required("name", Kind::RouteName, "The name, unique among the routes of all gateways of the mesh."),
         Field::optional("hosts", Kind::List { item: &Kind::Host, at_least: 1 }, "The hosts; any if left out."),
         Field::optional("match", Kind::Object(&MATCH), "What a request must be like; anything if left out."),
         Field::optional("service", Kind::Name, "The Service that gets the requests."),

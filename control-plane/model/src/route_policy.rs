@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     kind::{self, Absence, KindSchema, Spec},
+    overlay_match::{self, OverlayMatch},
     public::{self, Public},
     report::Report,
     step::{Mode, Step},
@@ -62,6 +63,14 @@ const STEPS: Kind = Kind::List { item: &Kind::Object(&STEP), at_least: 0 };
 const SPEC: Object = Object {
     fields: &[
         Field::required("targetRef", target_ref::TARGET, "What the policy guards."),
+        Field::optional(
+            "match",
+            Kind::Object(&overlay_match::SCHEMA),
+            "Which requests take the route, where it has no name in Envoy; only for an `HTTPRoute` of an Envoy with routes of \
+             its own, and in one policy of the route. Of all that fit, the most specific counts: by host, then by path \
+             (whole paths before `regex` before starts of paths; then text before `{name}`, segment by segment, and the \
+             longer start), then by method. A request is refused with 400 if its spellings come to different chains.",
+        ),
         kind::OVERRIDE,
         Field::optional("request", STEPS, "The steps that run before the request goes upstream, in order."),
         Field::optional("response", STEPS, "The steps that run before the response goes downstream, in order."),
@@ -158,6 +167,9 @@ const DENY_WITH: Object = Object {
 pub struct RoutePolicy {
     /// The target that it is attached to.
     pub target_ref: TargetRef,
+    /// Which requests take the target, if it is a route without a name in Envoy.
+    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matching: Option<OverlayMatch>,
     /// `override`: whether more specific resources cannot change it.
     #[serde(default, rename = "override")]
     pub overrides: bool,
@@ -253,6 +265,7 @@ impl Spec for RoutePolicy {
                 steps = steps.saturating_add(1);
             }
         }
+        overlay_match::rules(spec, path, report);
         public::rules(spec, path, report);
         public_route(spec, path, report);
         if steps == 0 && spec.get("public").is_none() && matches!(spec.value, Value::Map(_)) {

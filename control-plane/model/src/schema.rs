@@ -173,6 +173,7 @@ fn value(kind: &Kind) -> Json {
 fn string(kind: &Kind) -> Json {
     let pattern = match kind {
         Kind::Name => "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",
+        Kind::RouteName => "^[A-Za-z0-9/][A-Za-z0-9._/:*{}~-]{0,252}$",
         Kind::HeaderName | Kind::EditedHeader(_) => "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
         Kind::HeaderValue => "^[^\\u0000-\\u0008\\u000A-\\u001F\\u007F]*$",
         Kind::Method => "^[!#$%&'*+.^_`|~0-9A-Z-]+$",

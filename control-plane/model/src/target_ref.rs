@@ -11,13 +11,13 @@ use postern_engine::schema::{Field, Kind, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::report::Report;
+use super::{format, report::Report};
 
 /// The schema of a resource's target.
 pub(super) const TARGET: Kind = Kind::Object(&Object {
     fields: &[
         kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy", "MeshGatewayRoute", "HTTPRoute"]),
-        NAME,
+        ROUTE_OR_NAME,
         TAGS,
         OPTIONAL,
     ],
@@ -26,7 +26,7 @@ pub(super) const TARGET: Kind = Kind::Object(&Object {
 
 /// The schema of an entry's destination.
 pub(super) const DESTINATION: Kind = Kind::Object(&Object {
-    fields: &[kind(&["Mesh", "Service", "MeshGatewayRoute", "HTTPRoute"]), NAME, OPTIONAL],
+    fields: &[kind(&["Mesh", "Service", "MeshGatewayRoute", "HTTPRoute"]), ROUTE_OR_NAME, OPTIONAL],
     exactly_one_of: &[],
 });
 
@@ -51,6 +51,11 @@ pub(super) const NODES: Kind = Kind::Object(&Object {
 });
 
 const NAME: Field = Field::optional("name", Kind::Name, "What it is called; not for `Mesh` and `MeshSubset`.");
+const ROUTE_OR_NAME: Field = Field::optional(
+    "name",
+    Kind::RouteName,
+    "What it is called; not for `Mesh` and `MeshSubset`. The name of a route may look like a path: `/api/v1/users`.",
+);
 const TAGS: Field = Field::optional(
     "tags",
     Kind::Map { key: &Kind::Text, value: &Kind::Text },
@@ -297,6 +302,7 @@ pub(super) fn rules(target: &Node, path: &Path<'_>, report: &mut Report<'_>) {
     if let Some(node) = target.get("optional").filter(|_| kind == "Mesh") {
         report.error(node.at, &path.field("optional"), "`Mesh` has no `optional`");
     }
+    plain_name(target, kind, path, report);
     for (field, wanted) in [("name", named), ("tags", tagged)] {
         match target.get(field) {
             Some(node) if !wanted => {
@@ -310,6 +316,17 @@ pub(super) fn rules(target: &Node, path: &Path<'_>, report: &mut Report<'_>) {
             }
             _ => {}
         }
+    }
+}
+
+/// Reports a name that only a route can have. One that not even a route can have is reported already.
+fn plain_name(target: &Node, kind: &str, path: &Path<'_>, report: &mut Report<'_>) {
+    let Some(node) = target.get("name").filter(|_| ["Service", "ServiceSubset", "Proxy"].contains(&kind)) else {
+        return;
+    };
+    let Some(name) = node.text().filter(|name| format::route_name(name).is_ok()) else { return };
+    if let Err(message) = format::name(name) {
+        report.error(node.at, &path.field("name"), message);
     }
 }
 
@@ -354,6 +371,8 @@ mod tests {
             "{kind: MeshGatewayRoute, name: users}",
             "{kind: HTTPRoute, name: users}",
             "{kind: HTTPRoute, name: users, optional: true}",
+            "{kind: HTTPRoute, name: /api/v1/users}",
+            "{kind: MeshGatewayRoute, name: /api/v1/users}",
             "{kind: MeshSubset, tags: {zone: a}, optional: false}",
         ] {
             check(right, &[]);
@@ -372,6 +391,14 @@ mod tests {
         check("{kind: Proxy, name: a, tags: {a: b}}", &[&at(78, "tags: `Proxy` has no `tags`")]);
         check("{kind: MeshSubset, tags: {}}", &[&at(74, "tags: expected at least one tag")]);
         check("{kind: Mesh, optional: true}", &[&at(72, "optional: `Mesh` has no `optional`")]);
+        let plain =
+            "expected a name of at most 253 letters, digits, `.`, `_` and `-` that starts with a letter or digit";
+        check("{kind: Service, name: /a}", &[&at(71, &format!("name: {plain}, found `/a`"))]);
+        check("{kind: Proxy, name: 'a:b'}", &[&at(69, &format!("name: {plain}, found `a:b`"))]);
+        let route =
+            "the name of a route: at most 253 letters, digits and `._-/:*{}~`, starting with a letter, digit or `/`";
+        check("{kind: HTTPRoute, name: 'a b'}", &[&at(73, &format!("name: expected {route}, found `a b`"))]);
+        check("{kind: Service, name: 'a b'}", &[&at(71, &format!("name: expected {route}, found `a b`"))]);
         check("{kind: Service, nam: a}", &[&at(65, "nam: unknown field `nam`: did you mean `name`?")]);
     }
 

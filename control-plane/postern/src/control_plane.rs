@@ -13,9 +13,9 @@ use postern_release::{
     catalogue::{Catalogue, Catalogues},
     fleet::LiveFleet,
     journal::Journal,
-    owner::{self, Commands, Counts, Examiner, Handles, InForce, Population, Surroundings, follow_rollouts},
+    owner::{self, Commands, Counts, Examiner, Handles, InForce, Population, Purge, Surroundings, follow_rollouts},
     publication::Publications,
-    releases::{KEPT, Releases},
+    releases::{ApplyError, KEPT, Purged, Releases},
     rollout::Strategy,
     store::{Memory, Store, StoreError},
 };
@@ -156,6 +156,13 @@ impl ControlPlane {
     /// The resources of a revision as they were written; `None` if the revision is not kept.
     pub fn catalogue(&self, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
         self.catalogues.get(&*self.store, number)
+    }
+
+    /// Removes a deleted resource from all revisions that are kept, and from what this process remembers of them.
+    pub async fn purge(&self, purge: Purge) -> Result<Purged, ApplyError> {
+        let purged = self.commands().purge(purge).await?;
+        self.catalogues.forget(&purged.revisions);
+        Ok(purged)
     }
 
     /// The journal of events.

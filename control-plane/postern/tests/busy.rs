@@ -114,6 +114,10 @@ impl Store for Still {
         self.memory.collect(keep, pinned)
     }
 
+    fn purge(&self, resource: &str, doomed: &dyn Fn(&[Document]) -> BTreeSet<usize>) -> Result<Vec<u64>, StoreError> {
+        self.memory.purge(resource, doomed)
+    }
+
     fn put_notes(&self, notes: &[(&str, Option<&[u8]>)]) -> Result<(), StoreError> {
         self.memory.put_notes(notes)
     }

@@ -49,6 +49,9 @@ pub struct Condition {
     /// The node that it is about, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The generation of the resource that it is about, in what is shown of a single resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<u64>,
     /// Since when the status is what it is, in milliseconds since 1970.
     pub last_transition_time: u64,
 }
@@ -56,7 +59,7 @@ pub struct Condition {
 impl Condition {
     fn new((kind, node): (ConditionType, Option<&str>), status: Truth, words: (&str, &str), at: u64) -> Self {
         let (reason, message, node) = (words.0.to_owned(), words.1.to_owned(), node.map(str::to_owned));
-        Self { kind, status, reason, message, node, last_transition_time: at }
+        Self { kind, status, reason, message, node, observed_generation: None, last_transition_time: at }
     }
 
     /// Updates the condition. Its time changes only when its status does. An unchanged condition allocates nothing,
@@ -129,6 +132,13 @@ impl Conditions {
     /// Removes the conditions that are about these nodes.
     pub fn forget(&mut self, nodes: &BTreeSet<String>) {
         self.0.retain(|condition| !condition.node.as_ref().is_some_and(|node| nodes.contains(node)));
+    }
+
+    /// Sets the generation of the resource that they are about.
+    pub fn observed(&mut self, generation: Option<u64>) {
+        for condition in &mut self.0 {
+            condition.observed_generation = generation;
+        }
     }
 
     /// Keeps only the conditions for which `fits` returns true.

@@ -40,6 +40,15 @@ pub enum Happening {
         /// Why, a line an error.
         reasons: Vec<String>,
     },
+    /// A deleted resource was removed from the revisions that had it.
+    ResourcePurged {
+        /// Which one.
+        resource: String,
+        /// The revisions, which are no longer whole.
+        revisions: Vec<u64>,
+        /// Who did it.
+        author: String,
+    },
     /// A rollout started, went a step further, or ended.
     Rollout {
         /// Where it is.
@@ -94,6 +103,7 @@ impl Happening {
         match self {
             Self::RevisionAccepted { .. } => "revisionAccepted",
             Self::ChangeRefused { .. } => "changeRefused",
+            Self::ResourcePurged { .. } => "resourcePurged",
             Self::Rollout { .. } => "rollout",
             Self::NodeConnected { .. } => "nodeConnected",
             Self::NodeAcked { .. } => "nodeAcked",

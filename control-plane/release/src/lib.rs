@@ -11,6 +11,7 @@ pub mod journal;
 pub mod lifecycle;
 pub mod owner;
 pub mod publication;
+pub mod published_keys;
 pub mod releases;
 pub mod rollout;
 pub mod store;

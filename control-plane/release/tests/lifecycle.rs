@@ -20,11 +20,12 @@ use postern_compile::{
 };
 use postern_model::{Bundle, File};
 use postern_release::{
+    catalogue::ResourceKey,
     condition::{ConditionType, Truth},
     fleet::{Nack, Sighting},
     publication::Publication,
     releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases},
-    rollout::{State, Strategy},
+    rollout::{DEPARTED, State, Strategy},
     store::{Memory, Parent, Store},
 };
 
@@ -360,18 +361,33 @@ fn policy_update_lifecycle_with_an_error_keeps_the_previous_policy() {
 
 #[test]
 fn rollback_to_any_revision_that_is_kept() {
-    let mut world = running();
-    let before = world.offered("edge-1");
-    world.apply("two").unwrap();
-    let proposal = world.releases.rollback(1, "bob".to_owned(), Parent::Latest).unwrap();
-    let Applied::Revision(revision) = world.releases.apply(proposal, &world.line, world.now()).unwrap() else {
-        panic!("nothing was done")
-    };
-    assert_eq!((revision.number, revision.author.as_str()), (3, "bob"));
-    assert_eq!((revision.message.as_str(), revision.parent), ("rollback to revision 1", Some(2)));
-    assert_eq!(world.offered("edge-1"), before, "the same content is the same to a node");
-    let error = world.releases.rollback(7, "bob".to_owned(), Parent::Latest).unwrap_err().to_string();
-    assert_eq!(error, "revision 7 is not kept: `postern revisions` lists those that are");
+    let mut world = World::on(Arc::new(Memory::default()), 3);
+    let served: Vec<_> = ["one", "two", "three", "four"]
+        .map(|value| {
+            world.apply(value).unwrap();
+            world.offered("edge-1")
+        })
+        .into();
+    for (number, expect) in [(2, 5), (3, 6), (4, 7)] {
+        let proposal = world.releases.rollback(number, "bob".to_owned(), Parent::Latest);
+        // Each way back is a revision, and only the last three are kept.
+        let Ok(proposal) = proposal else {
+            assert!(world.releases.store().revision(number).unwrap().is_none(), "revision {number} is kept");
+            continue;
+        };
+        let Applied::Revision(revision) = world.releases.apply(proposal, &world.line, world.now()).unwrap() else {
+            panic!("nothing was done")
+        };
+        assert_eq!((revision.number, revision.author.as_str()), (expect, "bob"));
+        assert_eq!(revision.message, format!("rollback to revision {number}"));
+        assert_eq!(revision.parent, Some(expect - 1));
+        let before = &served[usize::try_from(number).unwrap() - 1];
+        assert_eq!(world.offered("edge-1"), *before, "the same content is the same to a node");
+    }
+    for gone in [1, 9] {
+        let error = world.releases.rollback(gone, "bob".to_owned(), Parent::Latest).unwrap_err().to_string();
+        assert_eq!(error, format!("revision {gone} is not kept: `postern revisions` lists those that are"));
+    }
 }
 
 #[test]
@@ -386,6 +402,7 @@ fn scaling_up() {
     let mut world = running();
     // A new replica starts with what is in force, and is not known to be ready until it says so.
     world.join("edge-3");
+    assert_eq!(world.offered("edge-3"), world.offered("edge-1"));
     world.look();
     let conditions = world.releases.lifecycles()[&1].conditions_of(RESOURCE);
     assert_eq!(conditions.get(Ready, Some("edge-3")).unwrap().status, Unknown);
@@ -396,7 +413,7 @@ fn scaling_up() {
 }
 
 #[test]
-fn scaling_down() {
+fn a_node_that_left_counts_in_no_condition() {
     let mut world = running();
     world.join("edge-3");
     world.nack("edge-3", "it is odd");
@@ -411,13 +428,48 @@ fn scaling_down() {
 }
 
 #[test]
+fn scaling_down() {
+    let mut world = running();
+    world.join("edge-3");
+    world.ack("edge-3");
+    world.look();
+    world.apply("two").unwrap();
+    let offered = world.offered("edge-1");
+    world.ack("edge-1");
+    world.nack("edge-3", "it is odd");
+    world.look();
+    assert!(matches!(world.state(), State::RolledBack { node, .. } if node == "edge-3"));
+    world.ack("edge-1");
+    world.ack("edge-2");
+    world.look();
+    // The only node that reported errors is removed. Nobody applies anything: the update goes on by itself.
+    world.leave("edge-3");
+    world.look();
+    world.clock += DEPARTED.as_secs();
+    world.look();
+    assert_eq!(
+        (world.state(), world.offered("edge-1"), world.offered("edge-2")),
+        (State::Progressing, offered.clone(), offered)
+    );
+    world.ack("edge-1");
+    world.ack("edge-2");
+    world.look();
+    let report = world.releases.report().unwrap();
+    assert_eq!((&report.state, report.last_good), (&State::Completed, Some(2)));
+    assert_eq!(report.without.into_iter().collect::<Vec<_>>(), ["edge-3"]);
+    assert!(world.releases.lifecycles()[&2].conditions_of(RESOURCE).holds(Ready, None));
+}
+
+#[test]
 fn bootstrap_from_the_store() {
     let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
     world.join("edge-1");
-    world.apply("one").unwrap();
-    world.ack("edge-1");
-    world.look();
+    for value in ["zero", "one"] {
+        world.apply(value).unwrap();
+        world.ack("edge-1");
+        world.look();
+    }
     let good = world.offered("edge-1");
     world.apply("two").unwrap();
     world.nack("edge-1", "it is odd");
@@ -425,11 +477,38 @@ fn bootstrap_from_the_store() {
 
     let mut world = World::on(store, 20);
     let restored = world.releases.restore(&world.line, world.now()).unwrap();
-    assert_eq!(restored.map(|revision| revision.number), Some(2));
+    assert_eq!(restored.map(|revision| revision.number), Some(3));
+    assert_eq!(world.releases.view().live().collect::<Vec<_>>(), [3, 2], "what is not enabled is not loaded");
     assert_eq!(world.offered("edge-1"), good, "what was refused is not served after a restart either");
     let applied = world.releases.apply(proposal("two"), &world.line, world.now()).unwrap();
     assert!(matches!(applied, Applied::Unchanged(_)), "nor because it is still in the directory");
     assert_eq!(world.offered("edge-1"), good);
+}
+
+#[test]
+fn bootstrap_initializes_what_an_earlier_process_only_stored() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.join("edge-1");
+    world.apply("one").unwrap();
+    world.ack("edge-1");
+    world.look();
+    let first = world.offered("edge-1");
+    // It ended between the revision and its first step.
+    let draft = postern_release::store::Draft {
+        digest: "stored".to_owned(),
+        author: "alice".to_owned(),
+        message: String::new(),
+        at: UNIX_EPOCH,
+        documents: postern_release::store::split(&policy("two")).into(),
+    };
+    store.append(draft, Parent::Latest).unwrap();
+
+    let mut world = World::on(store, 20);
+    world.releases.restore(&world.line, world.now()).unwrap();
+    world.check(2, &[(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")]);
+    assert_eq!((world.state(), world.releases.report().unwrap().last_good), (State::Progressing, Some(1)));
+    assert_ne!(world.offered("edge-1"), first, "and it spreads");
 }
 
 #[test]
@@ -546,4 +625,69 @@ fn remembers_which_revisions_brought_a_plan_to_which_nodes() {
     assert_eq!(shown(&world, &one), ["2: 2 to 11 2 [a@3 b@4]", "1: 0 to 4 2 [a@1 b@2]"]);
     assert_eq!(shown(&world, &label(&world)), ["3: 10 to now 2 [a@11 b@11]"]);
     assert!(shown(&world, "none").is_empty());
+}
+
+fn key(kind: &str, name: &str) -> ResourceKey {
+    ResourceKey { kind: kind.to_owned(), mesh: "default".to_owned(), name: name.to_owned() }
+}
+
+/// The generation of the policy in each of the first revisions.
+fn generations(world: &World, kind: &str, name: &str) -> Vec<Option<u64>> {
+    let view = world.releases.view();
+    let latest = view.latest().unwrap();
+    (1..=latest).map(|revision| view.generation(revision, &key(kind, name))).collect()
+}
+
+#[test]
+fn counts_the_changes_of_each_resource_also_across_a_restart() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.join("edge-1");
+    world.apply_with("one", "{}").unwrap();
+    world.apply_with("one", "{ retention: { revisions: 5 } }").unwrap();
+    world.apply_with("two", "{ retention: { revisions: 5 } }").unwrap();
+    assert_eq!(generations(&world, "RoutePolicy", "users"), [Some(1), Some(1), Some(2)]);
+    assert_eq!(generations(&world, "Settings", "s"), [Some(1), Some(2), Some(2)]);
+
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.releases.restore(&world.line, world.now()).unwrap();
+    world.join("edge-1");
+    // The same resource in another format, at another place, says the same.
+    let mut same = proposal("two");
+    same.files[0].bytes.splice(0..0, b"# a comment\n".iter().copied());
+    assert_eq!(world.propose(same).unwrap(), 4);
+    assert_eq!(generations(&world, "RoutePolicy", "users"), [Some(1), Some(1), Some(2), Some(2)]);
+    assert_eq!(generations(&world, "Settings", "s"), [Some(1), Some(2), Some(2), None], "it was deleted");
+    world.look();
+    let nodes: Vec<_> = world.nodes.values().map(|sighting| NodeIdentity::clone(&sighting.node)).collect();
+    let view = world.releases.view();
+    let concerns = view.concerns(4, &nodes).unwrap();
+    let conditions = view.resource_conditions(4, &key("RoutePolicy", "users"), &concerns).unwrap();
+    assert!(conditions.iter().count() > 3);
+    assert!(conditions.iter().all(|condition| condition.observed_generation == Some(2)), "{conditions:?}");
+    // Going back is a change, too.
+    let back = world.releases.rollback(1, "bob".to_owned(), Parent::Latest).unwrap();
+    world.propose(back).unwrap();
+    assert_eq!(generations(&world, "RoutePolicy", "users")[4], Some(3));
+    assert_eq!(generations(&world, "Settings", "s")[4], Some(3), "it goes on where it was");
+}
+
+#[test]
+fn generations_begin_with_one_in_a_store_of_an_earlier_version_and_miss_no_revision() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.apply("one").unwrap();
+    world.apply("two").unwrap();
+    store.put_note("generations", None).unwrap();
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.releases.restore(&world.line, world.now()).unwrap();
+    assert_eq!(generations(&world, "RoutePolicy", "users"), [None, Some(1)]);
+    // A process that ended between the revision and the note.
+    world.apply("three").unwrap();
+    let noted = store.note("generations").unwrap().unwrap();
+    world.apply("four").unwrap();
+    store.put_note("generations", Some(&noted)).unwrap();
+    let mut world = World::on(store, 20);
+    world.releases.restore(&world.line, world.now()).unwrap();
+    assert_eq!(generations(&world, "RoutePolicy", "users"), [None, Some(1), Some(2), Some(3)]);
 }

@@ -10,7 +10,8 @@ use std::{
 
 use postern_base::node::NodeIdentity;
 use postern_release::rollout::{
-    Change, GRACE, GRACE_AFTER_RESTART, Observed, Pick, Rollout, Standing, State, Step, Strategy, Tolerance,
+    ATTEMPTS, Change, DEPARTED, GRACE, GRACE_AFTER_RESTART, LONGEST_SETBACK, Observed, Pick, Rollout, Standing, State,
+    Step, Strategy, Tolerance,
 };
 
 fn at(seconds: u64) -> SystemTime {
@@ -404,4 +405,170 @@ fn keeps_its_terms_over_a_restart_and_reads_what_older_versions_wrote() {
     let (mut rollout, mut fleet) = (serde_json::from_value::<Rollout>(older).unwrap(), Fleet::of(&["b"]));
     fleet.nack("b");
     assert_eq!(rollout.observe(&fleet.0, at(0)), Change::Ended, "every node counts");
+}
+
+/// A rollout that the nodes `names` took back at second 0, and its fleet.
+fn taken_back(rollout: Rollout, names: &[&str]) -> (Rollout, Fleet) {
+    let (mut rollout, mut fleet) = (rollout.witnessed_by(ids(&FOUR)), Fleet::of(&FOUR));
+    rollout.observe(&fleet.0, at(0));
+    names.iter().for_each(|name| fleet.nack(name));
+    assert_eq!(rollout.observe(&fleet.0, at(0)), Change::Ended);
+    assert!(matches!(rollout.state(), State::RolledBack { .. }));
+    (rollout, fleet)
+}
+
+#[test]
+fn starts_again_when_the_only_node_that_refused_has_left() {
+    let (mut rollout, mut fleet) = taken_back(all_at_once(), &["b"]);
+    assert_eq!(rollout.observe(&fleet.0, at(1_000)), Change::None, "it is there");
+    fleet.leave("b");
+    assert_eq!(rollout.observe(&fleet.0, at(1_000)), Change::None, "it may be starting anew");
+    assert_eq!(rollout.observe(&fleet.0, at(1_000) + DEPARTED - Duration::from_millis(1)), Change::None);
+    assert_eq!(rollout.observe(&fleet.0, at(1_000) + DEPARTED), Change::Spread);
+    assert_eq!((rollout.state(), rollout.last_good()), (&State::Progressing, Some(1)));
+    assert_eq!(rollout.without().iter().collect::<Vec<_>>(), ["b"]);
+    fleet.ack(&rollout);
+    assert_eq!(rollout.observe(&fleet.0, at(2_000)), Change::Ended);
+    assert_eq!((rollout.state(), rollout.last_good()), (&State::Completed, Some(2)));
+}
+
+#[test]
+fn starts_again_with_the_first_step_of_a_canary() {
+    let (mut rollout, mut fleet) = (canary(&[share(50, 60)]).witnessed_by(ids(&FOUR)), Fleet::of(&FOUR));
+    rollout.observe(&fleet.0, at(0));
+    let first: Vec<_> = fleet.on_candidate(&rollout).into_iter().map(str::to_owned).collect();
+    fleet.nack(&first[0]);
+    rollout.observe(&fleet.0, at(1));
+    fleet.leave(&first[0]);
+    rollout.observe(&fleet.0, at(2));
+    assert_eq!(rollout.observe(&fleet.0, at(2) + DEPARTED), Change::Spread);
+    assert_eq!(fleet.on_candidate(&rollout), [""; 0]);
+    assert_eq!(rollout.observe(&fleet.0, at(100)), Change::Spread, "it chooses");
+    let second = fleet.on_candidate(&rollout);
+    assert_eq!((second.len(), rollout.progress()), (2, (1, 2)), "half of the three that are left, rounded up");
+    assert!(!second.contains(&first[0].as_str()), "{second:?}");
+}
+
+#[test]
+fn no_node_that_refuses_leaves_and_comes_back_makes_the_fleet_oscillate() {
+    let (mut rollout, mut fleet) = taken_back(all_at_once(), &["b"]);
+    let (mut starts, mut backs) = (0, 1);
+    // It is away for long, comes back and refuses, again and again; the others never answer, so that the rollout stays
+    // open to it as long as possible.
+    for second in 1..10_000 {
+        match second % 200 {
+            10 => fleet.leave("b"),
+            150 => {
+                fleet.come_back("b");
+                fleet.nack("b");
+            }
+            _ => {}
+        }
+        match rollout.observe(&fleet.0, at(second)) {
+            Change::Spread => starts += 1,
+            Change::Ended => backs += 1,
+            Change::None => {}
+        }
+    }
+    assert_eq!((starts, backs), (1, 1), "it goes back once, forward once, and stays");
+    assert_eq!(rollout.state(), &State::Progressing);
+    fleet.ack(&rollout);
+    fleet.nack("b");
+    assert_eq!(rollout.observe(&fleet.0, at(10_000)), Change::Ended);
+    assert_eq!(rollout.state(), &State::Completed, "and it holds up nobody");
+}
+
+#[test]
+fn a_node_that_leaves_for_a_short_time_changes_nothing() {
+    let (mut rollout, mut fleet) = taken_back(all_at_once(), &["b"]);
+    for second in 1..3_000 {
+        if second % 100 < 50 {
+            fleet.leave("b")
+        } else {
+            fleet.come_back("b")
+        }
+        assert_eq!(rollout.observe(&fleet.0, at(second)), Change::None, "second {second}");
+    }
+}
+
+#[test]
+fn many_nodes_that_refuse_and_leave_one_after_the_other_are_bounded() {
+    let names: Vec<_> = (0..20).map(|number| format!("node-{number:02}")).collect();
+    let mut rollout = all_at_once().witnessed_by(names.iter().cloned().collect());
+    let mut fleet = Fleet::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let (mut starts, mut second) = (0, 0);
+    for name in &names {
+        fleet.nack(name);
+        rollout.observe(&fleet.0, at(second));
+        fleet.leave(name);
+        rollout.observe(&fleet.0, at(second));
+        second += DEPARTED.as_secs();
+        starts += u32::from(rollout.observe(&fleet.0, at(second)) == Change::Spread);
+    }
+    assert_eq!(starts, ATTEMPTS);
+    assert!(matches!(rollout.state(), State::RolledBack { .. }), "and then it stays back");
+    assert!(!rollout.may_start_again(at(second)));
+}
+
+#[test]
+fn starts_again_only_within_a_time_and_never_after_an_abort_or_a_node_that_vanished() {
+    let late = LONGEST_SETBACK.as_secs() + 1;
+    let (mut rollout, mut fleet) = taken_back(all_at_once(), &["b"]);
+    fleet.leave("b");
+    assert!(rollout.may_start_again(at(late - 1)) && !rollout.may_start_again(at(late)));
+    assert_eq!(rollout.observe(&fleet.0, at(late)), Change::None);
+    assert_eq!(rollout.observe(&fleet.0, at(late) + DEPARTED), Change::None);
+
+    let mut rollout = all_at_once();
+    rollout.abort().unwrap();
+    assert!(!rollout.may_start_again(at(0)));
+
+    // A node that took the candidate and vanished speaks against it.
+    let (mut rollout, mut fleet) = (canary(&[share(25, 600)]), Fleet::of(&FOUR));
+    rollout.observe(&fleet.0, at(0));
+    let first = fleet.on_candidate(&rollout)[0].to_owned();
+    fleet.ack(&rollout);
+    fleet.leave(&first);
+    rollout.observe(&fleet.0, at(1));
+    assert_eq!(rollout.observe(&fleet.0, at(1) + GRACE), Change::Ended);
+    assert_eq!(rollout.observe(&fleet.0, at(1_000)), Change::None);
+    assert!(!rollout.may_start_again(at(1_000)));
+}
+
+#[test]
+fn starts_again_only_when_all_that_refused_have_left_or_are_tolerated() {
+    let (mut rollout, mut fleet) = taken_back(all_at_once(), &["b"]);
+    // One more answers after the rollback.
+    fleet.nack("c");
+    fleet.leave("b");
+    rollout.observe(&fleet.0, at(1));
+    assert_eq!(rollout.observe(&fleet.0, at(1) + DEPARTED), Change::None, "c refuses it still");
+    fleet.leave("c");
+    rollout.observe(&fleet.0, at(100));
+    assert_eq!(rollout.observe(&fleet.0, at(100) + DEPARTED), Change::Spread);
+
+    let (mut rollout, mut fleet) = taken_back(all_at_once().tolerating(Tolerance::Nodes(1)), &["b", "c"]);
+    fleet.leave("b");
+    rollout.observe(&fleet.0, at(1));
+    assert_eq!(rollout.observe(&fleet.0, at(1) + DEPARTED), Change::Spread, "one may refuse");
+
+    let (mut rollout, mut fleet) = taken_back(all_at_once(), &["b"]);
+    FOUR.iter().for_each(|name| fleet.leave(name));
+    rollout.observe(&fleet.0, at(1));
+    assert_eq!(rollout.observe(&fleet.0, at(1) + DEPARTED), Change::None, "nobody is left that could run it");
+}
+
+#[test]
+fn counts_absences_anew_after_a_restart() {
+    let (mut rollout, mut fleet) = taken_back(all_at_once().departed_after(Duration::from_secs(1)), &["b"]);
+    fleet.leave("b");
+    rollout.observe(&fleet.0, at(1));
+    let kept = serde_json::to_vec(&rollout).unwrap();
+    let mut rollout: Rollout = serde_json::from_slice(&kept).unwrap();
+    rollout.restarted();
+    // Nobody has come back yet, and later all but one have.
+    assert_eq!(rollout.observe(&[], at(100)), Change::None);
+    fleet.0.retain(|observed| observed.node.id != "b");
+    assert_eq!(rollout.observe(&fleet.0, at(101)), Change::None);
+    assert_eq!(rollout.observe(&fleet.0, at(100) + GRACE_AFTER_RESTART), Change::Spread);
 }

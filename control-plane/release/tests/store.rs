@@ -55,6 +55,7 @@ fn keeps_revisions_with_their_documents() {
             at: 1234,
             parent: None,
             documents: 2,
+            purged: Vec::new(),
         };
         assert_eq!(first, expect);
         // Preparing documents before makes no difference.
@@ -298,4 +299,32 @@ fn never_gives_out_what_was_not_written_whatever_byte_is_damaged() {
     }
     println!("{noticed} noticed, {harmless} harmless");
     assert!(noticed > 0 && harmless > 0);
+}
+
+#[test]
+fn purges_documents_from_all_revisions_that_have_them() {
+    on_both(|store| {
+        for text in ["one", "two", "one"] {
+            store.append(draft(text), Parent::Latest).unwrap();
+        }
+        let one = |documents: &[Document]| {
+            let found = documents.iter().enumerate().filter(|(_, document)| document.text == b"one");
+            found.map(|(index, _)| index).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(store.purge("Consumer `one`", &one).unwrap(), [1, 3]);
+        assert_eq!(store.purge("Consumer `one`", &one).unwrap(), [0; 0], "it is gone");
+        let left = [document("b.yaml", "the same")];
+        assert_eq!(
+            (store.documents(1).unwrap().unwrap(), store.documents(3).unwrap().unwrap()),
+            (left.to_vec(), left.to_vec())
+        );
+        assert_eq!(store.documents(2).unwrap().unwrap(), documents("two"));
+        let third = store.latest().unwrap().unwrap();
+        assert_eq!(
+            (third.purged, third.digest, third.documents),
+            (vec!["Consumer `one`".to_owned()], String::new(), 1)
+        );
+        assert_eq!(store.revision(2).unwrap().unwrap().purged, [""; 0]);
+        assert_eq!(numbers(store), [3, 2, 1]);
+    });
 }

@@ -13,6 +13,7 @@ use postern_engine::{
     Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Run, Turn, Verdict,
     agent::{CallError, Health},
     host::Alone,
+    matching::Requested,
     run::Traced,
 };
 use schemars::JsonSchema;
@@ -113,6 +114,11 @@ impl Request {
             [(":authority", &self.host), (":path", &self.path), (":method", &self.method), (":scheme", &self.scheme)];
         let own = self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
         pseudo.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).chain(own).collect()
+    }
+
+    /// What it asks for, by which a route without a name is found.
+    pub(crate) fn requested(&self) -> Requested<'_> {
+        Requested { host: self.host.as_bytes(), path: self.path.as_bytes(), method: self.method.as_bytes() }
     }
 
     /// The request as Envoy's connection manager has parsed it.

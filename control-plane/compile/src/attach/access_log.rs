@@ -46,7 +46,7 @@ pub fn access_logs(scope: &Scope<'_>) -> Option<Vec<Logged>> {
     found.extend(direction(
         scope,
         |log| &log.from,
-        |log, target| Which { route: None, service: None, source: Some(Source::of(target, log.mesh())) },
+        |log, target| Which { route: None, service: None, source: Source::of(target, log.mesh()) },
     ));
     Some(found)
 }

@@ -43,7 +43,8 @@ pub struct Attachment<'a> {
 impl Attachment<'_> {
     /// Whether a permission or a step selects sources by tags.
     pub fn selects_by_tags(&self) -> bool {
-        let permissions = self.chains.iter().flat_map(|chain| &chain.permissions).map(|rule| &rule.source);
+        let permissions =
+            self.chains.iter().flat_map(|chain| &chain.permissions).filter_map(|rule| rule.source.as_ref());
         let steps = self.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response));
         permissions.chain(steps.filter_map(|step| step.source.as_ref())).any(|source| !source.tags.is_empty())
     }
@@ -381,7 +382,7 @@ fn parts_of<'a>(concern: &Concern<'a>, phase: Phase) -> Vec<Part<'a>> {
         parts.extend(steps.map(|(index, step)| Part { policy, step, source: source.clone(), entry, phase, index }));
     };
     for (index, entry) in policy.spec.from.iter().enumerate() {
-        add(&entry.chains, Entry::From(index), Some(Source::of(&entry.target_ref, policy.mesh())));
+        add(&entry.chains, Entry::From(index), Source::of(&entry.target_ref, policy.mesh()));
     }
     for index in &concern.to {
         if let Some(entry) = policy.spec.to.get(*index) {

@@ -27,6 +27,6 @@ pub use self::{
     outbound::{Destination, Effective, destinations, faults, for_route, for_service, health_check, own_retries},
     permission::Rule,
     scope::Scope,
-    source::Source,
+    source::{Source, shown_source},
     tracing::{EffectiveTracing, tracing},
 };

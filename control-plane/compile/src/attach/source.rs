@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, fmt};
 use postern_model::TargetRef;
 use serde::Serialize;
 
-/// A set of sources. Callers without a certificate are in none.
+/// A set of sources that certificates identify. Callers without a certificate are in none. That all traffic is meant is
+/// `None` where a source is optional.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Source {
     /// The mesh of the sources.
@@ -20,13 +21,19 @@ pub struct Source {
 }
 
 impl Source {
-    /// The sources that a `targetRef` selects. `mesh` is that of its resource.
-    pub fn of(target: &TargetRef, mesh: &str) -> Self {
-        Self {
-            mesh: mesh.to_owned(),
+    /// The sources that a `targetRef` selects. `mesh` is that of its resource. `None` for all traffic: `Mesh` selects
+    /// callers without a certificate, too.
+    pub fn of(target: &TargetRef, mesh: &str) -> Option<Self> {
+        (*target != TargetRef::Mesh).then(|| Self {
             service: target.service().map(str::to_owned),
             tags: target.tags().cloned().unwrap_or_default(),
-        }
+            ..Self::identified(mesh)
+        })
+    }
+
+    /// All sources with a certificate of a mesh.
+    pub fn identified(mesh: &str) -> Self {
+        Self { mesh: mesh.to_owned(), service: None, tags: BTreeMap::new() }
     }
 
     /// Whether this set contains all sources of the other one.
@@ -47,6 +54,11 @@ impl Source {
         let tags = self.tags.iter().chain(&other.tags).map(|(name, value)| (name.clone(), value.clone()));
         Some(Self { mesh: self.mesh.clone(), service: service.cloned(), tags: tags.collect() })
     }
+}
+
+/// A source in words, or "anyone" for all traffic.
+pub fn shown_source(source: Option<&Source>) -> String {
+    source.map_or_else(|| "anyone".to_owned(), ToString::to_string)
 }
 
 impl fmt::Display for Source {

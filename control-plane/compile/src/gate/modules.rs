@@ -3,6 +3,10 @@
 //! The name and the seal of a module's file cover the digests of its filter and of wasmtime's version, configuration
 //! and processor. Files that are foreign, old or damaged are never run: the filter is compiled again, and the file
 //! replaced.
+//!
+//! The key of the seal does not lie in the cache, so that a cache can be shared by many who write to it: who can write
+//! there, and cannot read the key, makes nobody run anything. Those who share a cache need the same key, or each of them
+//! compiles for itself.
 
 use std::{
     fs::{self, File},
@@ -15,8 +19,6 @@ use postern_base::{digest::Digest, secret_file};
 
 use crate::wasm::{Filter, HostError, SealKey};
 
-/// The file with the key, in the directory of the cache.
-const KEY: &str = "module.key";
 /// The folder of the modules, in the directory of the cache.
 const MODULES: &str = "modules";
 /// The extension of a module's file.
@@ -51,13 +53,18 @@ pub struct ModuleCache {
 }
 
 impl ModuleCache {
-    /// Opens the cache in a directory. Creates a key that only this user can read, if there is none.
-    pub fn open(home: &Path) -> Result<Self, CacheError> {
+    /// Opens the cache in a directory, with the key in the file `key`. Creates a key that only this user can read, if there
+    /// is none. Fails if that file lies in the folder of the modules.
+    pub fn open(home: &Path, key: &Path) -> Result<Self, CacheError> {
         let modules = home.join(MODULES);
         secret_file::make_folder(&modules).map_err(|error| CacheError { path: modules.clone(), error })?;
-        let path = home.join(KEY);
-        let key = load_key(&path).map_err(|error| CacheError { path, error })?;
-        Ok(Self { modules, key })
+        let failed = |error| CacheError { path: key.to_owned(), error };
+        let folder = key.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if is_within(folder, &modules).map_err(failed)? {
+            return Err(failed(io::Error::other("the key of the compiled filters must not lie among them")));
+        }
+        secret_file::make_folder(folder).map_err(failed)?;
+        Ok(Self { key: load_key(key).map_err(failed)?, modules })
     }
 
     /// The filter, from the cache if it has an intact module, else compiled and stored. A failure to store is logged,
@@ -124,6 +131,14 @@ impl ModuleCache {
     }
 }
 
+/// Whether a folder, which may not exist yet, lies in another or is the same.
+fn is_within(folder: &Path, other: &Path) -> io::Result<bool> {
+    match folder.ancestors().find(|above| above.exists()) {
+        Some(above) => Ok(above.canonicalize()?.starts_with(other.canonicalize()?)),
+        None => Ok(false),
+    }
+}
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -182,7 +197,7 @@ mod tests {
     #[test]
     fn never_takes_a_module_of_another_wasmtime() {
         let home = tempfile::tempdir().unwrap();
-        let cache = ModuleCache::open(home.path()).unwrap();
+        let cache = ModuleCache::open(home.path(), &home.path().join("module.key")).unwrap();
         let code = wat::parse_str(CODE).unwrap();
         let (digest, environment) = (Digest::of(&code), Filter::environment().unwrap());
         let path = cache.path(&digest, &environment);

@@ -140,7 +140,7 @@ mod tests {
         check(
             Plan { format: 0, ..Plan::default() },
             site,
-            "plan format 0 is not supported, this engine loads format 3",
+            "plan format 0 is not supported, this engine loads format 4",
         );
     }
 }

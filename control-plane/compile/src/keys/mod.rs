@@ -21,7 +21,7 @@ pub use self::{
     follow::follow,
     live::LiveSources,
     source::{Content, Fetch, Fetched, Source},
-    sources::{KeySetReport, KeySetState, Sources},
+    sources::{FetchError, KeySetReport, KeySetState, Sources},
     stored::StoredKeySet,
 };
 

@@ -14,6 +14,7 @@ mod ip_filter;
 mod issuers;
 mod json_schema;
 mod jwt_validation;
+mod matches;
 mod needs;
 mod policies;
 mod request_id;
@@ -97,6 +98,7 @@ pub fn lower(
     let default = attachment.default.and_then(|chain| chains.get(chain));
     lowering.plan.default_chain = default.map_or(0, |chain| chain.saturating_add(1));
     lowering.plan.declared_routes = lowering.declared_routes(scope, attachment);
+    lowering.matches(scope);
     let needs = lowering.needs();
     lowering.keep_issuers(&needs);
     for consumer in scope.consumers.iter().filter(|consumer| needs.has_use_for(&consumer.spec)) {
@@ -230,7 +232,8 @@ impl Lowering {
 
     fn permissions(&mut self, rules: &[Rule<'_>]) -> WireStep {
         let lower = |rule: &Rule<'_>| traffic_permission::Rule {
-            source: Some(self.source(&rule.source)),
+            source: rule.source.as_ref().map(|source| self.source(source)),
+            anyone: rule.source.is_none(),
             allow: rule.action == Action::Allow,
             ..Default::default()
         };

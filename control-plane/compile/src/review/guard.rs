@@ -19,10 +19,18 @@ pub(super) type Gaps = Vec<Diagnostic>;
 /// `Ok` if the chain has a guard, else why its authentication steps are none.
 pub(super) fn guarded(chain: &Attached<'_>, expressions: &Expressions) -> Result<(), Gaps> {
     // A chain that cannot be merged is not served, or answers 500, as a refused one does.
-    if !chain.errors.is_empty() || !chain.refused.is_empty() || !chain.permissions.is_empty() {
+    if !chain.errors.is_empty() || !chain.refused.is_empty() {
         return Ok(());
     }
     let mut gaps = Vec::new();
+    if !chain.permissions.is_empty() {
+        // The first rule for callers without a certificate.
+        let open =
+            chain.permissions.iter().find(|rule| rule.source.is_none()).filter(|rule| rule.action == Action::Allow);
+        let Some(open) = open else { return Ok(()) };
+        let field = format!("spec.from[{}].anonymous", open.entry);
+        gaps.push(open.permission.diagnose(&field, "admits callers without a certificate"));
+    }
     let mut skipped = None;
     for group in groups(&chain.request) {
         let judged: Vec<_> = group.iter().map(|step| (step, judge(step, chain.shadow, expressions))).collect();

@@ -31,7 +31,7 @@ pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Ve
         let [was, is] =
             scopes.each_ref().map(|scope| Exposure::of_routes(scope, &attach_routes(scope, is_touched), is_touched));
         for (name, route) in was.routes.iter().filter(|(_, route)| was.guard(route).is_ok()) {
-            if is_open(&is, name, route) {
+            if is_open(&is, name, route) || narrowed(&scopes, name) && opens(&is, "") {
                 lost.insert(route_label(&node.mesh, name));
             }
         }
@@ -68,6 +68,22 @@ fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str
             touched.insert(policy.spec.target_ref.route()?);
         }
     }
+}
+
+/// Whether a route that is found by a `match` is no longer found by all that it was found by.
+fn narrowed([before, after]: &[Scope<'_>; 2], route: &str) -> bool {
+    let claims = |scope: &Scope<'_>| {
+        let policies = scope.route_policies.iter().filter(|policy| policy.spec.target_ref.route() == Some(route));
+        let matches = policies.filter_map(|policy| policy.spec.matching.clone()).next();
+        matches.map(|matching| matching.claims().into_iter().map(|claim| format!("{claim:?}")).collect::<BTreeSet<_>>())
+    };
+    let (was, is) = (claims(before), claims(after).unwrap_or_default());
+    was.is_some_and(|was| !was.is_subset(&is))
+}
+
+/// Whether requests of a route can pass without a guard, if there is such a route.
+fn opens(is: &Exposure<'_>, name: &str) -> bool {
+    is.routes.get(name).is_none_or(|route| !route.public && is.guard(route).is_err())
 }
 
 /// Whether two lists have equal content.

@@ -61,6 +61,8 @@ struct Names<'a> {
     gateways: BTreeSet<&'a str>,
     /// Routes in resources of Envoy's format.
     raw: BTreeSet<String>,
+    /// Routes that a policy's `match` finds.
+    matched: BTreeSet<&'a str>,
     services: BTreeSet<&'a str>,
 }
 
@@ -74,6 +76,10 @@ impl<'a> DeclaredNames<'a> {
         for raw in &bundle.envoy_resources {
             let routes = raw.spec.resource.routes().into_iter().map(|route| route.name);
             known.meshes.entry(raw.mesh()).or_default().raw.extend(routes);
+        }
+        for policy in bundle.route_policies.iter().filter(|policy| policy.spec.matching.is_some()) {
+            let route = policy.spec.target_ref.route();
+            known.meshes.entry(policy.mesh()).or_default().matched.extend(route);
         }
         for service in &bundle.services {
             known.meshes.entry(service.mesh()).or_default().services.insert(&service.name);
@@ -147,12 +153,13 @@ impl<'a> DeclaredNames<'a> {
         let of_gateway = matches!(target, TargetRef::MeshGatewayRoute { .. });
         let raw = || names.raw.iter().map(String::as_str).filter(|_| !of_gateway);
         let none = names.gateways.is_empty() && names.raw.is_empty();
-        let is_known = names.gateways.contains(route) || !of_gateway && names.raw.contains(route);
+        let own = names.raw.contains(route) || names.matched.contains(route);
+        let is_known = names.gateways.contains(route) || !of_gateway && own;
         // Without declared routes, all routes are Envoy's own.
         if !of_gateway && none || is_known {
             return None;
         }
-        let near = suggestion(route, names.gateways.iter().copied().chain(raw()));
+        let near = suggestion(route, names.gateways.iter().copied().chain(raw()).chain(names.matched.iter().copied()));
         let way_out = match of_gateway {
             true => "a route of no Gateway is an `HTTPRoute`",
             false => "a route of Envoy's own needs `optional: true`",

@@ -1,4 +1,4 @@
-//! Operations that change what is in force: apply a bundle, roll back to an earlier revision, command the rollout.
+//! Operations that change what is in force: apply a bundle, command the rollout. Ways back are in `rollback`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use postern_base::bounded;
 use postern_compile::review::Waiting;
 use postern_model::File;
 use postern_release::{
-    owner::{Steering, warnings},
+    owner::{PendingAnswer, Steering, warnings},
     releases::{Applied, ApplyError, Proposal},
     rollout::RolloutReport,
     store::Revision,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     LARGEST_BUNDLE,
-    extract::{Follows, Form, IF_MATCH, Named, Sent, Shown, read},
+    extract::{Follows, Form, IF_MATCH, Named, Sent, Shown},
     operation::Operation,
     problem::Problem,
     warnings::Warnings,
@@ -40,19 +40,6 @@ pub(super) fn operations() -> Vec<Operation> {
         .problem(412, "Another revision came in between.")
         .problem(422, "The resources are not valid, or the filter refuses them.")
         .problem(507, "No space is left to store it."),
-        Operation::post(
-            "/api/v1/rollback",
-            ("rollback", "Go back to what an earlier revision said, as a new revision."),
-            rollback,
-        )
-        .header(IF_MATCH.0, IF_MATCH.1)
-        .takes::<RollbackTo>()
-        .json::<ChangeReport>(200, "It is a revision now, or says what is in force already.")
-        .problem(400, "`If-Match` cannot be read.")
-        .problem(404, "There is no such revision.")
-        .problem(409, "Routes would lose their authentication, or all resources would go: `allowUnguarded` says that this is meant.")
-        .problem(412, "Another revision came in between.")
-        .problem(422, "What that revision says is no longer valid."),
         Operation::get(
             "/api/v1/rollout",
             ("getRollout", "Where the rollout is that is under way, or was the last one."),
@@ -136,11 +123,20 @@ enum ChangeResult {
 impl ChangeReport {
     /// Applies a proposal, or only checks it in a dry run.
     pub(super) async fn of(plane: &Arc<ControlPlane>, proposal: Proposal, dry_run: bool) -> Result<Self, ApplyError> {
-        let shared = Arc::clone(plane);
         if dry_run {
+            let shared = Arc::clone(plane);
             return blocking(move || Self::of_dry_run(&shared, &proposal)).await;
         }
-        let (result, revision) = match plane.commands().apply(proposal).await? {
+        Self::of_applied(plane, plane.commands().apply(proposal)).await
+    }
+
+    /// The report of a proposal that is being applied.
+    pub(super) async fn of_applied(
+        plane: &Arc<ControlPlane>,
+        applied: PendingAnswer<Applied>,
+    ) -> Result<Self, ApplyError> {
+        let shared = Arc::clone(plane);
+        let (result, revision) = match applied.await? {
             Applied::Revision(revision) => (ChangeResult::Created, revision),
             Applied::Unchanged(revision) => (ChangeResult::Unchanged, revision),
         };
@@ -177,30 +173,6 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApplyError> {
     let done = tokio::task::spawn_blocking(act).await;
     done.inspect_err(|error| tracing::error!("a change was not examined: {error}")).unwrap_or(Err(ApplyError::Ended))
-}
-
-/// Where to go back to.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RollbackTo {
-    /// The number of the revision.
-    revision: u64,
-    /// Whether it may leave routes without authentication that have it now, or remove everything.
-    #[serde(default)]
-    allow_unguarded: bool,
-    /// Who goes back, in at most 256 bytes.
-    #[serde(default, deserialize_with = "bounded::read_name")]
-    author: String,
-}
-
-async fn rollback(
-    State(plane): State<Arc<ControlPlane>>,
-    Follows(parent): Follows,
-    Sent(RollbackTo { revision, allow_unguarded, author }): Sent<RollbackTo>,
-) -> Result<Json<ChangeReport>, Problem> {
-    let store = Arc::clone(plane.store());
-    let proposal = read(move || Proposal::to_go_back(&*store, revision, named(author), parent)).await?;
-    Ok(Json(ChangeReport::of(&plane, Proposal { allow_unguarded, ..proposal }, false).await?))
 }
 
 async fn rollout(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<RolloutReport>, Problem> {

@@ -267,7 +267,7 @@ fn revisions(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {
     if let Some(times) = plane.code().gate().times() {
         text.histogram("gate_seconds", "How long a plan took to load at the gate.", times)?;
     }
-    let refused = u64::from(!plane.in_force().refused_change().is_empty());
+    let refused = u64::from(plane.in_force().is_directory_refused());
     text.gauge("change_refused", "1 while the latest change of the directory is refused.", alone(refused))
 }
 

@@ -17,8 +17,10 @@ mod openapi;
 mod operation;
 mod policies;
 mod problem;
+mod purge;
 mod resources;
 mod revisions;
+mod rollback;
 mod status;
 mod warnings;
 
@@ -51,6 +53,8 @@ fn operations() -> Vec<Operation> {
         diff::operations(),
         resources::operations(),
         deletion::operations(),
+        rollback::operations(),
+        purge::operations(),
         revisions::operations(),
         nodes::operations(),
         clients::operations(),

@@ -6,7 +6,10 @@ use axum::{
 };
 use postern_compile::pipeline::CompileError;
 use postern_model::Diagnostics;
-use postern_release::{releases::ApplyError, store::StoreError};
+use postern_release::{
+    releases::{ApplyError, NotPurged},
+    store::StoreError,
+};
 use postern_tools::explain::ExplainError;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -75,6 +78,12 @@ impl From<ApplyError> for Problem {
             }
             ApplyError::Store(StoreError::Full { .. }) => (StatusCode::INSUFFICIENT_STORAGE, "no space is left"),
             ApplyError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the store failed"),
+            ApplyError::TakenBack(_) => (StatusCode::CONFLICT, "it was taken back"),
+            ApplyError::NotPurged(NotPurged::Unknown(_)) | ApplyError::NotInRevision { .. } => {
+                (StatusCode::NOT_FOUND, "no such resource")
+            }
+            ApplyError::NotPurged(_) => (StatusCode::CONFLICT, "the resource is needed"),
+            ApplyError::NotWhole { .. } => (StatusCode::CONFLICT, "the revision is not whole"),
             ApplyError::NoRevision(_) => (StatusCode::NOT_FOUND, "no such revision"),
             ApplyError::Unguarded(_) => (StatusCode::CONFLICT, "routes would lose their authentication"),
             ApplyError::Ended => (StatusCode::INTERNAL_SERVER_ERROR, "the change was not taken in"),

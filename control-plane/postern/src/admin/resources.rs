@@ -7,16 +7,18 @@ use postern_base::{
     diagnostic::{quote, suggestion},
     node::DEFAULT_MESH,
 };
-use postern_model::SCHEMAS;
+use postern_compile::keys::KeySetReport;
+use postern_model::{KeySource, SCHEMAS};
 use postern_release::{
     catalogue::{Entry, ResourceKey},
     condition::{Conditions, Truth},
     owner::InForce,
-    releases::Concerns,
+    published_keys::show_keys,
+    releases::{Concerns, RefusedChange},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     extract::{Asked, Form, Named, Shown, on_a_thread},
@@ -116,8 +118,27 @@ struct ResourceStatus {
     file: String,
     /// The line that it starts at.
     line: usize,
+    /// How many times its content has changed, as of the revision in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
+    /// The latest refused changes that have errors in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_changes: Vec<RefusedReport>,
     /// The live revisions that have it, the latest first: two during a rollout, and after one that went back.
     revisions: Vec<RevisionConditions>,
+}
+
+/// A change that was refused because of a resource.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RefusedReport {
+    /// Who made it.
+    author: String,
+    /// Why.
+    message: String,
+    /// When it was refused, in milliseconds since 1970.
+    at: u64,
+    /// The conditions of the resource in it: what is wrong with it.
+    conditions: Conditions,
 }
 
 /// The conditions of a resource in one revision.
@@ -128,6 +149,9 @@ struct RevisionConditions {
     revision: u64,
     /// Whether that is the one in force.
     in_force: bool,
+    /// How many times the resource's content has changed, as of this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
     /// How many live nodes run it, of those that are to.
     ready: usize,
     /// How many live nodes are to run it.
@@ -178,6 +202,26 @@ async fn conditions(
     on_a_thread(move || Ok::<_, Problem>(Shown(form, find(&plane, reading, &key)?.status.revisions))).await
 }
 
+/// A resource that a request names.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reference {
+    /// The kind, such as `RoutePolicy`.
+    kind: String,
+    /// The name.
+    name: String,
+    /// The mesh; default: `default`.
+    mesh: Option<String>,
+}
+
+impl Reference {
+    /// The resource that is meant. Fails if there is no such kind.
+    pub(super) fn key(self) -> Result<ResourceKey, Problem> {
+        let Self { kind, name, mesh } = self;
+        OfName { kind, name }.key(mesh)
+    }
+}
+
 impl OfName {
     pub(super) fn key(self, mesh: Option<String>) -> Result<ResourceKey, Problem> {
         let kind = known_kind(&self.kind)?.to_owned();
@@ -224,8 +268,8 @@ fn reports(
     Ok(reports)
 }
 
-/// Finds a resource in what is in force or, failing that, in a revision that was rolled back, so that its author can
-/// see why. Answers 404 if neither has it.
+/// Finds a resource in what is in force or, failing that, in a revision that was rolled back or in a change that was
+/// refused, so that its author can see why. Answers 404 if none has it.
 fn find(plane: &ControlPlane, reading: Arc<InForce>, key: &ResourceKey) -> Result<ResourceReport, Problem> {
     let in_force = reading.releases().in_force();
     let others = reading.releases().live().filter(|number| Some(*number) > in_force);
@@ -236,13 +280,16 @@ fn find(plane: &ControlPlane, reading: Arc<InForce>, key: &ResourceKey) -> Resul
             return Ok(Looker::new(plane, reading).report(key, entry));
         }
     }
-    Err(unknown(plane, key))
+    let looker = Looker::new(plane, reading);
+    looker.refused_only(key).ok_or_else(|| unknown(plane, key))
 }
 
 /// Reads the status of resources in all live revisions.
 struct Looker {
     reading: Arc<InForce>,
     concerns: Vec<(u64, Concerns)>,
+    /// The key sets that Issuers publish.
+    keys: Vec<KeySetReport>,
 }
 
 impl Looker {
@@ -250,17 +297,21 @@ impl Looker {
         let nodes = plane.identities();
         let concerns = |number: u64| Some((number, reading.releases().concerns(number, &nodes)?));
         let concerns = reading.releases().live().filter_map(concerns).collect();
-        Self { reading, concerns }
+        Self { reading, concerns, keys: plane.keys().report() }
     }
 
     fn report(&self, key: &ResourceKey, entry: &Entry) -> ResourceReport {
         let in_force = self.reading.releases().in_force();
         let conditions = |(revision, concerns): &(u64, Concerns)| {
-            let conditions = self.reading.releases().resource_conditions(*revision, key, concerns)?;
+            let mut conditions = self.reading.releases().resource_conditions(*revision, key, concerns)?;
+            if let Some(keys) = self.keys_of(*revision, key) {
+                show_keys(&mut conditions, keys);
+            }
             let of_nodes = || conditions.iter().filter(|condition| condition.node.is_some());
             let ready = of_nodes().filter(|condition| condition.status == Truth::True).count();
             let (nodes, in_force) = (of_nodes().count(), Some(*revision) == in_force);
-            Some(RevisionConditions { revision: *revision, in_force, ready, nodes, conditions })
+            let generation = self.reading.releases().generation(*revision, key);
+            Some(RevisionConditions { revision: *revision, in_force, generation, ready, nodes, conditions })
         };
         let mut shown = entry.shown();
         let mut part = |name: &str| shown.get_mut(name).map(Value::take).unwrap_or_default();
@@ -272,8 +323,46 @@ impl Looker {
             status: ResourceStatus {
                 file: entry.file.clone(),
                 line: entry.line,
+                generation: in_force.and_then(|number| self.reading.releases().generation(number, key)),
+                refused_changes: self.refused_changes(key),
                 revisions: self.concerns.iter().filter_map(conditions).collect(),
             },
+        }
+    }
+
+    /// A resource that exists in a refused change only. What it says is not shown: it was not checked, so that it is not
+    /// known where it has credentials.
+    fn refused_only(&self, key: &ResourceKey) -> Option<ResourceReport> {
+        let found = self.reading.refused_changes().find_map(|refused| refused.resources.get(key))?;
+        let (file, line) = (found.file.clone(), found.line);
+        let (generation, revisions) = Default::default();
+        let ResourceKey { kind, mesh, name } = key.clone();
+        let metadata =
+            if mesh == DEFAULT_MESH { json!({ "name": name }) } else { json!({ "name": name, "mesh": mesh }) };
+        Some(ResourceReport {
+            api_version: "postern/v1".into(),
+            kind,
+            metadata,
+            spec: Value::Null,
+            status: ResourceStatus { file, line, generation, refused_changes: self.refused_changes(key), revisions },
+        })
+    }
+
+    fn refused_changes(&self, key: &ResourceKey) -> Vec<RefusedReport> {
+        let report = |refused: &RefusedChange| {
+            let (author, message, at) = (refused.author.clone(), refused.message.clone(), refused.at);
+            Some(RefusedReport { author, message, at, conditions: refused.conditions_of(key)? })
+        };
+        self.reading.refused_changes().filter_map(report).collect()
+    }
+
+    /// The key set of an Issuer that publishes one.
+    fn keys_of(&self, revision: u64, key: &ResourceKey) -> Option<&KeySetReport> {
+        let bundle = self.reading.releases().bundle(revision).filter(|_| key.kind == "Issuer")?;
+        let issuer = bundle.issuers.iter().find(|issuer| issuer.name == key.name && issuer.mesh == key.mesh)?;
+        match &issuer.spec.keys {
+            KeySource::Published { uri, .. } => self.keys.iter().find(|report| report.uri == *uri),
+            _ => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::{
 };
 use postern_base::digest::Digest;
 use postern_compile::keys::KeySetReport;
-use postern_release::{fleet::NodeReport, rollout::RolloutReport};
+use postern_release::{fleet::NodeReport, releases::HeldBack, rollout::RolloutReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -55,9 +55,12 @@ struct Status {
     /// What is invalid in what is in force, and served as a refusal: a line an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     invalid: Vec<String>,
-    /// Why the latest change was refused, if it was: a line an error.
+    /// Why the latest change of the directory or of a user was refused, if it was: a line an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused_change: Vec<String>,
+    /// What the followed directory says that is not in force, because it was taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<HeldBack>,
     /// What is worth a warning about what is in force.
     #[serde(flatten)]
     warnings: Warnings,
@@ -79,7 +82,8 @@ impl Status {
             rollout: reading.rollout_report(),
             filter: plane.code().digest().clone(),
             invalid: reading.invalid(),
-            refused_change: reading.refused_change().to_vec(),
+            refused_change: reading.refused_change(),
+            directory: reading.releases().held_back(),
             warnings: reading.warnings(&plane.identities()).into(),
             key_sets: plane.keys().report(),
             nodes: plane.fleet().report(),

@@ -1,6 +1,6 @@
 //! Parses the steps and the tolerance of a rollout on the command line.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use postern_model::unit;
 use postern_release::rollout::{Pick, Step, Tolerance};
@@ -14,8 +14,7 @@ impl FromStr for CanaryStep {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (nodes, pause) = text.split_once(':').unwrap_or((text, "0s"));
-        let pause =
-            unit::duration(pause).ok_or_else(|| format!("`{pause}` is not a duration such as `30s` or `5m`"))?;
+        let pause = duration(pause)?;
         let nodes = match (nodes.strip_suffix('%'), nodes.split_once('=')) {
             (Some(share), _) => match share.parse() {
                 Ok(share @ 1..=100) => Pick::Share(share),
@@ -26,6 +25,11 @@ impl FromStr for CanaryStep {
         };
         Ok(Self(Step { nodes, pause }))
     }
+}
+
+/// Parses a duration such as `30s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    unit::duration(text).ok_or_else(|| format!("`{text}` is not a duration such as `30s` or `5m`"))
 }
 
 /// Parses a tolerance such as `2` or `5%`.
@@ -42,8 +46,6 @@ pub(super) fn tolerance(text: &str) -> Result<Tolerance, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn check(text: &str, expect: Result<(Pick, u64), &str>) {

@@ -93,7 +93,12 @@ fn words(event: &Value) -> String {
         },
         "changeRefused" => {
             let reasons: Vec<_> = items(at(event, "/reasons")).iter().map(text).collect();
-            format!("change refused: {}", reasons.join("; "))
+            // A line each, below the first one.
+            format!("change refused: {}", reasons.join("\n         "))
+        }
+        "resourcePurged" => {
+            let numbers: Vec<_> = items(at(event, "/revisions")).iter().map(text).collect();
+            format!("{} purged by {} from revisions {}", field("resource"), field("author"), numbers.join(", "))
         }
         "rollout" => {
             let step = format!(

@@ -15,6 +15,9 @@ use postern_compile::{
     wasm::{Filter, Limits},
 };
 
+/// The name of the file with the key of compiled filters.
+const KEY: &str = "module.key";
+
 /// Which filter, and which cache.
 #[derive(Debug, Args)]
 pub(super) struct FilterOptions {
@@ -25,6 +28,11 @@ pub(super) struct FilterOptions {
     /// the user's cache directory
     #[arg(long, value_name = "DIR", env = "POSTERN_CACHE")]
     cache: Option<PathBuf>,
+    /// The file with the key that compiled filters are sealed with, made if there is none; default: `module.key` in the state
+    /// directory if there is one, else `postern/module.key` in the user's directory for state. Those who share a cache need the
+    /// same
+    #[arg(long, value_name = "FILE", env = "POSTERN_CACHE_KEY")]
+    cache_key: Option<PathBuf>,
 }
 
 impl FilterOptions {
@@ -58,7 +66,8 @@ impl FilterOptions {
 
     fn compiled(&self, state: Option<&Path>, code: &[u8], digest: &Digest) -> anyhow::Result<(Filter, Origin)> {
         let home = self.cache.clone().or_else(|| state.map(Path::to_owned)).or_else(user_cache);
-        match home.map(|home| ModuleCache::open(&home)) {
+        let key = self.cache_key.clone().or_else(|| Some(state.map(Path::to_owned).or_else(user_state)?.join(KEY)));
+        match home.zip(key).map(|(home, key)| ModuleCache::open(&home, &key)) {
             Some(Ok(cache)) => return Ok(cache.filter(code, digest)?),
             Some(Err(error)) => tracing::warn!("{error}"),
             None => tracing::debug!("no directory for compiled filters"),
@@ -78,7 +87,15 @@ fn find_filter() -> Option<PathBuf> {
 
 /// `$XDG_CACHE_HOME/postern` or `~/.cache/postern`; `None` if neither variable has an absolute path.
 fn user_cache() -> Option<PathBuf> {
+    user_directory("XDG_CACHE_HOME", ".cache")
+}
+
+/// `$XDG_STATE_HOME/postern` or `~/.local/state/postern`; `None` if neither variable has an absolute path.
+fn user_state() -> Option<PathBuf> {
+    user_directory("XDG_STATE_HOME", ".local/state")
+}
+
+fn user_directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")));
-    Some(cache?.join("postern"))
+    Some(directory(variable).or_else(|| Some(directory("HOME")?.join(below_home)))?.join("postern"))
 }

@@ -11,7 +11,9 @@ mod explain;
 mod filter;
 mod logging;
 mod node_cache;
+mod purge;
 mod remote;
+mod resource_name;
 mod resources;
 mod status;
 mod table;
@@ -45,13 +47,14 @@ use tokio::{
 
 use self::{
     bootstrap::Bootstrap,
-    canary::{CanaryStep, tolerance},
+    canary::{CanaryStep, duration, tolerance},
     diff::Diff,
     events::Events,
     explain::{Explain, Simulate},
     filter::FilterOptions,
     logging::Logging,
     node_cache::NodeCache,
+    purge::Purge,
     remote::{Apply, Rollback, RolloutCommand},
     resources::{Delete, Get},
     status::{Nodes, Revisions, Status},
@@ -97,6 +100,7 @@ enum Command {
     Nodes(Nodes),
     Get(Get),
     Delete(Delete),
+    Purge(Purge),
     Events(Events),
     Revisions(Revisions),
     /// Go back to what an earlier revision said, as a new revision
@@ -147,6 +151,10 @@ struct Serve {
     /// good revision when this one started. What `Settings` say goes first
     #[arg(long, value_name = "N|SHARE", default_value = "0", value_parser = tolerance)]
     max_refused: Tolerance,
+    /// How long a node that refused a revision must be away until the revision is tried again without it: the node has then left
+    /// for good, and no longer holds up the others
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    departed_after: Duration,
     /// Let changes of the directory leave routes without authentication that have it now, or remove everything
     #[arg(long, requires = "config")]
     allow_unguarded: bool,
@@ -210,6 +218,7 @@ impl Cli {
             Command::Nodes(options) => options.run(),
             Command::Get(options) => options.run(),
             Command::Delete(options) => options.run(),
+            Command::Purge(options) => options.run(),
             Command::Events(options) => options.run(),
             Command::Revisions(options) => options.run(),
             Command::Rollback(options) => options.run(),
@@ -260,7 +269,7 @@ impl Serve {
         };
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
-        let terms = Terms { strategy, tolerance: self.max_refused };
+        let terms = Terms { strategy, tolerance: self.max_refused, departed_after: self.departed_after };
         let plane = Arc::new(ControlPlane::with_releases(code, Releases::new(store, terms, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::{Output, Remote, at, items},
+    resource_name::Reference,
     warnings,
 };
 
@@ -59,6 +60,13 @@ pub(super) struct AllowUnguarded {
 pub(super) struct Rollback {
     /// The number of the revision to go back to
     revision: u64,
+    /// Go back with this resource alone, such as `RoutePolicy/users-api`, and leave all others as they are; more than once for
+    /// more resources
+    #[arg(long, value_name = "KIND/NAME")]
+    only: Vec<Reference>,
+    /// The mesh of these resources; default: `default`
+    #[arg(long, value_name = "NAME", requires = "only")]
+    mesh: Option<String>,
     #[command(flatten)]
     unguarded: AllowUnguarded,
     #[command(flatten)]
@@ -107,7 +115,10 @@ impl Apply {
 impl Rollback {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let allow_unguarded = self.unguarded.allow_unguarded;
-        let body = json!({ "revision": self.revision, "allowUnguarded": allow_unguarded, "author": author() });
+        let only = self.only.iter().map(|resource| resource.in_mesh(self.mesh.as_deref()));
+        let only = only.collect::<anyhow::Result<Vec<_>>>()?;
+        let body =
+            json!({ "revision": self.revision, "only": only, "allowUnguarded": allow_unguarded, "author": author() });
         let outcome = self.remote.server.post("/api/v1/rollback", &body, None)?;
         self.waiting.finish(&self.remote, &outcome)
     }

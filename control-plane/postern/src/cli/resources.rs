@@ -1,7 +1,5 @@
 //! `postern get`, `postern delete` and `postern status KIND/NAME`: single resources.
 
-use std::str::FromStr;
-
 use anyhow::ensure;
 use clap::Args;
 use postern_base::{node::DEFAULT_MESH, terminal, uri::escaped, yaml::to_yaml};
@@ -11,35 +9,9 @@ use super::{
     client::{Remote, at, items, text},
     conditions::{self, ready},
     remote::{Change, author},
+    resource_name::Reference,
     table::Table,
 };
-
-/// A reference such as `RoutePolicy/users-api`, or a kind alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reference {
-    kind: String,
-    name: Option<String>,
-}
-
-impl FromStr for Reference {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (kind, name) = text.split_once('/').map_or((text, None), |(kind, name)| (kind, Some(name)));
-        if kind.is_empty() || name.is_some_and(str::is_empty) {
-            return Err(format!("`{text}` is not a kind, nor a kind and a name such as `RoutePolicy/users-api`"));
-        }
-        Ok(Self { kind: kind.to_owned(), name: name.map(str::to_owned) })
-    }
-}
-
-impl Reference {
-    /// The path of the resource in the API.
-    fn path(&self) -> String {
-        let name = self.name.as_ref().map(|name| format!("/{}", escaped(name))).unwrap_or_default();
-        format!("/api/v1/resources/{}{name}", escaped(&self.kind))
-    }
-}
 
 /// Show the resources in force and where they are: all, those of a kind, or one with its conditions
 #[derive(Debug, Args)]
@@ -93,7 +65,7 @@ impl Get {
 }
 
 fn list(resources: &[Value]) -> anyhow::Result<()> {
-    let mut table = Table::new(["KIND", "NAME", "MESH", "REVISION", "READY", "NODES", "FILE"]);
+    let mut table = Table::new(["KIND", "NAME", "MESH", "REVISION", "GENERATION", "READY", "NODES", "FILE"]);
     for resource in resources {
         let mesh = at(resource, "/metadata/mesh").as_str().filter(|mesh| *mesh != DEFAULT_MESH).unwrap_or_default();
         let revisions = items(at(resource, "/status/revisions"));
@@ -105,6 +77,7 @@ fn list(resources: &[Value]) -> anyhow::Result<()> {
             text(at(resource, "/metadata/name")),
             mesh.to_owned(),
             text(at(in_force, "/revision")),
+            text(at(in_force, "/generation")),
             text(at(ready(conditions), "/status")),
             format!("{}/{}", text(at(in_force, "/ready")), text(at(in_force, "/nodes"))),
             place,
@@ -114,6 +87,10 @@ fn list(resources: &[Value]) -> anyhow::Result<()> {
             if at(ready, "/status") == "False" {
                 table.note(format!("revision {}: {}", at(revision, "/revision"), text(at(ready, "/message"))));
             }
+        }
+        for refused in items(at(resource, "/status/refusedChanges")) {
+            let message = text(at(refused, "/conditions/0/message"));
+            table.note(format!("refused change of {}: {message}", text(at(refused, "/author"))));
         }
     }
     table.print()
@@ -128,9 +105,15 @@ fn one(mut resource: Value) -> anyhow::Result<()> {
 /// Writes the conditions of a resource in every live revision that has it.
 fn show_status(status: &Value) -> anyhow::Result<()> {
     let place = format!("{}:{}", text(at(status, "/file")), text(at(status, "/line")));
+    for refused in items(at(status, "/refusedChanges")) {
+        terminal::write(&format!("\nrefused change of {}, not in force\n", text(at(refused, "/author"))))?;
+        conditions::table(at(refused, "/conditions")).print()?;
+    }
     for revision in items(at(status, "/revisions")) {
         let role = if at(revision, "/inForce") == true { "in force" } else { "not in force" };
-        terminal::write(&format!("\nrevision {}, {role}  {place}\n", at(revision, "/revision")))?;
+        let generation = at(revision, "/generation").as_u64().map(|generation| format!(", generation {generation}"));
+        let generation = generation.unwrap_or_default();
+        terminal::write(&format!("\nrevision {}{generation}, {role}  {place}\n", at(revision, "/revision")))?;
         conditions::table(at(revision, "/conditions")).print()?;
     }
     Ok(())
@@ -175,20 +158,5 @@ impl Delete {
         let path = format!("{}?{}", self.resource.path(), pairs.join("&"));
         let outcome = self.remote.server.delete(&path, *parent)?;
         waiting.finish(&self.remote, &outcome)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_kinds_and_names() {
-        let path = |text: &str| text.parse::<Reference>().map(|reference| reference.path());
-        assert_eq!(path("RoutePolicy").as_deref(), Ok("/api/v1/resources/RoutePolicy"));
-        assert_eq!(path("Service/a b").as_deref(), Ok("/api/v1/resources/Service/a%20b"));
-        for wrong in ["", "/a", "Service/"] {
-            assert!(path(wrong).is_err_and(|error| error.contains("is not a kind")), "{wrong}");
-        }
     }
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{
     client::{Remote, at, items, text},
     clients, conditions,
-    resources::{self, Reference},
+    resource_name::Reference,
+    resources,
     table::{Table, age, age_of_seconds, short, utc},
     warnings,
 };
@@ -54,8 +55,12 @@ fn head(status: &Value) -> String {
         if let Some(reason) = at(rollout, "/reason").as_str() {
             lines.push(format!("          node `{}`: {reason}", text(at(rollout, "/node"))));
         }
+        for node in items(at(rollout, "/without")) {
+            lines.push(format!("          without node `{}`, which refused it and left", text(node)));
+        }
     }
     lines.extend(items(at(status, "/invalid")).iter().map(|line| format!("invalid   {}", text(line))));
+    lines.extend(held_back(at(status, "/directory")));
     lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
     lines.extend(warnings::lines(status).map(|(line, _)| format!("warning   {line}")));
     lines.extend(warnings::more(status).map(|more| format!("          {more}")));
@@ -68,6 +73,17 @@ fn head(status: &Value) -> String {
         lines.push(format!("keys      {uri} ({keys}), {state}{fetched}{error}"));
     }
     format!("{}\n\n", lines.join("\n"))
+}
+
+/// What the followed directory says that is not in force.
+fn held_back(directory: &Value) -> Vec<String> {
+    let Some(revision) = directory.get("revision") else { return Vec::new() };
+    let resources: Vec<_> = items(at(directory, "/resources")).iter().map(text).collect();
+    let (to, reason) = (at(directory, "/to"), text(at(directory, "/reason")));
+    vec![
+        format!("directory still says revision {revision}, which was taken back to revision {to}: {reason}"),
+        format!("          not applied until it changes there: {}", resources.join(", ")),
+    ]
 }
 
 /// The table of nodes, and of remembered ones that are not connected.
@@ -200,6 +216,9 @@ impl Revisions {
             let (number, documents) = (text(at(revision, "/number")), text(at(revision, "/documents")));
             let (digest, since) = (short(at(revision, "/digest")), age(at(revision, "/at")));
             table.row([number, digest, since, documents, word("author"), word("message")]);
+            for purged in items(at(revision, "/purged")) {
+                table.note(format!("purged: {}", text(purged)));
+            }
         }
         table.print()?;
         if self.revision.is_some() {

@@ -56,6 +56,9 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let publication = server.plane.publications().latest().unwrap();
     let label = publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned();
     let unguarded = RESOURCES.replace("apiKeyAuth", "apiKeyAuht");
+    let gone = format!(
+        "{changed}---\napiVersion: postern/v1\nkind: Consumer\nmetadata: {{ name: gone }}\nspec: {{ groups: [a] }}\n"
+    );
     let open = RESOURCES.replace("policy: apiKeyAuth\n      params: { header: x-api-key }", "policy: headers");
     BTreeMap::from([
         ("healthz", vec![example(200, "/healthz")]),
@@ -73,6 +76,8 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(409, "/api/v1/apply").body(json!({ "files": files(&open) })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&open), "allowUnguarded": true })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&changed) })),
+                example(200, "/api/v1/apply").body(json!({ "files": files(&gone) })),
+                example(200, "/api/v1/apply").body(json!({ "files": files(&changed) })),
                 example(422, "/api/v1/apply").body(json!({ "files": files(wrong) })),
                 example(422, "/api/v1/apply").body(json!({ "files": files(&unguarded), "dryRun": true })),
                 example(412, "/api/v1/apply").body(json!({ "files": files(RESOURCES) })).header("if-match", "\"77\""),
@@ -88,6 +93,22 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(404, "/api/v1/rollback").body(json!({ "revision": 99 })),
                 example(412, "/api/v1/rollback").body(json!({ "revision": 2 })).header("if-match", "\"77\""),
                 example(400, "/api/v1/rollback").body(json!({ "revision": 1 })).header("if-match", "one"),
+                example(200, "/api/v1/rollback")
+                    .body(json!({ "revision": 1, "only": [{ "kind": "Consumer", "name": "app", "mesh": "default" }] })),
+                example(404, "/api/v1/rollback")
+                    .body(json!({ "revision": 1, "only": [{ "kind": "Service", "name": "none" }] })),
+            ],
+        ),
+        (
+            "purgeResource",
+            vec![
+                example(200, "/api/v1/purge")
+                    .body(json!({ "resource": { "kind": "Consumer", "name": "gone" }, "dryRun": true })),
+                example(200, "/api/v1/purge")
+                    .body(json!({ "resource": { "kind": "Consumer", "name": "gone" }, "author": "a" })),
+                example(404, "/api/v1/purge").body(json!({ "resource": { "kind": "Consumer", "name": "gone" } })),
+                example(404, "/api/v1/purge").body(json!({ "resource": { "kind": "Consmuer", "name": "gone" } })),
+                example(409, "/api/v1/purge").body(json!({ "resource": { "kind": "Consumer", "name": "app" } })),
             ],
         ),
         ("getRollout", vec![example(200, "/api/v1/rollout")]),

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod events;
+mod lifecycle;
 mod operators;
 mod resources;
 mod server;

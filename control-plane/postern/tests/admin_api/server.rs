@@ -7,7 +7,10 @@ use postern::{
     serve::{Sockets, serve},
 };
 use postern_base::{digest::Digest, node::NodeIdentity};
-use postern_compile::snapshot::{FilterCode, ResourceType};
+use postern_compile::{
+    keys::{self, client::Client},
+    snapshot::{FilterCode, ResourceType},
+};
 use postern_deliver::xds::session::Event;
 use postern_release::fleet::Learnt;
 use serde_json::{Value, json};
@@ -64,7 +67,7 @@ impl ApiResponse {
 pub(crate) struct Server {
     pub(crate) plane: Arc<ControlPlane>,
     http: SocketAddr,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Server {
@@ -76,7 +79,7 @@ impl Server {
         let http = sockets.http_address().unwrap();
         let plane = Arc::new(ControlPlane::new(FilterCode::new(b"\0asm code".to_vec(), None)));
         runtime.spawn(serve(Arc::clone(&plane), sockets));
-        Self { plane, http, _runtime: runtime }
+        Self { plane, http, runtime }
     }
 
     /// A server with resources in force and two nodes that run them: `edge-1`, and the canary `edge-2`.
@@ -92,6 +95,20 @@ impl Server {
         }
         server.plane.commands().look().wait().unwrap();
         server
+    }
+
+    /// Lets both nodes run all that is in force for them.
+    pub(crate) fn settle_all(&self) {
+        for (node, stream) in self.plane.identities().iter().zip(1..) {
+            self.settle(node, stream);
+        }
+        self.plane.commands().look().wait().unwrap();
+    }
+
+    /// Fetches the key sets that issuers publish.
+    pub(crate) fn follow_keys(&self) {
+        let (sources, commands) = (Arc::clone(self.plane.keys()), self.plane.commands().clone());
+        self.runtime.spawn(keys::follow(sources, Client::default(), move || commands.renew_keys()));
     }
 
     /// Lets a node run all that is in force for it.

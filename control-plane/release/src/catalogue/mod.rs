@@ -4,13 +4,18 @@
 mod hidden;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use postern_base::{digest::Digest, node::DEFAULT_MESH};
-use postern_model::{Bundle, Declaration, File, attachment::is_attachment, read_document};
+use postern_model::{
+    Bundle, Declaration, File,
+    attachment::{is_attachment, named_from},
+    read_document,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -112,6 +117,39 @@ pub fn without(documents: Vec<Document>, key: &ResourceKey) -> Option<Vec<Docume
     (left.len() < before).then_some(left)
 }
 
+/// The resource that a document declares; `None` if it declares none, or cannot be read.
+pub fn key_of(document: &Document) -> Option<ResourceKey> {
+    entry(document).map(|(key, _)| key)
+}
+
+/// The line at which the content of a document starts.
+pub(crate) fn line_of(document: &Document) -> usize {
+    document.line.saturating_add(lines_before(&document.text))
+}
+
+/// The paths, normalized, of the files that a document names in place of a text. `None` if it declares no resource.
+pub(crate) fn files_of(document: &Document) -> Option<BTreeSet<PathBuf>> {
+    fn walk(value: &Value, file: &str, found: &mut BTreeSet<PathBuf>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("file").and_then(Value::as_str).map(|name| named_from(file, name)));
+                fields.values().for_each(|value| walk(value, file, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(item, file, found)),
+            _ => {}
+        }
+    }
+    let (_, found) = entry(document)?;
+    let mut files = BTreeSet::new();
+    walk(&found.written, &document.file, &mut files);
+    Some(files)
+}
+
+/// Whether a document is part of an attachment at one of these normalized paths.
+pub(crate) fn is_one_of(document: &Document, files: &BTreeSet<PathBuf>) -> bool {
+    is_attachment(document.file.as_ref()) && files.contains(&named_from("", &document.file))
+}
+
 fn entry(document: &Document) -> Option<(ResourceKey, Entry)> {
     if is_attachment(document.file.as_ref()) {
         return None;
@@ -122,7 +160,7 @@ fn entry(document: &Document) -> Option<(ResourceKey, Entry)> {
     let text = |place: &str| written.pointer(place).and_then(Value::as_str).map(str::to_owned);
     let (kind, name) = (text("/kind")?, text("/metadata/name")?);
     let mesh = text("/metadata/mesh").unwrap_or_else(|| DEFAULT_MESH.to_owned());
-    let line = document.line + lines_before(&document.text);
+    let line = line_of(document);
     Some((ResourceKey { kind, mesh, name }, Entry { file: document.file.clone(), line, written }))
 }
 
@@ -140,6 +178,11 @@ fn lines_before(text: &[u8]) -> usize {
 pub struct Catalogues(Mutex<VecDeque<(u64, Arc<Catalogue>)>>);
 
 impl Catalogues {
+    /// Forgets revisions, because their documents have changed.
+    pub fn forget(&self, numbers: &[u64]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(held, _)| !numbers.contains(held));
+    }
+
     /// The catalogue of a revision, or `None` if the store no longer has the revision.
     pub fn get(&self, store: &dyn Store, number: u64) -> Result<Option<Arc<Catalogue>>, StoreError> {
         let kept = |held: &VecDeque<(u64, Arc<Catalogue>)>| {

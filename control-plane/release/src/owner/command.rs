@@ -9,16 +9,21 @@ use postern_model::Diagnostic;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::work::{Reply, Step};
-use crate::releases::{Applied, ApplyError, Proposal};
+use crate::{
+    catalogue::ResourceKey,
+    releases::{Applied, ApplyError, Proposal, Purged},
+};
 
 /// A command to the owner.
 #[derive(Debug)]
 pub(super) enum Command {
     Restore(Reply<bool>),
-    Apply(Proposal, Reply<Applied>),
+    /// A proposal, and the revision that it goes back to, if it does.
+    Apply(Proposal, Option<u64>, Reply<Applied>),
     Follow(Proposal, Reply<()>),
     Salvage(Proposal, Vec<Diagnostic>, Reply<()>),
     Steer(Steering, Reply<()>),
+    Purge(Purge, Reply<Purged>),
     Refuse(String, Reply<()>),
     RenewKeys,
     #[cfg(any(test, feature = "test-hooks"))]
@@ -40,6 +45,17 @@ pub enum Steering {
     Resume,
     /// Send all nodes back to the last good revision.
     Abort,
+}
+
+/// A resource to be removed from all revisions that are kept.
+#[derive(Debug, Clone)]
+pub struct Purge {
+    /// The resource.
+    pub resource: ResourceKey,
+    /// Whether to say only what would be removed.
+    pub dry_run: bool,
+    /// The author.
+    pub author: String,
 }
 
 /// The handle for those who change what is in force. Commands are carried out one after the other, in the order in
@@ -89,7 +105,13 @@ impl Commands {
     /// Puts resources in force as a new revision with the published keys that are known, or refuses them whole. Unknown
     /// key sets are fetched in the background; the command does not wait for them.
     pub fn apply(&self, proposal: Proposal) -> PendingAnswer<Applied> {
-        self.ask(|reply| Command::Apply(proposal, reply))
+        self.ask(|reply| Command::Apply(proposal, None, reply))
+    }
+
+    /// Like [`Self::apply`], for a proposal that goes back to a revision. A followed directory that said what is taken
+    /// back then does not bring it in again until it changes there.
+    pub fn go_back(&self, proposal: Proposal, revision: u64) -> PendingAnswer<Applied> {
+        self.ask(|reply| Command::Apply(proposal, Some(revision), reply))
     }
 
     /// Like [`Self::apply`], for the contents of a directory. They are applied only if they differ from its last
@@ -107,6 +129,11 @@ impl Commands {
     /// Pauses, resumes or aborts the rollout under way.
     pub fn steer(&self, steering: Steering) -> PendingAnswer<()> {
         self.ask(|reply| Command::Steer(steering, reply))
+    }
+
+    /// Removes a deleted resource from all revisions that are kept, for good. What is in force does not change.
+    pub fn purge(&self, purge: Purge) -> PendingAnswer<Purged> {
+        self.ask(|reply| Command::Purge(purge, reply))
     }
 
     /// Records that a change was refused before it was proposed. What is in force does not change.

@@ -2,12 +2,13 @@
 
 use std::{
     collections::VecDeque,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Instant, SystemTime},
 };
 
-use postern_base::{bounded, digest::Digest};
+use postern_base::digest::Digest;
 use postern_compile::{
     keys::{LiveSources, StoredKeySet},
     lint::Finding,
@@ -18,15 +19,18 @@ use postern_model::{Bundle, Diagnostic};
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 use super::{
-    Counts, Examiner, InForce, Population, Steering,
+    Counts, Examiner, InForce, Population, Purge, Steering,
     command::Command,
-    in_force::Warned,
+    in_force::{Refusals, Warned},
     work::{Examination, Reply, Step, Workshop},
 };
 use crate::{
     journal::{Happening, Journal},
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, Ground, Proposal, Releases, Salvaged, digest_of, prove, salvage},
+    releases::{
+        Admission, Applied, ApplyError, Ground, Proposal, Purged, RefusedChange, Releases, Salvaged, digest_of,
+        errors_by_resource, is_refusal, prove, salvage,
+    },
     rollout::{Rollout, RolloutReport},
     store::Revision,
 };
@@ -42,7 +46,7 @@ type Publishing = watch::Sender<Option<Arc<Publication>>>;
 /// The owner's state: what is in force, and the channels by which it is published.
 pub(super) struct Desk {
     releases: Releases,
-    refused_change: Arc<[String]>,
+    refusals: Refusals,
     warned: Arc<Warned>,
     /// The rollout as it was when something was last put in force.
     shown: Option<RolloutReport>,
@@ -72,10 +76,10 @@ impl Desk {
         (publications, in_force): (Publishing, watch::Sender<Arc<InForce>>),
         (keys, journal, population): (Arc<LiveSources>, Arc<Journal>, Population),
     ) -> Self {
-        let (refused_change, warned, shown, moves, waiting, ended, counts) = Default::default();
+        let (refusals, warned, shown, moves, waiting, ended, counts) = Default::default();
         Self {
             releases,
-            refused_change,
+            refusals,
             warned,
             shown,
             moves,
@@ -144,19 +148,20 @@ impl Desk {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Restore(reply) => answer(reply, self.restore()),
-            Command::Apply(proposal, reply) => self.apply(proposal, reply),
+            Command::Apply(proposal, back_to, reply) => self.apply(proposal, back_to, reply),
             Command::Follow(proposal, reply) => self.follow(proposal, reply),
             Command::Salvage(proposal, unread, reply) => self.salvage(proposal, unread, reply),
             Command::Steer(steering, reply) => answer(reply, self.steer(steering)),
+            Command::Purge(purge, reply) => answer(reply, self.purge(&purge)),
             Command::Refuse(error, reply) => {
-                self.refuse(&error);
+                self.refuse_directory(&error);
                 answer(reply, Ok(()));
             }
             Command::RenewKeys => self.renew_keys(),
             Command::End(reply) => self.ended = Some(reply),
             #[cfg(any(test, feature = "test-hooks"))]
             Command::Publish(snapshot, reply) => {
-                self.refused_change = Arc::default();
+                self.refusals = Refusals::default();
                 self.publications.send_replace(Some(Arc::new(Publication::uniform(*snapshot))));
                 self.publish();
                 answer(reply, Ok(()));
@@ -177,10 +182,10 @@ impl Desk {
         Ok(restored.is_some())
     }
 
-    fn apply(&mut self, proposal: Proposal, reply: Reply<Applied>) {
+    fn apply(&mut self, proposal: Proposal, back_to: Option<u64>, reply: Reply<Applied>) {
         self.releases.note_runners(&self.population.fleet.sightings());
         let (ground, examiner) = (self.releases.ground(), self.examiner.clone());
-        self.work(move || Step::TakeIn(examination(proposal, &ground, &examiner), reply));
+        self.work(move || Step::TakeIn(examination(&proposal, &ground, &examiner), back_to, reply));
     }
 
     /// Applies a directory, but only when its contents change.
@@ -190,8 +195,8 @@ impl Desk {
         self.work(move || {
             let said = digest_of(&proposal.files);
             let news = directory.says_again(&proposal.files, &said).map_err(ApplyError::from);
-            let news = news.map(|again| (!again).then(|| (examination(proposal, &ground, &examiner), said)));
-            Step::Follow(news, reply)
+            let news = news.map(|again| (!again).then(|| examination(&proposal, &ground, &examiner)));
+            Step::Follow(news.map(|news| (news, said)), reply)
         });
     }
 
@@ -220,7 +225,7 @@ impl Desk {
     /// Carries out the result of a piece of work.
     fn step(&mut self, step: Step) {
         match step {
-            Step::TakeIn(examined, reply) => answer(reply, self.take_in(examined)),
+            Step::TakeIn(examined, back_to, reply) => answer(reply, self.take_in_change(examined, back_to)),
             Step::Follow(news, reply) => answer(reply, self.take_in_directory(news)),
             Step::Salvage(salvaged, said, reply) => {
                 answer(reply, salvaged.and_then(|salvaged| self.take_salvaged(*salvaged, said)));
@@ -229,15 +234,54 @@ impl Desk {
         }
     }
 
-    fn take_in_directory(&mut self, news: Result<Option<(Examination, Digest)>, ApplyError>) -> Result<(), ApplyError> {
-        let Some((examined, said)) = news? else {
+    /// Takes in a change of a user, or remembers why it was refused.
+    fn take_in_change(&mut self, mut examined: Examination, back_to: Option<u64>) -> Result<Applied, ApplyError> {
+        let (by, errors) = (mem::take(&mut examined.by), mem::take(&mut examined.errors));
+        let before = self.releases.ground();
+        let applied = self.take_in(examined);
+        match &applied {
+            Ok(applied) => {
+                self.refusals.of_users = None;
+                if let (Applied::Revision(_), Some(number)) = (applied, back_to) {
+                    self.releases.went_back(&before, number, &by.0);
+                }
+                self.publish();
+            }
+            Err(error) if is_refusal(error) => {
+                let refused = RefusedChange::new(by, &error.to_string(), SystemTime::now());
+                self.tell_refused(&refused.reasons);
+                self.refusals.of_users = Some(Arc::new(RefusedChange { resources: errors, ..refused }));
+                self.publish();
+            }
+            Err(_) => {}
+        }
+        applied
+    }
+
+    fn take_in_directory(&mut self, news: Result<(Option<Examination>, Digest), ApplyError>) -> Result<(), ApplyError> {
+        let (examined, said) = news?;
+        let Some(mut examined) = examined else {
             // The last refusal is obsolete.
-            self.refused_change = Arc::default();
+            self.refusals.of_directory = None;
+            self.releases.heard(said);
             self.publish();
             return Ok(());
         };
-        let applied = self.take_in(examined)?;
-        self.has_followed(&applied, said)
+        if let Ok(proved) = &examined.proved
+            && let Err(still_said) = self.releases.stays_taken_back(proved)
+        {
+            examined.proved = Err(still_said.into());
+        }
+        let (by, errors) = (mem::take(&mut examined.by), mem::take(&mut examined.errors));
+        let applied = self.take_in(examined).inspect_err(|error| {
+            // That it is refused is told by who reads the directory; here its errors are kept by resource.
+            let refused = RefusedChange::new(by, &error.to_string(), SystemTime::now());
+            self.refusals.of_directory = Some(Arc::new(RefusedChange { resources: errors, ..refused }));
+        })?;
+        self.refusals = Refusals::default();
+        let followed = self.has_followed(&applied, said);
+        self.publish();
+        followed
     }
 
     fn has_followed(&mut self, applied: &Applied, said: Digest) -> Result<(), ApplyError> {
@@ -249,11 +293,10 @@ impl Desk {
     }
 
     /// Stores a proposal that was proved, or returns why it was refused.
-    fn take_in(&mut self, (proved, begin): Examination) -> Result<Applied, ApplyError> {
+    fn take_in(&mut self, Examination { proved, begin, .. }: Examination) -> Result<Applied, ApplyError> {
         let applied = proved.and_then(|proved| self.releases.admit(*proved, SystemTime::now()));
         self.counts.applied(&applied, begin.elapsed());
         let applied = applied?;
-        self.refused_change = Arc::default();
         if let Applied::Revision(Revision { number, author, message, .. }) = &applied {
             let (revision, author, message) = (*number, author.clone(), message.clone());
             self.journal.note(Happening::RevisionAccepted { revision, author, message }, SystemTime::now());
@@ -261,7 +304,6 @@ impl Desk {
             // It is stored. The notes can be written while nodes receive it.
             self.releases.note();
         }
-        self.publish();
         Ok(applied)
     }
 
@@ -283,7 +325,11 @@ impl Desk {
             }
             Err(error) => {
                 tracing::error!("a change of keys is refused: {error}");
-                self.refuse(&error.to_string());
+                let by = ("keys".to_owned(), String::new());
+                let refused = RefusedChange::new(by, &error.to_string(), SystemTime::now());
+                self.tell_refused(&refused.reasons);
+                self.refusals.of_users = Some(Arc::new(refused));
+                self.publish();
             }
         }
     }
@@ -300,15 +346,35 @@ impl Desk {
         Ok(())
     }
 
-    fn refuse(&mut self, error: &str) {
-        let reasons: Vec<_> = error.lines().map(|line| bounded::message(line.to_owned())).collect();
+    fn purge(&mut self, Purge { resource, dry_run, author }: &Purge) -> Result<Purged, ApplyError> {
+        let purged = self.releases.purge(resource, *dry_run)?;
+        if !dry_run {
+            let (resource, revisions, author) = (resource.to_string(), purged.revisions.clone(), author.clone());
+            tracing::info!(resource, ?revisions, author, "purged");
+            self.journal.note(Happening::ResourcePurged { resource, revisions, author }, SystemTime::now());
+            self.publish();
+        }
+        Ok(purged)
+    }
+
+    /// Records that a change of the directory was refused.
+    fn refuse_directory(&mut self, error: &str) {
+        let refused = RefusedChange::new(("directory".to_owned(), String::new()), error, SystemTime::now());
+        self.tell_refused(&refused.reasons);
+        // What was examined is kept with its errors by resource.
+        if self.refusals.of_directory.as_ref().is_none_or(|known| known.reasons != refused.reasons) {
+            self.refusals.of_directory = Some(Arc::new(refused));
+        }
+        self.publish();
+    }
+
+    /// Records a refusal in the journal.
+    fn tell_refused(&self, reasons: &[String]) {
         let mut told: Vec<_> = reasons.iter().take(MOST_REASONS).cloned().collect();
         if reasons.len() > MOST_REASONS {
             told.push(format!("and {} more", reasons.len() - MOST_REASONS));
         }
         self.journal.note(Happening::ChangeRefused { reasons: told }, SystemTime::now());
-        self.refused_change = reasons.into();
-        self.publish();
     }
 
     fn look(&mut self) -> Result<(), ApplyError> {
@@ -401,15 +467,17 @@ impl Desk {
     /// Publishes the present state to readers.
     fn publish(&self) {
         let (releases, moves) = (self.releases.view(), self.moves);
-        let (refused_change, warned) = (Arc::clone(&self.refused_change), Arc::clone(&self.warned));
-        drop(self.in_force.send_replace(Arc::new(InForce { releases, refused_change, warned, moves })));
+        let (refusals, warned) = (self.refusals.clone(), Arc::clone(&self.warned));
+        drop(self.in_force.send_replace(Arc::new(InForce { releases, refusals, warned, moves })));
     }
 }
 
 /// Examines a proposal with what is known now.
-fn examination(proposal: Proposal, ground: &Ground, examiner: &Examiner) -> Examination {
+fn examination(proposal: &Proposal, ground: &Ground, examiner: &Examiner) -> Examination {
     let begin = Instant::now();
-    (prove(proposal, ground, &examiner.known()).map(Box::new), begin)
+    let proved = prove(proposal, ground, &examiner.known()).map(Box::new);
+    let errors = proved.as_ref().err().map(|error| errors_by_resource(&proposal.files, error)).unwrap_or_default();
+    Examination { proved, errors, by: (proposal.author.clone(), proposal.message.clone()), begin }
 }
 
 /// Sends an answer, unless nobody waits for it any more.

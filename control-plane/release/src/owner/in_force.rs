@@ -6,16 +6,29 @@ use postern_base::node::NodeIdentity;
 use postern_compile::{lint::Finding, review::Waiting};
 use tokio::sync::watch;
 
-use crate::{lifecycle::Lifecycle, releases::View, rollout::RolloutReport};
+use crate::{
+    lifecycle::Lifecycle,
+    releases::{RefusedChange, View},
+    rollout::RolloutReport,
+};
 
 /// What is in force, its rollout and the last refused change, as of one moment.
 #[derive(Debug, Clone, Default)]
 pub struct InForce {
     pub(super) releases: View,
-    pub(super) refused_change: Arc<[String]>,
+    pub(super) refusals: Refusals,
     pub(super) warned: Arc<Warned>,
     /// The number of times that something was put in force.
     pub(super) moves: u64,
+}
+
+/// The latest refused changes that were not followed by an accepted one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refusals {
+    /// That of the followed directory. It stays until the directory is accepted.
+    pub(super) of_directory: Option<Arc<RefusedChange>>,
+    /// That of a user. It stays until a change is accepted.
+    pub(super) of_users: Option<Arc<RefusedChange>>,
 }
 
 /// The warnings about a revision.
@@ -33,9 +46,20 @@ impl InForce {
         &self.releases
     }
 
-    /// The errors of the latest change, if it was refused; otherwise empty.
-    pub fn refused_change(&self) -> &[String] {
-        &self.refused_change
+    /// The errors of the latest changes of the directory and of users that were refused; empty if they were accepted.
+    pub fn refused_change(&self) -> Vec<String> {
+        self.refused_changes().flat_map(|refused| refused.reasons.iter().cloned()).collect()
+    }
+
+    /// Whether the latest change of the followed directory was refused.
+    pub fn is_directory_refused(&self) -> bool {
+        self.refusals.of_directory.is_some()
+    }
+
+    /// The latest changes of the directory and of users that were refused.
+    pub fn refused_changes(&self) -> impl Iterator<Item = &RefusedChange> {
+        let Refusals { of_directory, of_users } = &self.refusals;
+        [of_directory, of_users].into_iter().flatten().map(Arc::as_ref)
     }
 
     /// The errors of what is in force, for which parts of it are refusals; empty if it is valid.

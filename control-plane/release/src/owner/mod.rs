@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::{command::Command, desk::Desk, work::Workshop};
 pub use self::{
-    command::{Commands, PendingAnswer, Steering},
+    command::{Commands, PendingAnswer, Purge, Steering},
     counts::{Counts, Proposals, Rollouts},
     examiner::{Examiner, PreparedAdmission},
     in_force::{InForce, Readings, warnings},

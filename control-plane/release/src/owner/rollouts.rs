@@ -1,6 +1,6 @@
 //! Asks the owner to look at the rollout when the fleet has changed. The look itself is the owner's.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::{sync::watch, time};
 
@@ -13,6 +13,8 @@ const PAUSE_FOR_LOOK: u32 = 19;
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// The interval of looks without a change of the fleet, because the pause of a canary step may have ended.
 const PAUSES: Duration = Duration::from_millis(200);
+/// The interval of looks after a rollback, because the nodes that refused may have left.
+const DEPARTURES: Duration = Duration::from_secs(1);
 
 /// Asks for a look after each of `changes` (of the fleet) and at intervals, so that rollouts are promoted, completed
 /// and rolled back. Returns when the owner has ended.
@@ -25,11 +27,15 @@ pub async fn follow_rollouts(commands: Commands, mut readings: Readings, mut cha
             return;
         }
         let pause = begin.elapsed().saturating_mul(PAUSE_FOR_LOOK).min(LONGEST_PAUSE);
-        let under_way = readings.latest().releases().is_under_way();
+        let (under_way, may_start_again) = {
+            let latest = readings.latest();
+            (latest.releases().is_under_way(), latest.releases().may_start_again(SystemTime::now()))
+        };
         tokio::select! {
             () = readings.moved_since(&reading) => {}
             _ = changes.changed(), if under_way => time::sleep(pause).await,
             () = time::sleep(PAUSES), if under_way => {}
+            () = time::sleep(DEPARTURES), if may_start_again => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 //! this thread changes nothing.
 
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
     thread,
@@ -13,23 +14,33 @@ use postern_compile::pipeline::CompileError;
 use tokio::sync::oneshot;
 
 use crate::{
+    catalogue::ResourceKey,
     publication::Publication,
-    releases::{Applied, ApplyError, Proved, Salvaged},
+    releases::{Applied, ApplyError, Proved, RefusedResource, Salvaged},
 };
 
 /// The sender of an answer. The receiver may be gone.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, ApplyError>>;
 
-/// The result of examining a proposal, and when the examination began.
-pub(super) type Examination = (Result<Box<Proved>, ApplyError>, Instant);
+/// The result of examining a proposal.
+#[derive(Debug)]
+pub(super) struct Examination {
+    pub(super) proved: Result<Box<Proved>, ApplyError>,
+    /// The errors of single resources.
+    pub(super) errors: BTreeMap<ResourceKey, RefusedResource>,
+    /// The author and the author's message.
+    pub(super) by: (String, String),
+    /// When the examination began.
+    pub(super) begin: Instant,
+}
 
 /// The result of a piece of work, for the owner to carry out.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Store and spread a proposal, or report its refusal.
-    TakeIn(Examination, Reply<Applied>),
-    /// The same for the contents of a directory, with the digest of its files; `None` if they have not changed.
-    Follow(Result<Option<(Examination, Digest)>, ApplyError>, Reply<()>),
+    /// Store and spread a proposal, or report its refusal; with the revision that it goes back to, if it does.
+    TakeIn(Examination, Option<u64>, Reply<Applied>),
+    /// The same for the contents of a directory, with the digest of its files; no examination if they have not changed.
+    Follow(Result<(Option<Examination>, Digest), ApplyError>, Reply<()>),
     /// Store and spread what can be served of an invalid directory, with the digest of its files.
     Salvage(Result<Box<Salvaged>, ApplyError>, Digest, Reply<()>),
     /// Replace the live publications by ones compiled with other keys.

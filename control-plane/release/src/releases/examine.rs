@@ -59,12 +59,14 @@ pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, C
 }
 
 /// Reads, reviews and admits a proposal, or returns all errors.
-pub fn prove(proposal: Proposal, ground: &Ground, admission: &dyn Admission) -> Result<Proved, ApplyError> {
+pub fn prove(proposal: &Proposal, ground: &Ground, admission: &dyn Admission) -> Result<Proved, ApplyError> {
     let Proposal { files, author, message, parent, again, allow_unguarded } = proposal;
-    let bundle = admission.read(&files)?;
+    let (parent, again, allow_unguarded) = (*parent, *again, *allow_unguarded);
+    let (author, message) = (author.clone(), message.clone());
+    let bundle = admission.read(files)?;
     let beside = || {
         let opens = ground.stays_guarded(&bundle, allow_unguarded, admission.nodes());
-        (opens, admission.digest(&bundle).to_string(), ground.store.prepare(split(&files)))
+        (opens, admission.digest(&bundle).to_string(), ground.store.prepare(split(files)))
     };
     let (examined, (opens, digest, documents)) = examine_beside(&bundle, admission, beside);
     let Examined { publication, findings } = examined?;

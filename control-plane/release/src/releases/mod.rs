@@ -4,11 +4,16 @@
 //! published. The store is its only I/O; the fleet and the time are arguments, and its owner publishes. Readers get a
 //! [`View`], a value, so that they and the owner never wait for each other.
 
+mod alone;
+mod directory;
 mod examine;
+mod generations;
 mod observed;
 mod permissive;
 mod plans;
 mod proposal;
+mod purge;
+mod refused;
 mod salvage;
 mod terms;
 mod view;
@@ -19,31 +24,35 @@ use std::{
     time::SystemTime,
 };
 
-use postern_base::digest::Digest;
 use postern_compile::{keys::StoredKeySet, lint::Finding};
-use postern_model::{Bundle, Diagnostics, File};
+use postern_model::{Bundle, Diagnostics};
 use serde::de::DeserializeOwned;
 
-pub use self::{
-    examine::{Examined, Ground, Proved, examine, prove},
-    observed::observed,
-    plans::PlanUse,
-    proposal::{Admission, Applied, ApplyError, Opens, Proposal},
-    salvage::{Salvaged, salvage},
-    terms::Terms,
-    view::{Concerns, NodeStanding, View},
-};
 use self::{
+    directory::Following,
+    generations::Generations,
     permissive::Trust,
     plans::{Plans, uses_of},
     terms::{Runners, runners_of},
+};
+pub use self::{
+    directory::{Directory, HeldBack, digest_of},
+    examine::{Examined, Ground, Proved, examine, prove},
+    observed::observed,
+    plans::PlanUse,
+    proposal::{Admission, Applied, ApplyError, NotPurged, Opens, Proposal, StillSaid},
+    purge::Purged,
+    refused::{RefusedChange, RefusedResource, errors_by_resource, is_refusal},
+    salvage::{Salvaged, salvage},
+    terms::Terms,
+    view::{Concerns, NodeStanding, View},
 };
 use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
     publication::Publication,
     rollout::{Change, NotNow, Observed, Rollout, RolloutReport, Standing},
-    store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds, split},
+    store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds},
 };
 
 /// The names of the notes in which the rollout, and what is known of revisions, are stored.
@@ -51,8 +60,8 @@ const ROLLOUT: &str = "rollout";
 const LIFECYCLES: &str = "lifecycles";
 /// The note that records which revision brought which plan to which nodes.
 const PLANS: &str = "plans";
-/// The note with the revision that the directory last became.
-const DIRECTORY: &str = "directory";
+/// The note with the generation of each resource.
+const GENERATIONS: &str = "generations";
 /// The sealed note with the key sets that issuers publish.
 const KEY_SETS: &str = "key-sets";
 /// The number of revisions that are kept by default.
@@ -82,36 +91,11 @@ pub struct Releases {
     plans: Plans,
     /// The nodes that were connected when a rollout last ended.
     known: Arc<BTreeMap<String, NodeRecord>>,
-    /// The revision that the directory last became.
-    directory: Option<u64>,
-    /// The digest of its files, if this process read them.
-    said: Option<Digest>,
-}
-
-/// The last contents of the directory.
-#[derive(Debug, Clone)]
-pub struct Directory {
-    revision: Option<u64>,
-    said: Option<Digest>,
-    store: Arc<dyn Store>,
-}
-
-impl Directory {
-    /// Whether these files are the directory's last contents, even if an earlier process read them. They are then not
-    /// applied, so that they do not overrule changes made by other ways since. `digest` is the [digest](digest_of) of
-    /// `files`.
-    pub fn says_again(&self, files: &[File], digest: &Digest) -> Result<bool, StoreError> {
-        let Some(number) = self.revision else { return Ok(false) };
-        if let Some(said) = &self.said {
-            return Ok(said == digest);
-        }
-        Ok(self.store.documents(number)?.is_some_and(|documents| documents == split(files)))
-    }
-}
-
-/// The digest of the names and bytes of files.
-pub fn digest_of(files: &[File]) -> Digest {
-    Digest::of_parts(files.iter().flat_map(|file| [file.name.as_bytes(), file.bytes.as_slice()]))
+    directory: Following,
+    /// Shared with views: copied on write.
+    generations: Arc<Generations>,
+    /// Whether the generations have changed since they were stored.
+    has_counted: bool,
 }
 
 impl Releases {
@@ -120,8 +104,22 @@ impl Releases {
     pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
         let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
-        let rollout = None;
-        Self { store, terms, keep, rollout, runners, live, lifecycles, plans, known, directory: None, said: None }
+        let (rollout, directory, generations) = Default::default();
+        let has_counted = false;
+        Self {
+            store,
+            terms,
+            keep,
+            rollout,
+            runners,
+            live,
+            lifecycles,
+            plans,
+            known,
+            directory,
+            generations,
+            has_counted,
+        }
     }
 
     /// Takes up where an earlier process ended. What has become invalid since it was stored is served as a refusal and
@@ -130,7 +128,7 @@ impl Releases {
         let Some(latest) = self.store.latest()? else { return Ok(None) };
         self.known = Arc::new(self.store.nodes()?);
         self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
-        self.directory = self.noted(DIRECTORY)?;
+        self.generations = Arc::new(self.noted(GENERATIONS)?.unwrap_or_default());
         self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
         let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
@@ -155,7 +153,10 @@ impl Releases {
                 Err(error) => return Err(error),
             }
         }
+        rollout.restarted();
         self.rollout = Some(rollout);
+        self.restore_directory(admission)?;
+        self.count_missing(latest.number, admission)?;
         self.plans.serve(&self.live, milliseconds(now));
         Ok(Some(latest))
     }
@@ -172,15 +173,23 @@ impl Releases {
         self.store.put_sealed_note(KEY_SETS, &serde_json::to_vec(sets).unwrap_or_default())
     }
 
-    /// The last contents of the directory, to compare new contents with.
-    pub fn directory(&self) -> Directory {
-        Directory { revision: self.directory, said: self.said.clone(), store: Arc::clone(&self.store) }
+    /// Counts the latest revision if an earlier process ended before it did, or counted none at all.
+    fn count_missing(&mut self, latest: u64, admission: &dyn Admission) -> Result<(), StoreError> {
+        let counted = self.generations.counted();
+        if counted < latest {
+            let before = self.written(counted, admission)?;
+            if let Some(after) = self.written(latest, admission)? {
+                Arc::make_mut(&mut self.generations).count(latest, before.as_ref(), &after);
+                self.has_counted = true;
+            }
+        }
+        Ok(())
     }
 
-    /// Records that a directory with files of this [digest](digest_of) became this revision.
-    pub fn followed(&mut self, number: u64, said: Digest) -> Result<(), StoreError> {
-        (self.directory, self.said) = (Some(number), Some(said));
-        self.store.put_note(DIRECTORY, Some(number.to_string().as_bytes()))
+    /// The resources of a stored revision as they were written. `None` if it is not kept, or is no longer valid.
+    fn written(&self, number: u64, admission: &dyn Admission) -> Result<Option<Bundle>, StoreError> {
+        let documents = self.store.documents(number)?;
+        Ok(documents.and_then(|documents| admission.read(&assemble(&documents)).ok()))
     }
 
     /// Reads a note of an earlier process. Returns `None` for one that this version cannot parse.
@@ -240,7 +249,7 @@ impl Releases {
         admission: &dyn Admission,
         now: SystemTime,
     ) -> Result<Applied, ApplyError> {
-        let proved = prove(proposal, &self.ground(), admission)?;
+        let proved = prove(&proposal, &self.ground(), admission)?;
         self.admit(proved, now)
     }
 
@@ -289,7 +298,7 @@ impl Releases {
         let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
         let release = Release { bundle, publication, findings: Arc::default() };
         let Proposal { files, author, message, parent, .. } = proposal;
-        let draft = Draft { digest, author, message, at: now, documents: split(&files).into() };
+        let draft = Draft { digest, author, message, at: now, documents: crate::store::split(&files).into() };
         let revision = self.release(draft, parent, release, None, now)?;
         self.note();
         Ok(revision)
@@ -308,6 +317,7 @@ impl Releases {
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
         let terms = self.terms.with(&release.bundle);
+        self.count(revision.number, &release.bundle);
         self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
         match problems {
@@ -324,6 +334,16 @@ impl Releases {
         self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
         self.forget(now);
         Ok(revision)
+    }
+
+    /// Counts the changes of a revision, compared with the one before it or, if that cannot be served, with the last good
+    /// one.
+    fn count(&mut self, number: u64, bundle: &Bundle) {
+        let earlier = self.rollout.iter().flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]);
+        let before = earlier.flatten().find_map(|number| self.live.get(&number));
+        let before = before.map(|release| Arc::clone(&release.bundle));
+        Arc::make_mut(&mut self.generations).count(number, before.as_deref(), bundle);
+        self.has_counted = true;
     }
 
     /// A proposal with the content of an earlier revision.
@@ -368,6 +388,7 @@ impl Releases {
             if let Err(error) = self.store.put_nodes(&self.known) {
                 tracing::error!("the nodes were not noted: {error}");
             }
+            self.note_taken_back();
         }
         self.tidy_up(now);
         true
@@ -380,6 +401,7 @@ impl Releases {
         now: SystemTime,
     ) -> Result<(), ApplyError> {
         command(self.rollout.as_mut().ok_or(ApplyError::NoRollout)?)?;
+        self.note_taken_back();
         self.tidy_up(now);
         Ok(())
     }
@@ -439,7 +461,9 @@ impl Releases {
     /// A value with all that is known now, for readers.
     pub fn view(&self) -> View {
         let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
-        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known: Arc::clone(&self.known) }
+        let (known, generations) = (Arc::clone(&self.known), Arc::clone(&self.generations));
+        let directory = self.directory.clone();
+        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known, generations, directory }
     }
 
     /// The lifecycles of the revisions that matter now.
@@ -482,17 +506,24 @@ impl Releases {
         let Some(rollout) = &self.rollout else { return };
         let latest = self.live.get(&rollout.candidate());
         let keep = latest.and_then(|release| kept_by(&release.bundle)).unwrap_or(self.keep);
-        let pinned = needed.iter().copied().chain(self.directory).collect();
+        // Serialization of plain data cannot fail.
+        let note = |value: Result<Vec<u8>, serde_json::Error>| value.unwrap_or_default();
+        let pinned = needed.iter().copied().chain(self.directory.pinned()).collect();
         let kept = self.store.collect(keep, &pinned).and_then(|gone| {
             self.lifecycles.retain(|number, _| !gone.contains(number));
-            // Serialization of plain data cannot fail.
-            let note = |value: Result<Vec<u8>, _>| value.unwrap_or_default();
+            if let Some(oldest) = self.lifecycles.keys().next().filter(|_| !gone.is_empty()) {
+                Arc::make_mut(&mut self.generations).prune(*oldest);
+            }
+            let generations = self.has_counted.then(|| note(serde_json::to_vec(&*self.generations)));
             let (rollout, lifecycles) = (serde_json::to_vec(rollout), serde_json::to_vec(&self.lifecycles));
             let plans = self.plans.changes().map(|uses| note(serde_json::to_vec(uses)));
             let (rollout, lifecycles) = (note(rollout), note(lifecycles));
             let mut notes = vec![(ROLLOUT, Some(rollout.as_slice())), (LIFECYCLES, Some(lifecycles.as_slice()))];
             notes.extend(plans.as_ref().map(|plans| (PLANS, Some(plans.as_slice()))));
-            self.store.put_notes(&notes)
+            notes.extend(generations.as_ref().map(|generations| (GENERATIONS, Some(generations.as_slice()))));
+            self.store.put_notes(&notes)?;
+            self.has_counted = false;
+            Ok(())
         });
         if let Err(error) = kept {
             tracing::error!("the rollout's state was not kept: {error}");

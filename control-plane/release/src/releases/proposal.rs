@@ -5,6 +5,7 @@ use postern_compile::pipeline::CompileError;
 use postern_model::{Bundle, Diagnostics, File};
 
 use crate::{
+    catalogue::ResourceKey,
     publication::Publication,
     rollout::NotNow,
     store::{Parent, Revision, Store, StoreError, assemble},
@@ -47,8 +48,12 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// A proposal with the content of an earlier revision. Fails if that revision is not kept.
+    /// A proposal with the content of an earlier revision. Fails if that revision is not kept, or not whole.
     pub fn to_go_back(store: &dyn Store, number: u64, author: String, parent: Parent) -> Result<Self, ApplyError> {
+        let revision = store.revision(number)?.ok_or(ApplyError::NoRevision(number))?;
+        if !revision.purged.is_empty() {
+            return Err(ApplyError::NotWhole { number, purged: revision.purged.join(", ") });
+        }
         let documents = store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let message = format!("rollback to revision {number}");
         Ok(Self { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
@@ -76,9 +81,34 @@ pub enum ApplyError {
     /// It would open routes, and this was not allowed explicitly.
     #[error(transparent)]
     Unguarded(#[from] Opens),
+    /// The followed directory still has what was taken back.
+    #[error(transparent)]
+    TakenBack(#[from] StillSaid),
     /// The revision to roll back to does not exist.
     #[error("revision {0} is not kept: `postern revisions` lists those that are")]
     NoRevision(u64),
+    /// A resource to roll back alone is not in the revision.
+    #[error("revision {number} has no {resource}: `postern get --revision {number}` lists what it has")]
+    NotInRevision {
+        /// The revision.
+        number: u64,
+        /// The resource.
+        resource: ResourceKey,
+    },
+    /// Resources were purged from the revision to roll back to.
+    #[error(
+        "revision {number} is no longer whole, since {purged} was purged from it: go back with single resources by `--only` (in \
+         the API: `only`)"
+    )]
+    NotWhole {
+        /// The revision.
+        number: u64,
+        /// The purged resources.
+        purged: String,
+    },
+    /// A resource cannot be purged.
+    #[error(transparent)]
+    NotPurged(#[from] NotPurged),
     /// The command does not fit the state of the rollout.
     #[error(transparent)]
     NotNow(#[from] NotNow),
@@ -97,6 +127,29 @@ impl ApplyError {
     }
 }
 
+/// Why a resource cannot be purged. Nothing is changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotPurged {
+    /// It is in force, or nodes may go back to it.
+    #[error(
+        "{resource} cannot be purged: revision {revision}, {role}, has it; delete it first, and let the rollout end"
+    )]
+    Needed {
+        /// The resource.
+        resource: ResourceKey,
+        /// The revision that has it.
+        revision: u64,
+        /// What the revision is.
+        role: &'static str,
+    },
+    /// The followed directory has it.
+    #[error("{0} cannot be purged: the followed directory has it; remove it there first")]
+    Followed(ResourceKey),
+    /// No revision has it.
+    #[error("no revision that is kept has {0}")]
+    Unknown(ResourceKey),
+}
+
 /// What a change would open. It must be allowed explicitly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Opens {
@@ -112,6 +165,18 @@ pub enum Opens {
          `--allow-unguarded` (in the API: `allowUnguarded`)"
     )]
     Everything(String),
+}
+
+/// A change of the followed directory that leaves what was taken back as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the directory still says what was taken back with revision {revision} ({reason}), so that nothing of it is applied: change {resources}, \
+     or put it in force once more with `postern apply`"
+)]
+pub struct StillSaid {
+    pub(super) revision: u64,
+    pub(super) reason: String,
+    pub(super) resources: String,
 }
 
 impl From<Diagnostics> for ApplyError {

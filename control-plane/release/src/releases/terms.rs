@@ -1,21 +1,33 @@
 //! The terms of a rollout: its strategy, its tolerance, and its witnesses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use postern_model::Bundle;
 
 use crate::{
-    rollout::{Rollout, Strategy, Tolerance},
+    rollout::{DEPARTED, Rollout, Strategy, Tolerance},
     store::NodeRecord,
 };
 
 /// The defaults for revisions whose `Settings` do not set them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Terms {
     /// Which nodes get them first.
     pub strategy: Strategy,
     /// How many nodes may refuse one.
     pub tolerance: Tolerance,
+    /// How long a node that refused one must be away for the rollout to start again without it.
+    pub departed_after: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        let (strategy, tolerance) = Default::default();
+        Self { strategy, tolerance, departed_after: DEPARTED }
+    }
 }
 
 impl From<Strategy> for Terms {
@@ -33,11 +45,12 @@ impl Terms {
         Self {
             strategy: steps.map_or_else(|| self.strategy.clone(), Strategy::from),
             tolerance: tolerance.map_or(self.tolerance, Tolerance::from),
+            departed_after: self.departed_after,
         }
     }
 
     pub(super) fn start(self, candidate: u64, stable: Option<u64>) -> Rollout {
-        Rollout::start(candidate, stable, self.strategy).tolerating(self.tolerance)
+        Rollout::start(candidate, stable, self.strategy).tolerating(self.tolerance).departed_after(self.departed_after)
     }
 }
 

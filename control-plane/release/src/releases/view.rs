@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use postern_base::node::NodeIdentity;
@@ -14,8 +14,10 @@ use postern_compile::{
 use postern_model::Bundle;
 
 use super::{
-    Opens, PlanUse, Release,
+    HeldBack, Opens, PlanUse, Release,
+    directory::Following,
     examine::stays_guarded,
+    generations::Generations,
     in_force, observed,
     plans::{Uses, uses_of},
 };
@@ -47,6 +49,8 @@ pub struct View {
     pub(super) lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
     pub(super) uses: Uses,
     pub(super) known: Arc<BTreeMap<String, NodeRecord>>,
+    pub(super) generations: Arc<Generations>,
+    pub(super) directory: Following,
 }
 
 impl View {
@@ -117,6 +121,7 @@ impl View {
     pub fn resource_conditions(&self, number: u64, key: &ResourceKey, concerns: &Concerns) -> Option<Conditions> {
         let unconcerned = concerns.others(key)?;
         let mut conditions = self.lifecycles.get(&number)?.conditions_of(&key.label());
+        conditions.observed(self.generation(number, key));
         let about = |condition: &Condition| condition.node.as_deref().is_some_and(|node| unconcerned.contains(node));
         if !conditions.iter().any(about) {
             return Some(conditions);
@@ -124,6 +129,17 @@ impl View {
         conditions.retain(|condition| !about(condition));
         sum_up(&mut conditions);
         Some(conditions)
+    }
+
+    /// How many times the content of a resource has changed up to a revision. `None` if that is not known, or the
+    /// revision does not have the resource.
+    pub fn generation(&self, number: u64, key: &ResourceKey) -> Option<u64> {
+        self.generations.of(key, number)
+    }
+
+    /// What the followed directory says that is not in force, because it was taken back.
+    pub fn held_back(&self) -> Option<HeldBack> {
+        self.directory.held_back(self.in_force().and_then(|number| self.bundle(number)).map(Arc::as_ref))
     }
 
     /// The lifecycle of a revision, or `None` if it is not remembered.
@@ -145,6 +161,11 @@ impl View {
     /// The state of the rollout.
     pub fn report(&self) -> Option<RolloutReport> {
         self.rollout.as_ref().map(RolloutReport::of)
+    }
+
+    /// Whether the rollout was rolled back, and starts again if the nodes that refused leave.
+    pub fn may_start_again(&self, now: SystemTime) -> bool {
+        self.rollout.as_ref().is_some_and(|rollout| rollout.may_start_again(now))
     }
 
     /// Whether the rollout is under way.

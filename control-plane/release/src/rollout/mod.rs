@@ -6,10 +6,12 @@
 //! needs at least one live node that has acknowledged.
 //!
 //! Only the answers of *witnesses* count, nodes that ran the last good revision before this rollout started. The
-//! refusal of any other node proves nothing about the candidate: the node may be foreign, broken, or refuse both.
+//! refusal of any other node proves nothing about the candidate: the node may be foreign, broken, or refuse both. If all
+//! nodes that refused leave for good, the rollout starts again without them ([`Setback`]).
 
 mod observed;
 mod report;
+mod setback;
 mod strategy;
 mod tolerance;
 
@@ -25,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     observed::{Observed, Standing},
     report::RolloutReport,
+    setback::{ATTEMPTS, DEPARTED, LONGEST_SETBACK, Setback},
     strategy::{Pick, Step, Strategy},
     tolerance::Tolerance,
 };
@@ -63,6 +66,9 @@ pub struct Rollout {
     away: BTreeMap<String, u64>,
     /// Since when every node of the step runs the candidate, in milliseconds since 1970.
     settled: Option<u64>,
+    /// The refusals that took it back, and the nodes that refused and left since.
+    #[serde(default)]
+    setback: Setback,
 }
 
 /// What became of a rollout.
@@ -122,7 +128,15 @@ impl Rollout {
             has_chosen: false,
             away: BTreeMap::new(),
             settled: None,
+            setback: Setback::default(),
         }
+    }
+
+    /// Sets how long a node that refused must be away to count as departed.
+    #[must_use]
+    pub fn departed_after(mut self, time: Duration) -> Self {
+        self.setback.departed_after(time);
+        self
     }
 
     /// Sets how many witnesses may refuse the candidate.
@@ -182,6 +196,21 @@ impl Rollout {
         }
     }
 
+    /// Whether it was rolled back, and starts again if the nodes that refused leave.
+    pub fn may_start_again(&self, now: SystemTime) -> bool {
+        matches!(self.state, State::RolledBack { .. }) && self.setback.is_open(milliseconds(now))
+    }
+
+    /// The nodes that refused the candidate and left: it was started again without them.
+    pub fn without(&self) -> &BTreeSet<String> {
+        self.setback.departed()
+    }
+
+    /// Records that this process has just started, and has seen no node yet.
+    pub fn restarted(&mut self) {
+        self.setback.forget_absences();
+    }
+
     /// The revision that a node is to run.
     pub fn revision_for(&self, node: &NodeIdentity) -> u64 {
         let Some(stable) = self.stable else { return self.candidate };
@@ -195,11 +224,19 @@ impl Rollout {
 
     /// Looks at the fleet and updates the state. Returns what changed.
     pub fn observe(&mut self, nodes: &[Observed], now: SystemTime) -> Change {
+        if matches!(self.state, State::RolledBack { .. }) {
+            return self.reconsider(nodes, milliseconds(now));
+        }
         if !self.is_under_way() {
             return Change::None;
         }
-        if let Some((node, reason)) = self.failure(nodes, milliseconds(now)) {
+        if let Some((node, reason)) = self.refusal(nodes) {
+            let refusing = self.refusing(nodes);
+            self.setback.begin(refusing, milliseconds(now));
             return self.roll_back(node, reason);
+        }
+        if let Some(node) = self.vanished(nodes, milliseconds(now)) {
+            return self.roll_back(node, "it went away".to_owned());
         }
         if self.choose(nodes) {
             return Change::Spread;
@@ -252,16 +289,36 @@ impl Rollout {
         self.is_last_step() || self.chosen.contains(&node.id) || steps.into_iter().any(|step| step.nodes.names(node))
     }
 
-    /// Whether a node ran the previous revision, so that its answer counts.
+    /// Whether a node ran the previous revision, so that its answer counts. A node that refused and left no longer does,
+    /// so that it takes nobody back when it returns.
     pub fn is_witness(&self, node: &NodeIdentity) -> bool {
         self.witnesses.as_ref().is_none_or(|witnesses| witnesses.contains(&node.id))
+            && !self.setback.departed().contains(&node.id)
     }
 
-    /// The node whose refusal exceeds the tolerance, or that disconnected after it got the candidate, with the reason.
-    fn failure(&mut self, nodes: &[Observed], now: u64) -> Option<(String, String)> {
-        if let Some(refusal) = self.refusal(nodes) {
-            return Some(refusal);
+    /// Starts again from the first step if enough of the nodes that refused have departed.
+    fn reconsider(&mut self, nodes: &[Observed], now: u64) -> Change {
+        let refusing = self.refusing(nodes);
+        let witnesses = || nodes.iter().filter(|seen| seen.connected && self.is_witness(&seen.node));
+        let tolerated = self.tolerance.of(witnesses().count());
+        if !self.setback.is_over(refusing, nodes, tolerated, now) {
+            return Change::None;
         }
+        (self.step, self.has_chosen, self.settled) = (0, false, None);
+        self.chosen.clear();
+        self.away.clear();
+        self.state = State::Progressing;
+        Change::Spread
+    }
+
+    /// The witnesses that refuse the candidate.
+    fn refusing(&self, nodes: &[Observed]) -> BTreeSet<String> {
+        let refuses = |seen: &&Observed| self.is_witness(&seen.node) && matches!(seen.standing, Standing::Nacked(_));
+        nodes.iter().filter(refuses).map(|seen| seen.node.id.clone()).collect()
+    }
+
+    /// A node of the canary that disconnected after it got the candidate, and did not come back in time.
+    fn vanished(&mut self, nodes: &[Observed], now: u64) -> Option<String> {
         let mut away = BTreeMap::new();
         for Observed { node, connected, .. } in nodes.iter().filter(|observed| self.includes(&observed.node)) {
             // In the last step a node that disconnects is no failure: fleets shrink and grow.
@@ -276,8 +333,7 @@ impl Rollout {
             let grace = if unseen.contains(*node) { GRACE_AFTER_RESTART } else { GRACE };
             u128::from(now.saturating_sub(**since)) >= grace.as_millis()
         };
-        let (node, _) = self.away.iter().find(gone)?;
-        Some((node.clone(), "it went away".to_owned()))
+        self.away.iter().find(gone).map(|(node, _)| node.clone())
     }
 
     /// The first of the witnesses that refuse the candidate, if they exceed the tolerance.

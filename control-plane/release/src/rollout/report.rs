@@ -1,5 +1,7 @@
 //! A rollout as it is shown by the API.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,6 +20,9 @@ pub struct RolloutReport {
     pub step: usize,
     /// How many there are.
     pub steps: usize,
+    /// The nodes that refused the candidate and left: it was started again without them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub without: BTreeSet<String>,
     /// What became of it.
     #[serde(flatten)]
     pub state: State,
@@ -28,6 +33,6 @@ impl RolloutReport {
     pub(crate) fn of(rollout: &Rollout) -> Self {
         let (step, steps) = rollout.progress();
         let (candidate, last_good, state) = (rollout.candidate(), rollout.last_good(), rollout.state().clone());
-        Self { candidate, last_good, step, steps, state }
+        Self { candidate, last_good, step, steps, without: rollout.without().clone(), state }
     }
 }

@@ -22,7 +22,7 @@ use postern_base::{
 use redb::{ReadableDatabase as _, ReadableTable as _};
 
 use super::{
-    Document, Draft, NodeRecord, Parent, Prepared, Revision, Store, StoreError,
+    Document, Draft, NodeRecord, Parent, Prepared, Revision, Store, StoreError, purge,
     transaction::{
         CONTENTS, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode, lay_out,
         name, no_randomness,
@@ -65,6 +65,9 @@ impl Database {
             store.create(&path)?;
         }
         store.with(|database| check_format(database, &store.seal))?;
+        if store.with(purge::is_unfinished)? {
+            store.renew()?;
+        }
         // Reads what is in force, so that damage is found at start-up.
         if let Some(latest) = store.latest()? {
             store.documents(latest.number)?;
@@ -76,17 +79,34 @@ impl Database {
     /// empty one is damage and not a new store.
     fn create(&self, path: &Path) -> Result<(), StoreError> {
         let draft = path.with_extension("draft");
-        let made = match fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::from(redb::Error::Io(error))),
-            _ => open_file(&draft, true).and_then(|database| lay_out(&database, &self.seal)),
+        let made = remove(&draft).and_then(|()| open_file(&draft, true));
+        let made = made.and_then(|database| lay_out(&database, &self.seal)).and_then(|()| rename(&draft, path));
+        made.map_err(|trouble| self.explain(trouble))
+    }
+
+    /// Replaces the file by one with the same content, and nothing of what was removed from it. Fails without a change if
+    /// there is no space for a second file.
+    fn renew(&self) -> Result<(), StoreError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = match open.take() {
+            Some(database) => Ok(database),
+            None => guarded(|| open_file(&self.path, false)),
         };
-        made.and_then(|()| {
-            fs::rename(&draft, path).map_err(redb::Error::Io)?;
-            // The directory entry must be durable too.
-            let folder = path.parent().map(File::open).transpose().map_err(redb::Error::Io)?;
-            Ok(folder.map_or(Ok(()), |folder| folder.sync_all()).map_err(redb::Error::Io)?)
-        })
-        .map_err(|trouble| self.explain(trouble))
+        let draft = self.path.with_extension("draft");
+        let renewed = database.and_then(|database| {
+            let copied = guarded(|| {
+                remove(&draft)?;
+                let copy = open_file(&draft, true)?;
+                purge::copy(&database, &copy)
+            });
+            close(database);
+            copied.and_then(|()| {
+                let old = OpenOptions::new().write(true).open(&self.path).map_err(redb::Error::Io)?;
+                rename(&draft, &self.path)?;
+                Ok(purge::overwrite(old).map_err(redb::Error::Io)?)
+            })
+        });
+        renewed.map_err(|trouble| self.explain(trouble))
     }
 
     /// Runs an operation on the open database. Any error of the file closes the database.
@@ -130,6 +150,22 @@ impl Drop for Database {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
         open.take().into_iter().for_each(close);
     }
+}
+
+/// Removes a file that may not exist.
+fn remove(path: &Path) -> Result<(), Trouble> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::from(redb::Error::Io(error))),
+        _ => Ok(()),
+    }
+}
+
+/// Gives a complete file its final name, durably.
+fn rename(draft: &Path, path: &Path) -> Result<(), Trouble> {
+    fs::rename(draft, path).map_err(redb::Error::Io)?;
+    // The directory entry must be durable too.
+    let folder = path.parent().map(File::open).transpose().map_err(redb::Error::Io)?;
+    Ok(folder.map_or(Ok(()), |folder| folder.sync_all()).map_err(redb::Error::Io)?)
 }
 
 /// Runs an operation, and turns a panic into an error: the database detects some damage by assertions.
@@ -201,6 +237,15 @@ impl Store for Database {
 
     fn collect(&self, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, StoreError> {
         self.with(|database| collect(database, keep.max(1), pinned))
+    }
+
+    fn purge(&self, resource: &str, doomed: &dyn Fn(&[Document]) -> BTreeSet<usize>) -> Result<Vec<u64>, StoreError> {
+        let purged = self.with(|database| purge::purge(database, &self.seal, resource, doomed))?;
+        // Also if an earlier purge could not replace the file.
+        if self.with(purge::is_unfinished)? {
+            self.renew()?;
+        }
+        Ok(purged)
     }
 
     fn put_notes(&self, notes: &[(&str, Option<&[u8]>)]) -> Result<(), StoreError> {
@@ -302,4 +347,96 @@ fn builder() -> redb::Builder {
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("the database gave up").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read as _, os::unix::fs::PermissionsExt as _, time::SystemTime};
+
+    use super::*;
+
+    const SECRET: &[u8] = b"kind: Consumer, key: a key that must be gone";
+
+    fn document(file: &str, text: &[u8]) -> Document {
+        Document { file: file.to_owned(), line: 1, text: text.to_vec() }
+    }
+
+    fn draft(documents: Vec<Document>) -> Draft {
+        let (digest, author, message) = ("digest".to_owned(), "alice".to_owned(), String::new());
+        Draft { digest, author, message, at: SystemTime::UNIX_EPOCH, documents: documents.into() }
+    }
+
+    /// A store whose first revision has a secret, which its second one has not.
+    fn with_a_secret(state: &Path) -> Database {
+        let store = Database::open(state).unwrap();
+        let other = document("b.yaml", b"the same");
+        store.append(draft(vec![document("a.yaml", SECRET), other.clone()]), Parent::Latest).unwrap();
+        store.append(draft(vec![other]), Parent::Latest).unwrap();
+        store
+    }
+
+    /// Whether the secret can be read anywhere in the file by who has the key, whatever tables and pages say.
+    fn is_readable(state: &Path) -> bool {
+        let seal = seal(&state.join(KEY), false).unwrap();
+        let text = encode(&document("a.yaml", SECRET)).unwrap_or_default();
+        let (name, size) = (seal.name(&text), seal.close(&[], &text).unwrap().len());
+        let bytes = fs::read(state.join(FILE)).unwrap();
+        bytes.windows(size).any(|part| seal.open(&name, part).is_some())
+    }
+
+    fn doomed(documents: &[Document]) -> BTreeSet<usize> {
+        let found = documents.iter().enumerate().filter(|(_, document)| document.text == SECRET);
+        found.map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn a_purged_document_is_nowhere_in_the_file() {
+        let state = tempfile::tempdir().unwrap();
+        let store = with_a_secret(state.path());
+        assert!(is_readable(state.path()));
+        let mut former = File::open(state.path().join(FILE)).unwrap();
+        assert_eq!(store.purge("Consumer `a`", &doomed).unwrap(), [1]);
+        assert!(!is_readable(state.path()));
+        let mut bytes = Vec::new();
+        former.read_to_end(&mut bytes).unwrap();
+        assert!(!bytes.is_empty() && bytes.iter().all(|byte| *byte == 0), "the former file is overwritten");
+        assert_eq!(fs::metadata(state.path().join(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!state.path().join(FILE).with_extension("draft").exists());
+        // The rest is as it was, and goes on.
+        assert_eq!(store.documents(2).unwrap().unwrap(), [document("b.yaml", b"the same")]);
+        assert_eq!(store.append(draft(Vec::new()), Parent::Exactly(Some(2))).unwrap().number, 3);
+        drop(store);
+        assert_eq!(Database::open(state.path()).unwrap().revisions().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_purge_that_was_interrupted_is_finished_at_the_next_start() {
+        let state = tempfile::tempdir().unwrap();
+        let store = with_a_secret(state.path());
+        let purged = store.with(|database| purge::purge(database, &store.seal, "Consumer `a`", &doomed));
+        assert_eq!(purged.unwrap(), [1]);
+        drop(store);
+        assert!(is_readable(state.path()), "the database keeps what was deleted in free pages");
+        let store = Database::open(state.path()).unwrap();
+        assert!(!is_readable(state.path()));
+        assert!(!store.with(purge::is_unfinished).unwrap());
+        assert_eq!(store.revision(1).unwrap().unwrap().purged, ["Consumer `a`"]);
+    }
+
+    #[test]
+    fn a_table_that_is_not_known_stops_a_purge_before_it_is_lost() {
+        let state = tempfile::tempdir().unwrap();
+        let store = with_a_secret(state.path());
+        let table = redb::TableDefinition::<u64, u64>::new("later");
+        let made = store.with(|database| {
+            let writing = database.begin_write()?;
+            writing.open_table(table)?.insert(1, 2)?;
+            Ok(writing.commit()?)
+        });
+        made.unwrap();
+        let error = store.purge("Consumer `a`", &doomed).unwrap_err().to_string();
+        assert!(error.contains("its table `later` is not known"), "{error}");
+        let kept = store.with(|database| Ok(database.begin_read()?.open_table(table)?.get(1)?.map(|two| two.value())));
+        assert_eq!(kept.unwrap(), Some(2));
+    }
 }

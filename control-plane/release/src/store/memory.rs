@@ -41,8 +41,8 @@ impl Store for Memory {
         let Draft { digest, author, message, at, documents: Prepared { documents, .. } } = draft;
         let (number, count) = (latest.unwrap_or_default().saturating_add(1), documents.len());
         let documents = shared(documents, last.map_or(&[], |(_, (_, documents))| documents));
-        let revision =
-            Revision { number, digest, author, message, at: milliseconds(at), parent: latest, documents: count };
+        let (at, purged) = (milliseconds(at), Vec::new());
+        let revision = Revision { number, digest, author, message, at, parent: latest, documents: count, purged };
         kept.revisions.insert(number, (revision.clone(), documents));
         Ok(revision)
     }
@@ -70,6 +70,21 @@ impl Store for Memory {
         let gone: Vec<_> = kept.revisions.keys().take(old).filter(|number| !pinned.contains(number)).copied().collect();
         kept.revisions.retain(|number, _| !gone.contains(number));
         Ok(gone)
+    }
+
+    fn purge(&self, resource: &str, doomed: &dyn Fn(&[Document]) -> BTreeSet<usize>) -> Result<Vec<u64>, StoreError> {
+        let mut purged = Vec::new();
+        for (number, (revision, documents)) in &mut self.kept().revisions {
+            let all: Vec<_> = documents.iter().map(|document| Document::clone(document)).collect();
+            let doomed = doomed(&all);
+            if !doomed.is_empty() {
+                let left = documents.iter().enumerate().filter(|(index, _)| !doomed.contains(index));
+                *documents = left.map(|(_, document)| Arc::clone(document)).collect();
+                revision.purge(resource, documents.len());
+                purged.push(*number);
+            }
+        }
+        Ok(purged)
     }
 
     fn put_notes(&self, notes: &[(&str, Option<&[u8]>)]) -> Result<(), StoreError> {

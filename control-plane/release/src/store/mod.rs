@@ -5,7 +5,7 @@
 //!
 //! - What [`Store::append`] returned is kept whole and, on a disk, is durable. After an error, the revision is there
 //!   whole or not at all.
-//! - Revisions have consecutive numbers and never change.
+//! - Revisions have consecutive numbers and never change, except that resources are [purged](Store::purge) from them.
 //! - Documents, which can hold credentials, and sealed notes are encrypted and authenticated at rest.
 //! - Two writers cannot both follow the same revision: the second gets [`StoreError::Conflict`].
 
@@ -13,6 +13,7 @@ mod database;
 mod document;
 mod error;
 mod memory;
+mod purge;
 mod transaction;
 
 use std::{
@@ -37,7 +38,7 @@ pub use self::{
 pub struct Revision {
     /// Its number, from 1.
     pub number: u64,
-    /// The SHA-256 of its content, with that of the filter.
+    /// The SHA-256 of its content, with that of the filter; empty after a purge.
     pub digest: String,
     /// Who made it.
     pub author: String,
@@ -50,6 +51,21 @@ pub struct Revision {
     pub parent: Option<u64>,
     /// How many documents it has.
     pub documents: usize,
+    /// The resources that were purged from it. It is no longer whole then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub purged: Vec<String>,
+}
+
+impl Revision {
+    /// Records that a resource was purged, so that `left` documents are left. The digest goes, since whoever knows the rest
+    /// could test guesses by it.
+    fn purge(&mut self, resource: &str, left: usize) {
+        self.digest.clear();
+        self.documents = left;
+        if !self.purged.iter().any(|purged| purged == resource) {
+            self.purged.push(resource.to_owned());
+        }
+    }
 }
 
 /// The content of a revision to be appended.
@@ -102,6 +118,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Deletes all but the last `keep` revisions and the `pinned` ones, with the documents that only they had. Returns
     /// the deleted revisions.
     fn collect(&self, keep: usize, pinned: &BTreeSet<u64>) -> Result<Vec<u64>, StoreError>;
+
+    /// Removes documents from all revisions for good, because a resource is purged, and returns the revisions that had
+    /// some, in order. `doomed` gets the documents of one revision and returns the indices of those to remove. A changed
+    /// revision names `resource` in [`Revision::purged`], and loses its digest. On a disk, nothing of a removed document is
+    /// left in the file when this returns.
+    fn purge(&self, resource: &str, doomed: &dyn Fn(&[Document]) -> BTreeSet<usize>) -> Result<Vec<u64>, StoreError>;
 
     /// Writes notes, all of them in one transaction. A note is a value under a name, such as the rollout. `None`
     /// deletes one.

@@ -107,6 +107,7 @@ pub(super) fn append(
         at: milliseconds(draft.at),
         parent: latest,
         documents: draft.documents.named.len(),
+        purged: Vec::new(),
     };
     revisions.insert(number, encode(&revision)?.as_slice())?;
     drop((revisions, documents));

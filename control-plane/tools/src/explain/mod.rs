@@ -12,13 +12,13 @@ use postern_base::{
     node::NodeIdentity,
 };
 use postern_compile::{
-    attach::{self, Attached, EffectiveStep, Part, Scope, Withheld, attach},
+    attach::{self, Attached, Attachment, EffectiveStep, Part, Scope, Withheld, attach},
     gate::Refusal,
     keys::KeySets,
     lower::{self, PERMISSION_STEP, Strictness, lower},
     pipeline::CompileError,
 };
-use postern_engine::{Plan, event::Phase, run::Fate};
+use postern_engine::{Plan, event::Phase, matching::Unclear, run::Fate};
 use postern_model::{Action, Bundle, Diagnostics, Inheritable, Level, Resource, Targeted};
 use postern_release::catalogue::hide_field;
 use prost::Message;
@@ -253,6 +253,14 @@ pub fn explain_with(
         _ => Cow::Borrowed(request),
     });
     let attachment = attach(&scope);
+    // Without a Gateway, a `match` may find the route.
+    let matched = match &request {
+        Some(request) if subject.route.is_none() && reached.is_none() => matched_route(&scope, &attachment, request),
+        _ => Ok(None),
+    };
+    let unclear = matched.is_err();
+    let matched = matched.ok().flatten();
+    let route = matched.as_deref().unwrap_or(route);
     let chain = attachment.routes.get(route).copied().or(attachment.default);
     let chain = chain.and_then(|chain| attachment.chains.get(chain));
     if let Some(chain) = chain {
@@ -260,6 +268,7 @@ pub fn explain_with(
     }
     let decision = match request {
         None => None,
+        Some(_) if unclear => None,
         Some(request) => {
             let plan = match scope.refuses_all {
                 true => lower::refusal(&scope),
@@ -287,7 +296,10 @@ pub fn explain_with(
         tracing: destination::traced(&scope),
         destinations: declared.map(|(gateway, route)| destination::lines(&scope, gateway, route)).unwrap_or_default(),
         decision,
-        hint: hint(bundle, route).or_else(|| elsewhere(route, reached.as_ref())),
+        hint: match unclear {
+            true => Some(UNCLEAR.to_owned()),
+            false => hint(bundle, route).or_else(|| elsewhere(route, reached.as_ref())),
+        },
         reached,
     })
 }
@@ -356,6 +368,19 @@ fn refused(scope: &Scope<'_>, chain: Option<&Attached<'_>>) -> Option<String> {
     Some(format!("{} stands for something that is not valid ({}:{})", policy.label(), at.file, at.line))
 }
 
+/// What is said of a request that no route is chosen for.
+const UNCLEAR: &str =
+    "the request is refused with 400: its path or its host can be read in several ways, which have different policies";
+
+/// The route of a request that a `match` finds. `None` if none does.
+fn matched_route(scope: &Scope<'_>, attachment: &Attachment<'_>, request: &Request) -> Result<Option<String>, Unclear> {
+    // What is wrong with the chains is said where they are explained.
+    let lowered = lower(scope, &KeySets::default(), attachment, Strictness::Permissive);
+    let plan = lowered.ok().and_then(|lowered| Plan::load(&lowered.plan.encode_to_vec()).ok());
+    let Some(plan) = plan else { return Ok(None) };
+    Ok(plan.matched_route(&request.requested())?.map(|route| (**route).to_owned()))
+}
+
 /// A hint at the route that a user may have meant, if no resource names this one.
 fn hint(bundle: &Bundle, route: &str) -> Option<String> {
     let declared = bundle.gateways.iter().flat_map(|gateway| &gateway.spec.routes).map(|route| route.name.as_str());
@@ -370,7 +395,7 @@ fn hint(bundle: &Bundle, route: &str) -> Option<String> {
 pub(crate) fn permissions(chain: &Attached<'_>) -> Vec<PermissionLine> {
     let line = |rule: &attach::Rule<'_>| PermissionLine {
         action: rule.action,
-        source: rule.source.to_string(),
+        source: attach::shown_source(rule.source.as_ref()),
         origin: origin(rule.permission, &format!("spec.from[{}]", rule.entry)),
     };
     chain.permissions.iter().map(line).collect()

@@ -58,6 +58,7 @@ fn words(kind: &Kind) -> String {
     let fixed = match kind {
         Kind::Text => "string",
         Kind::Name => "name",
+        Kind::RouteName => "route name",
         Kind::HeaderName | Kind::EditedHeader(_) => "header name",
         Kind::HeaderValue => "header value",
         Kind::Method => "method",
