@@ -42,6 +42,7 @@ mod module;
 mod module_sharing;
 mod mtls;
 mod names;
+mod node_cache;
 mod odd_files;
 mod odd_requests;
 mod oldest_envoy;

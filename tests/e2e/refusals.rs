@@ -47,7 +47,7 @@ impl InProcess {
         Self { plane, code, xds, http, _runtime: runtime }
     }
 
-    fn publish(&self, site: &Site) {
+    pub fn publish(&self, site: &Site) {
         self.plane
             .commands()
             .publish(pipeline::compile(&directory::read(site.directory()).unwrap(), &self.code).unwrap())
@@ -56,7 +56,7 @@ impl InProcess {
     }
 
     /// Publishes a site's resources with a plan that no gate has seen.
-    fn force(&self, site: &Site, plan: &[u8], revision: &str) {
+    pub fn force(&self, site: &Site, plan: &[u8], revision: &str) {
         let bundle = postern_model::read(&directory::read(site.directory()).unwrap()).unwrap();
         let plan = AdmittedPlan::forced_past_the_gate(plan);
         let revision = postern_base::digest::Digest::of(revision.as_bytes());

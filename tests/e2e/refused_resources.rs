@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A cluster that every Envoy refuses.
-fn bad_cluster() -> String {
+pub fn bad_cluster() -> String {
     let cluster = json!({ "name": "bad", "type": "ORIGINAL_DST", "lb_policy": "ROUND_ROBIN", "connect_timeout": "1s" });
     raw("bad", "cluster.v3.Cluster", cluster)
 }

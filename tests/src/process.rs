@@ -79,6 +79,13 @@ impl Process {
         wait::until_true("the rest of the output", read).map(drop)
     }
 
+    /// Asks it to end (SIGTERM), and waits until it has.
+    pub fn terminate(&mut self) -> Result<()> {
+        let id = i32::try_from(self.id()).ok().and_then(rustix::process::Pid::from_raw).context("no process id")?;
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        wait::until_true("its end", || Ok(self.exit_code()?.is_some())).map(drop)
+    }
+
     /// Ends it at once (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
         // It may have ended by itself, which is as good.

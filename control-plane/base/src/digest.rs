@@ -34,6 +34,12 @@ impl Digest {
         Self(hex::encode(hash.finalize()).into())
     }
 
+    /// The digest that was written as 64 hexadecimal digits in lower case. `None` for any other text.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        (text.len() == 64 && text.bytes().all(is_digit)).then(|| Self(text.into()))
+    }
+
     /// The digest in hexadecimal: 64 digits.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -65,6 +71,10 @@ mod tests {
     fn is_the_sha256_of_the_bytes() {
         let expect = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").as_str(), expect);
+        assert_eq!(Digest::from_hex(expect), Some(Digest::of(b"abc")));
+        for other in ["", "abc", &expect.to_uppercase(), &format!("{expect}0")] {
+            assert_eq!(Digest::from_hex(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ use virtual_host::with_base;
 
 use crate::{
     attach::{self, Attachment, Scope},
-    gate::AdmittedPlan,
+    gate::{self, AdmittedPlan},
 };
 
 /// The name of the filter's configuration for Envoys with listeners of their own.
@@ -236,6 +236,24 @@ impl Snapshot {
             resources.entry(kind).or_default().insert(resource.name.clone(), Arc::new(resource));
         }
         Self { revision, resources, plan, needs_verification: false, whole: Default::default() }
+    }
+
+    /// The sets of resources that a node accepted from a control plane, to serve exactly that node again while the
+    /// control plane is gone. Versions are kept. The plan is in one of the resources and is not known apart from them:
+    /// [`Self::plan`] is one that refuses every request, and no resource has it.
+    pub fn of_accepted(sets: BTreeMap<ResourceType, ResourceSet>) -> Self {
+        let versions = sets.iter().flat_map(|(kind, set)| [kind.type_url(), set.version.as_str()]);
+        let revision = Digest::of_parts(versions.map(str::as_bytes));
+        let named = |set: &ResourceSet| set.resources.iter().map(|it| (it.name.clone(), Arc::clone(it))).collect();
+        let resources = sets.iter().map(|(kind, set)| (*kind, named(set))).collect();
+        let whole: [OnceLock<Arc<ResourceSet>>; ResourceType::ALL.len()] = Default::default();
+        // Virtual hosts are left out: a client must get a base set even if the node had none yet.
+        for (kind, set) in sets.into_iter().filter(|(kind, _)| *kind != ResourceType::VirtualHost) {
+            if let Some(place) = whole.get(kind as usize) {
+                place.get_or_init(|| Arc::new(set));
+            }
+        }
+        Self { revision, resources, plan: gate::refusal(), needs_verification: false, whole }
     }
 
     /// Projects the resources of a group of nodes with a plan that was made elsewhere.

@@ -6,6 +6,7 @@ use axum::extract::State;
 use postern_base::{
     diagnostic::{quote, suggestion},
     node::NodeIdentity,
+    via_cache::ViaCache,
 };
 use postern_compile::snapshot::ResourceType;
 use postern_release::{
@@ -99,6 +100,9 @@ pub(super) struct NodeView {
     /// What is odd about it as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<&'static str>,
+    /// The node cache that it is connected through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<ViaCache>,
     /// What it runs and refuses, by type of resource.
     types: BTreeMap<ResourceType, TypeStatus>,
 }
@@ -159,6 +163,7 @@ fn views(plane: &ControlPlane) -> Vec<NodeView> {
             revision: running,
             reason: refused,
             warning: report.warning,
+            cache: report.cache,
             types: report.types,
         }
     };

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
+use postern_deliver::node_cache::Address;
 use serde_json::{Map, Value, json};
 
 /// Who the node is, and where it gets everything from.
@@ -23,6 +24,9 @@ pub(super) struct Bootstrap {
     /// Where the control plane serves xDS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18000")]
     xds: SocketAddr,
+    /// Where a node cache on the node's machine listens, to be asked instead: an address, or `unix:PATH`
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "xds")]
+    node_cache: Option<Address>,
     /// Where the node's own admin interface listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
     admin: SocketAddr,
@@ -77,11 +81,20 @@ impl Bootstrap {
                     },
                     "load_assignment": {
                         "cluster_name": "postern",
-                        "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": socket(self.xds) } }] }],
+                        "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": self.server() } }] }],
                     },
                 }],
             },
         })
+    }
+
+    /// Who is asked for everything.
+    fn server(&self) -> Value {
+        match &self.node_cache {
+            None => socket(self.xds),
+            Some(Address::Tcp(address)) => socket(*address),
+            Some(Address::Unix(path)) => json!({ "pipe": { "path": path } }),
+        }
     }
 
     /// The node's resource limits and overload actions, the same as in `envoy-config/`.

@@ -9,6 +9,8 @@ mod diff;
 mod events;
 mod explain;
 mod filter;
+mod logging;
+mod node_cache;
 mod purge;
 mod remote;
 mod resource_name;
@@ -21,7 +23,6 @@ mod warnings;
 
 use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::Context;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use postern_base::{open_files, terminal};
@@ -43,7 +44,6 @@ use tokio::{
     sync::watch,
     time,
 };
-use tracing_subscriber::EnvFilter;
 
 use self::{
     bootstrap::Bootstrap,
@@ -52,6 +52,8 @@ use self::{
     events::Events,
     explain::{Explain, Simulate},
     filter::FilterOptions,
+    logging::Logging,
+    node_cache::NodeCache,
     purge::Purge,
     remote::{Apply, Rollback, RolloutCommand},
     resources::{Delete, Get},
@@ -84,6 +86,7 @@ const EXIT_CODES: &str = "Exit codes: 0 it went well, 1 it did not, 2 wrong usag
 enum Command {
     /// Serve a directory of resources to Envoys over xDS, and follow its changes
     Serve(Box<Serve>),
+    NodeCache(Box<NodeCache>),
     Eval(Eval),
     Explain(Explain),
     Simulate(Simulate),
@@ -172,12 +175,8 @@ struct Serve {
     http: SocketAddr,
     #[command(flatten)]
     files: files::Options,
-    /// How log lines look
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
-    /// Which log lines are shown, such as `debug` or `postern=debug,warn`
-    #[arg(long, value_name = "FILTER", env = "POSTERN_LOG", default_value = "info")]
-    log: String,
+    #[command(flatten)]
+    logging: Logging,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -201,12 +200,6 @@ impl Page {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 impl Cli {
     /// Runs the command. Returns 0 for success, 1 for failure, 2 for wrong usage. For the two commands that answer a
     /// question it is 0 for no, 1 for yes and 2 for an error.
@@ -215,6 +208,7 @@ impl Cli {
             Command::Diff(options) => return answer(options.run()),
             Command::Simulate(options) => return answer(options.run().map(|upstream| !upstream)),
             Command::Serve(options) => options.run(),
+            Command::NodeCache(options) => options.run(),
             Command::Eval(options) => options.run(),
             Command::Explain(options) => options.run(),
             Command::Validate(options) => options.run(),
@@ -264,7 +258,7 @@ fn answer(answer: anyhow::Result<bool>) -> ExitCode {
 impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
-        self.start_logging()?;
+        self.logging.start()?;
         let reloads = Reloads::on_hangup()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
@@ -295,16 +289,6 @@ impl Serve {
         }
         // A change under way is stored, if that is quick.
         let _ = time::timeout(LONGEST_FAREWELL, plane.commands().end()).await;
-        Ok(())
-    }
-
-    fn start_logging(&self) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_new(&self.log).with_context(|| format!("`{}` is not a log filter", self.log))?;
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-        match self.log_format {
-            LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
-            LogFormat::Json => lines.json().init(),
-        }
         Ok(())
     }
 }

@@ -100,6 +100,7 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
         let state = text(at(node, "/state"));
         table.row([text(at(node, "/id")), text(at(node, "/service")), state, revision, since, tags.join(",")]);
         node.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
+        node.get("cache").into_iter().for_each(|cache| table.note(via(cache)));
         for (kind, refused) in refusals(node) {
             table.note(format!("{kind}: {refused}"));
         }
@@ -120,6 +121,14 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
         ]);
     }
     table
+}
+
+/// The node cache that a node is connected through, and when the node was last served from it.
+fn via(cache: &Value) -> String {
+    let version = text(at(cache, "/version"));
+    let Some(served) = cache.get("served") else { return format!("via node cache {version}") };
+    let time = |field| utc(&at(served, field).as_u64().map(|seconds| seconds.saturating_mul(1000)).into());
+    format!("via node cache {version}; served from it from {} to {}", time("/from"), time("/until"))
 }
 
 /// What a node refuses, by type of resource, and its reasons.

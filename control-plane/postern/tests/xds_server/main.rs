@@ -4,6 +4,7 @@
 
 mod fleet;
 mod limits;
+mod node_cache;
 mod plans;
 mod server;
 mod services;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_base::{digest::Digest, node::NodeIdentity, via_cache::ViaCache};
 use tokio::sync::watch;
 
 use super::{Fleet, Joined, Learnt, NodeReport, RevisionProgress, Sighting};
@@ -32,6 +32,11 @@ impl LiveFleet {
     /// See [`Fleet::connect_aggregated`].
     pub fn connect_aggregated(&self, identity: &NodeIdentity, now: SystemTime) -> Joined {
         self.fleet().connect_aggregated(identity, now)
+    }
+
+    /// See [`Fleet::came_via`].
+    pub fn came_via(&self, id: &str, cache: Option<ViaCache>) {
+        self.fleet().came_via(id, cache);
     }
 
     /// See [`Fleet::disconnect`].

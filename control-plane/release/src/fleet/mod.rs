@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_base::{digest::Digest, node::NodeIdentity, via_cache::ViaCache};
 use postern_compile::snapshot::ResourceType;
 use tokio::sync::watch;
 
@@ -51,6 +51,8 @@ struct Node {
     /// something. An Envoy has one, and sends nothing on the first after it has opened another.
     aggregated: Vec<(u64, u64)>,
     is_shared: bool,
+    /// The node cache that its latest stream came through.
+    cache: Option<ViaCache>,
     since: u64,
     types: BTreeMap<ResourceType, TypeStatus>,
     /// Refusals that the node has not recovered from, by type and stream.
@@ -114,6 +116,14 @@ impl Fleet {
             node.aggregated.push((joined.stream, joined.stream));
         }
         joined
+    }
+
+    /// Records which node cache the latest stream of a node came through, if any. Ignored if the node is unknown.
+    pub fn came_via(&mut self, id: &str, cache: Option<ViaCache>) {
+        if let Some(node) = self.nodes.get_mut(id).filter(|node| node.cache != cache) {
+            node.cache = cache;
+            self.changed();
+        }
     }
 
     /// Records that a node's stream ended. Ignored if the node or the stream is unknown.
@@ -220,6 +230,7 @@ impl Fleet {
             since: node.since,
             revision: node.revision().cloned(),
             warning: node.is_shared.then_some(SHARED),
+            cache: node.cache.clone(),
             types: node.types.clone(),
         };
         self.nodes.iter().map(report).collect()

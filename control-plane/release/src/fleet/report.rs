@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use postern_base::{digest::Digest, node::NodeIdentity};
+use postern_base::{digest::Digest, node::NodeIdentity, via_cache::ViaCache};
 use postern_compile::snapshot::{ResourceType, Snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,6 +74,9 @@ pub struct NodeReport {
     /// What is odd about it as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<&'static str>,
+    /// The node cache that it is connected through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<ViaCache>,
     /// By type of resource.
     pub types: BTreeMap<ResourceType, TypeStatus>,
 }

@@ -15,12 +15,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use postern_base::secret_file;
+use postern_base::{
+    seal::{NAME, Seal},
+    secret_file,
+};
 use redb::{ReadableDatabase as _, ReadableTable as _};
 
 use super::{
     Document, Draft, NodeRecord, Parent, Prepared, Revision, Store, StoreError, purge,
-    seal::{NAME, Seal},
     transaction::{
         CONTENTS, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, append, check_format, collect, decode, encode, lay_out,
         name, no_randomness,
@@ -29,6 +31,8 @@ use super::{
 
 /// The name of the file in a state directory.
 const FILE: &str = "store.redb";
+/// The owner of its documents, for which the key is derived.
+const OWNER: &str = "postern store";
 /// The name of the key file beside it, unless another path is configured.
 const KEY: &str = "store.key";
 
@@ -319,7 +323,7 @@ fn seal(path: &Path, new: bool) -> Result<Seal, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && new => secret_file::create(path).map_err(failed)?,
         Err(error) => return Err(failed(error)),
     };
-    Ok(Seal::new(&key))
+    Ok(Seal::new(&key, OWNER))
 }
 
 fn open_file(path: &Path, new: bool) -> Result<redb::Database, Trouble> {

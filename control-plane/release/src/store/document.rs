@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use postern_base::seal::NAME;
 use postern_model::File;
 use serde::{Deserialize, Serialize};
-
-use super::seal::NAME;
 
 /// One YAML document of a file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -14,7 +14,6 @@ mod document;
 mod error;
 mod memory;
 mod purge;
-mod seal;
 mod transaction;
 
 use std::{

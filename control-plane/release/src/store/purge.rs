@@ -7,11 +7,11 @@ use std::{
     io::{self, Write as _},
 };
 
+use postern_base::seal::{NAME, Seal};
 use redb::{Key, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableHandle as _, Value};
 
 use super::{
     Document, Revision,
-    seal::{NAME, Seal},
     transaction::{CONTENTS, DOCUMENTS, NODES, NOTES, REVISIONS, Trouble, decode, encode},
 };
 

@@ -5,15 +5,11 @@ use std::{
     io,
 };
 
+use postern_base::seal::{NAME, Seal};
 use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{
-    Document, Draft, Parent, Revision, StoreError,
-    document::Named,
-    milliseconds,
-    seal::{NAME, Seal},
-};
+use super::{Document, Draft, Parent, Revision, StoreError, document::Named, milliseconds};
 
 pub(super) const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
 /// The names of a revision's documents, concatenated.

@@ -21,8 +21,8 @@ use tonic::transport::server::Connected;
 
 /// A client's connection.
 #[derive(Debug)]
-pub struct Connection {
-    tcp: TcpStream,
+pub struct Connection<S> {
+    socket: S,
     line: Arc<ConnectionHandle>,
 }
 
@@ -109,20 +109,26 @@ impl Drop for Used {
     }
 }
 
-impl Connection {
-    pub(super) fn new(tcp: TcpStream, client: IpAddr, lines: &Lines) -> Self {
+impl Connection<TcpStream> {
+    pub(crate) fn tcp(tcp: TcpStream, client: IpAddr, lines: &Lines) -> Self {
         // Without it, Nagle's algorithm would delay a change until the TCP ACK of the previous one. A socket that does
         // not support it is served all the same.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
-        Self { tcp, line: lines.open(client) }
+        Self::of(tcp, client, lines)
+    }
+}
+
+impl<S> Connection<S> {
+    pub(crate) fn of(socket: S, client: IpAddr, lines: &Lines) -> Self {
+        Self { socket, line: lines.open(client) }
     }
 }
 
 /// The open connections.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     open: Mutex<Vec<Weak<ConnectionHandle>>>,
     unused: Arc<AtomicUsize>,
     most_unused: usize,
@@ -130,7 +136,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// No connections yet, of which at most this many may be without a stream.
-    pub(super) fn new(most_unused: usize) -> Self {
+    pub(crate) fn new(most_unused: usize) -> Self {
         Self { open: Mutex::default(), unused: Arc::default(), most_unused: most_unused.max(1) }
     }
 
@@ -146,7 +152,7 @@ impl Lines {
     }
 
     /// Closes one connection without a stream, if there is any.
-    pub(super) fn make_room(&self) {
+    pub(crate) fn make_room(&self) {
         self.cut_oldest(|_| true);
     }
 
@@ -164,7 +170,7 @@ impl Lines {
     }
 
     /// Closes every connection that has had no stream for this long, and forgets those that have ended.
-    pub(super) fn cut_unused(&self, limit: Duration) {
+    pub(crate) fn cut_unused(&self, limit: Duration) {
         let mut open = self.lock();
         open.retain(|line| line.strong_count() > 0);
         if open.capacity() > 4 * open.len().max(64) {
@@ -182,7 +188,7 @@ impl Lines {
     }
 }
 
-impl Connected for Connection {
+impl<S> Connected for Connection<S> {
     type ConnectInfo = Arc<ConnectionHandle>;
 
     fn connect_info(&self) -> Arc<ConnectionHandle> {
@@ -190,20 +196,20 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.line.check(context)?;
-        Pin::new(&mut self.tcp).poll_read(context, buffer)
+        Pin::new(&mut self.socket).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(context, bytes)
+        Pin::new(&mut self.socket).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -211,18 +217,18 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(context, bytes)
+        Pin::new(&mut self.socket).poll_write_vectored(context, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(context)
+        Pin::new(&mut self.socket).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(context)
+        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }

@@ -35,17 +35,21 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Disc
 use postern_base::{accept::accept, bounded, open_files};
 use postern_compile::snapshot::ResourceType;
 use postern_release::{fleet::LiveFleet, publication::Publications};
-use tokio::{net::TcpListener, sync::mpsc, time::MissedTickBehavior};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::MissedTickBehavior,
+};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Status, service::Routes, transport::Server};
 
-pub(crate) use self::connection::ConnectionHandle;
 pub use self::traffic::{PerType, Traffic};
-use self::{
-    connection::{Connection, Lines},
-    stream::StreamBody,
-    watchdog::Watchdog,
+pub(crate) use self::{
+    connection::{Connection, ConnectionHandle, Lines},
+    rate::Rate,
+    stream::within_limits,
 };
+use self::{stream::StreamBody, watchdog::Watchdog};
 use super::{
     limits::{Limits, RECEIVE_WINDOW, STREAMS_PER_CONNECTION, SWEEP_INTERVAL},
     offer::OffersInUse,
@@ -160,7 +164,7 @@ impl XdsServer {
     }
 
     /// The connections of clients. An error of accepting a connection is retried, and does not end the stream.
-    pub fn incoming(&self, listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> + use<> {
+    pub fn incoming(&self, listener: TcpListener) -> impl Stream<Item = io::Result<Connection<TcpStream>>> + use<> {
         let shared = Arc::clone(&self.shared);
         let (sender, receiver) = mpsc::channel(64);
         tokio::spawn(async move {
@@ -168,7 +172,7 @@ impl XdsServer {
                 let accepted = accept(&listener, || shared.lines.make_room());
                 tokio::select! {
                     (tcp, peer) = accepted => {
-                        let connection = Connection::new(tcp, peer.ip(), &shared.lines);
+                        let connection = Connection::tcp(tcp, peer.ip(), &shared.lines);
                         if sender.send(Ok(connection)).await.is_err() {
                             return;
                         }

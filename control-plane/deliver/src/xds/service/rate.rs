@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 /// A token bucket.
 #[derive(Debug)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     /// The time at which the bucket is full again.
     even: Instant,
 }
 
 impl Rate {
     /// A full bucket.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { even: now }
     }
 
     /// Takes a token, of `per_second` new ones a second and at most `burst`. Returns false if there is none.
-    pub(super) fn take(&mut self, per_second: u32, burst: u32, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, per_second: u32, burst: u32, now: Instant) -> bool {
         let each = Duration::from_secs(1) / per_second.max(1);
         let even = self.even.max(now) + each;
         let allowed = even.duration_since(now) <= each * burst.max(1);

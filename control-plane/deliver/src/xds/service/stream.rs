@@ -13,7 +13,7 @@ use std::{
 
 use axum::{body::Body, http::HeaderMap};
 use http_body::Frame;
-use postern_base::{bounded, digest::Digest, node::NodeIdentity};
+use postern_base::{bounded, digest::Digest, node::NodeIdentity, via_cache::ViaCache};
 use postern_compile::snapshot::ResourceType;
 use postern_release::{fleet::Joined, publication::Publication};
 use prost::bytes::Bytes;
@@ -182,7 +182,9 @@ impl<M: ClientMessage> StreamBody<M> {
             return Err(Status::resource_exhausted(message));
         }
         if self.peer.is_none() {
-            self.peer = Some(Box::new(self.join(node_of(&message)?)));
+            let peer = self.join(node_of(&message)?);
+            self.shared.fleet.came_via(&peer.node.id, message.node().and_then(ViaCache::read));
+            self.peer = Some(Box::new(peer));
         }
         // Shortened before it is kept for the log.
         let type_url = bounded::shown(message.type_url()).into_owned();
@@ -292,7 +294,7 @@ fn cluster_name(called: &str) -> String {
 
 /// Checks that a request would not subscribe to too many names, or too long ones. Virtual hosts beyond the limits are
 /// ignored, because the callers of an Envoy cause these subscriptions and must not end its stream.
-fn within_limits(mut request: Request, session: &Session) -> Result<Request, Status> {
+pub(crate) fn within_limits(mut request: Request, session: &Session) -> Result<Request, Status> {
     let Subscribed { names, bytes } = session.subscribed_after(&request);
     if names <= MOST_NAMES && bytes <= MOST_NAME_BYTES {
         return Ok(request);

@@ -2,27 +2,28 @@
 //!
 //! Resources can hold credentials that cannot be stored as digests, such as the keys of HMAC signatures and
 //! certificates. Who has the file alone, such as a backup, can read none of them, and cannot test guesses: a document's
-//! name is a keyed digest.
+//! name is a keyed digest. Where documents are kept is the matter of others.
 
 use std::fmt;
 
-use postern_base::secret_file::Key;
 use ring::{
     aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     hmac::{self, HMAC_SHA256, Tag},
     rand::{SecureRandom as _, SystemRandom},
 };
 
+use crate::secret_file::Key;
+
 /// The size of a document's name, in bytes.
-pub(super) const NAME: usize = 32;
+pub const NAME: usize = 32;
 
-/// The purposes of the key; a separate key is derived for each.
-const ENCRYPT: &[u8] = b"postern store: encrypt documents";
-const CALL: &[u8] = b"postern store: name documents";
-const TELL: &[u8] = b"postern store: tell keys apart";
+/// The purposes of the key; a separate key is derived for each, and for each owner of documents.
+const ENCRYPT: &str = "encrypt documents";
+const CALL: &str = "name documents";
+const TELL: &str = "tell keys apart";
 
-/// The derived keys of a store.
-pub(super) struct Seal {
+/// The derived keys of an owner of documents.
+pub struct Seal {
     encryption: Tag,
     naming: hmac::Key,
     mark: Tag,
@@ -35,19 +36,21 @@ impl fmt::Debug for Seal {
 }
 
 impl Seal {
-    pub(super) fn new(key: &Key) -> Self {
+    /// The keys for the documents of this owner, such as `postern store`. Another owner with the same key can neither
+    /// read nor forge them.
+    pub fn new(key: &Key, owner: &str) -> Self {
         let key = hmac::Key::new(HMAC_SHA256, key);
-        let own = |use_of_it| hmac::sign(&key, use_of_it);
+        let own = |purpose| hmac::sign(&key, format!("{owner}: {purpose}").as_bytes());
         Self { encryption: own(ENCRYPT), naming: hmac::Key::new(HMAC_SHA256, own(CALL).as_ref()), mark: own(TELL) }
     }
 
     /// A value that identifies the key without revealing it.
-    pub(super) fn mark(&self) -> &[u8] {
+    pub fn mark(&self) -> &[u8] {
         self.mark.as_ref()
     }
 
     /// The name of a document, a function of its content and the key.
-    pub(super) fn name(&self, document: &[u8]) -> [u8; NAME] {
+    pub fn name(&self, document: &[u8]) -> [u8; NAME] {
         // A tag of HMAC-SHA-256 has exactly this size.
         hmac::sign(&self.naming, document).as_ref().try_into().unwrap_or_default()
     }
@@ -58,7 +61,7 @@ impl Seal {
     }
 
     /// Encrypts a document. `None` if the system has no randomness.
-    pub(super) fn close(&self, name: &[u8], document: &[u8]) -> Option<Vec<u8>> {
+    pub fn close(&self, name: &[u8], document: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = document.to_vec();
@@ -70,7 +73,7 @@ impl Seal {
     }
 
     /// Decrypts the document with this name. `None` if it is not authentic.
-    pub(super) fn open(&self, name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    pub fn open(&self, name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut document = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -88,7 +91,7 @@ mod tests {
 
     #[test]
     fn opens_what_it_closed() {
-        let seal = Seal::new(&[7; 32]);
+        let seal = Seal::new(&[7; 32], "postern store");
         let name = seal.name(DOCUMENT);
         let name = name.as_ref();
         let (once, again) = (seal.close(name, DOCUMENT).unwrap(), seal.close(name, DOCUMENT).unwrap());
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn opens_nothing_else() {
-        let seal = Seal::new(&[7; 32]);
+        let seal = Seal::new(&[7; 32], "postern store");
         let name = seal.name(DOCUMENT);
         let name = name.as_ref();
         let sealed = seal.close(name, DOCUMENT).unwrap();
@@ -113,9 +116,10 @@ mod tests {
             assert_eq!(seal.open(name, &sealed[..place]), None, "the first {place} bytes");
         }
         assert_eq!(seal.open(b"another", &sealed), None, "under another name");
-        let other = Seal::new(&[8; 32]);
-        assert_eq!(other.open(name, &sealed), None, "with another key");
-        assert_ne!(other.mark(), seal.mark());
-        assert_ne!(other.name(DOCUMENT).as_ref(), name);
+        for other in [Seal::new(&[8; 32], "postern store"), Seal::new(&[7; 32], "another owner")] {
+            assert_eq!(other.open(name, &sealed), None, "with another key, or of another owner");
+            assert_ne!(other.mark(), seal.mark());
+            assert_ne!(other.name(DOCUMENT).as_ref(), name);
+        }
     }
 }
