@@ -286,10 +286,11 @@ fn drive(variant: Variant) {
             found = has(&envoy)?;
             Ok(fits(found.clone(), &expected, &desired))
         });
+        println!("step {step}: {desired:?}");
         if let Err(error) = settled {
-            let log = envoy.log().join("\n");
+            let (log, of_control_plane) = (envoy.log().join("\n"), control_plane.log().join("\n"));
             panic!(
-                "{variant:?}, seed {seed}, step {step}: {error:#}\n{found:?} should be\n{expected:?}\n{desired:#?}\n{log}"
+                "{variant:?}, seed {seed}, step {step}: {error:#}\n{found:?} should be\n{expected:?}\n{of_control_plane}\n{log}"
             );
         }
         good.extend(expected["filters"].clone());

@@ -295,10 +295,12 @@ impl Native {
         if let Verdict::Deny(answer) | Verdict::Respond(answer) = &decision.verdict {
             return Exchanged::new(account, Some(answer));
         }
-        if let Some(mut run) = Run::response(&self.plan, ROUTE, &health, run.take_outlook())
-            && let Verdict::Deny(answer) | Verdict::Respond(answer) = &self.drive(&mut run, exchange).verdict
-        {
-            return Exchanged::new(account, Some(answer));
+        if let Some(mut run) = Run::response(&self.plan, ROUTE, &health, run.take_outlook()) {
+            let decision = self.drive(&mut run, exchange);
+            if let Verdict::Deny(answer) | Verdict::Respond(answer) = &decision.verdict {
+                // The account of a response that is refused takes the place of the request's.
+                return Exchanged::new(decision.account(self.plan.label(), ROUTE), Some(answer));
+            }
         }
         Exchanged::new(account, None)
     }

@@ -163,3 +163,26 @@ fn case_44_an_answer_about_something_else_does_not_undo_a_refusal_on_another_str
     client.publish(&endpoints("a=1"));
     assert_eq!(told(&other.publish(&endpoints("a=1"))), SILENCE);
 }
+
+#[test]
+fn what_a_refused_response_left_out_does_not_come_back_with_the_next() {
+    // An Envoy removes what a response leaves out, although it refuses another part of it.
+    let make = |clusters: &[(&str, &str)], listener: &str| {
+        let clusters = clusters.iter().map(|(name, content)| (Cluster, *name, content.as_bytes()));
+        snapshot(&clusters.chain([(Listener, "l", listener.as_bytes())]).collect::<Vec<_>>())
+    };
+    let mut client = Client::new(StateOfTheWorld);
+    client.publish(&make(&[("a", "1"), ("b", "1"), ("c", "1")], "1"));
+    for kind in [Cluster, Listener] {
+        let first = only(client.subscribe(kind, &[]));
+        client.ack(&first);
+    }
+    let refused = only(client.publish(&make(&[("a", "1"), ("b", "bad"), ("c", "1")], "1")));
+    client.nack(&refused, "no: b");
+    let removal = only(client.publish(&make(&[("a", "1"), ("b", "bad")], "1")));
+    assert_eq!(tell(&removal), "CDS a=1 b=bad");
+    client.nack(&removal, "no: b");
+    // Removals wait for the new listener, which comes with this one.
+    let sent = client.publish(&make(&[("a", "2"), ("b", "bad")], "2"));
+    assert_eq!(told(&sent)[0], "CDS a=2 b=bad", "without `c`");
+}

@@ -65,7 +65,13 @@ impl Subscription {
             // Resources that the response left out still exist at the client. Of a claim, only the version is known.
             let kept = self.accepted.iter().flat_map(|accepted| &accepted.resources).map(|resource| &resource.name);
             let claimed = self.interest.names().iter().filter(|_| matches!(self.claim, Claim::Version(_)));
-            kept.chain(claimed).filter(is_wanted).for_each(|name| self.inventory.not_removed(name));
+            let carries = |name: &&String| refused.content.resources.iter().any(|it| it.name == **name);
+            let (carried, left_out): (Vec<_>, Vec<_>) = kept.chain(claimed).filter(is_wanted).partition(carries);
+            carried.iter().for_each(|name| {
+                self.left_out.remove(*name);
+            });
+            self.left_out.extend(left_out.iter().map(|name| (*name).clone()));
+            carried.into_iter().chain(left_out).for_each(|name| self.inventory.not_removed(name));
         }
         // An acceptance of a later response does not imply that these were applied.
         for later in &mut self.unanswered {
@@ -215,6 +221,7 @@ impl Subscription {
     fn keep_accepted(&mut self, content: &Arc<Content>) {
         if self.variant == Variant::StateOfTheWorld && self.kind.is_full_state() {
             self.accepted = Some(Arc::clone(content));
+            self.left_out.clear();
         }
     }
 

@@ -64,6 +64,9 @@ pub(super) struct Subscription {
     pub(super) silenced: Option<Digest>,
     /// The removals in a refused response, since what is in force changed.
     pub(super) not_removed: BTreeSet<String>,
+    /// State of the world, types with the complete state: what refused responses since then left out. An Envoy has
+    /// removed it all the same, so that it is not sent again to be kept.
+    pub(super) left_out: BTreeSet<String>,
     /// State of the world, types with the complete state: the last response that the client accepted.
     pub(super) accepted: Option<Arc<Content>>,
     /// Whether something was held back from the last response that the client accepted.
@@ -160,6 +163,7 @@ impl Subscription {
             refused: false,
             silenced: None,
             not_removed: BTreeSet::new(),
+            left_out: BTreeSet::new(),
             accepted: None,
             accepted_in_part: false,
             refused_here: BTreeSet::new(),
@@ -256,6 +260,7 @@ impl Subscription {
             return difference;
         }
         let beyond = difference.beyond.iter().map(|(name, resource)| match self.inventory.doubts(name) {
+            true if self.left_out.contains(name) => (name.clone(), None),
             true => (name.clone(), memory.accepted(self.stream, self.kind, name)),
             false => (name.clone(), resource.clone()),
         });
