@@ -14,7 +14,7 @@ use postern_release::{
     publication::{Audience, Publication},
     releases::{Admission, Applied, ApplyError, KEPT, Proposal, Releases, salvage},
     rollout::Strategy,
-    store::{Memory, Parent, Store},
+    store::{Draft, Memory, Parent, Store},
 };
 use prost::Message as _;
 
@@ -195,6 +195,48 @@ fn refuses_everything_for_a_policy_that_says_which_requests_take_its_route() {
     let matching = "targetRef: { kind: HTTPRoute, name: users }\n  match: { path: { prefix: /users } }\n  request: [{ \
                     policy: apiKeyAuht";
     check(&with(guard, matching), ALL, &["apiKeyAuht"]);
+}
+
+#[test]
+fn refuses_everything_for_a_policy_with_a_mistake_whose_route_nobody_declares() {
+    let guard = "name: users }\n  request: [{ policy: apiKeyAuth";
+    check(&with(guard, "name: userss }\n  request: [{ policy: apiKeyAuht"), ALL, &["apiKeyAuht"]);
+}
+
+/// The policies and consumers of the site, for an Envoy with routes of its own.
+fn overlay(from: &str, to: &str) -> String {
+    let site = with(from, to);
+    let parts = site.split("---\n").filter(|part| !part.contains("kind: Gateway") && !part.contains("kind: Service"));
+    parts.collect::<Vec<_>>().join("---\n")
+}
+
+#[test]
+fn refuses_everything_for_a_policy_whose_match_may_be_misspelt() {
+    let target = "targetRef: { kind: HTTPRoute, name: users }";
+    for odd in ["matches: { path: { prefix: /users } }", "macth: {}", "path: /users"] {
+        check(&overlay(target, &format!("{target}\n  {odd}")), ALL, &["unknown field"]);
+    }
+    let within = "request: [{ match: { path: { prefix: /users } }, policy: apiKeyAuth";
+    check(&overlay("request: [{ policy: apiKeyAuth", within), ALL, &["unknown field `match`"]);
+    // Where the Envoy alone knows the names of its routes, a name is believed.
+    check(&overlay("policy: apiKeyAuth", "policy: apiKeyAuht"), [Refused, Decided, Open], &["apiKeyAuht"]);
+}
+
+#[test]
+fn goes_back_to_nothing_that_is_not_complete() {
+    let store = Memory::default();
+    let revision = |digest: &str| Draft {
+        digest: digest.to_owned(),
+        author: String::new(),
+        message: String::new(),
+        at: UNIX_EPOCH,
+        documents: Vec::new().into(),
+    };
+    store.append(revision("incomplete-0"), Parent::Latest).unwrap();
+    store.append(revision("0"), Parent::Latest).unwrap();
+    let back = |number| Proposal::to_go_back(&store, number, String::new(), Parent::Latest);
+    assert!(back(1).unwrap_err().to_string().contains("revision 1 is not complete"));
+    assert!(back(2).is_ok());
 }
 
 #[test]

@@ -132,12 +132,24 @@ impl Matches {
         });
         for (pattern, choice) in patterns {
             let may_win = best.choice.is_none_or(|best| best.rank <= choice.rank);
-            if may_win && pattern.is_match(&String::from_utf8_lossy(path), budget).map_err(|_| Unclear)? {
+            if may_win && fits(pattern, path, budget)? {
                 best.consider(choice);
             }
         }
         if best.is_tied { Err(Unclear) } else { Ok(best.choice) }
     }
+}
+
+/// Whether a pattern fits a path. A slash at the end of the path makes no difference, as for all other matches.
+fn fits(pattern: &Pattern, path: &[u8], budget: &Budget) -> Result<bool, Unclear> {
+    let path = String::from_utf8_lossy(path);
+    let bare = path.strip_suffix('/').unwrap_or(&path);
+    for path in [bare, &format!("{bare}/")] {
+        if !path.is_empty() && pattern.is_match(path, budget).map_err(|_| Unclear)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The string of a field, which is 0 for none and otherwise an index plus 1.

@@ -31,10 +31,14 @@ enum Rewrite {
     Dots,
     /// Ends the path at `?` or `#`.
     Cut,
+    /// Ends the path at the first `;`.
+    CutParameters,
+    /// Takes what follows `//` for a host, as parsers of URLs do.
+    Authority,
 }
 
 impl Rewrite {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Unreserved,
         Self::Slashes,
         Self::Escapes,
@@ -45,6 +49,8 @@ impl Rewrite {
         Self::Merge,
         Self::Dots,
         Self::Cut,
+        Self::CutParameters,
+        Self::Authority,
     ];
 
     #[inline(never)]
@@ -53,6 +59,8 @@ impl Rewrite {
             Self::Unreserved | Self::Slashes | Self::Escapes => self.unescape(path),
             Self::Backslashes => path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect(),
             Self::Cut => before(path, |byte| matches!(byte, b'?' | b'#')).to_vec(),
+            Self::CutParameters => before(path, |byte| byte == b';').to_vec(),
+            Self::Authority => without_authority(path).to_vec(),
             _ => self.segmentwise(path),
         }
     }
@@ -113,7 +121,7 @@ fn next_segment<'p>(rest: &mut Option<&'p [u8]>) -> Option<&'p [u8]> {
 }
 
 /// All forms of a path without query, the path itself first. `None` if they are too many to look at, or if one of them
-/// is no path: it does not start with `/`, or has a zero byte.
+/// is no path: it does not start with `/`, or has a control character.
 pub(super) fn forms(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut forms = vec![path.to_vec()];
     if is_plain(path) {
@@ -122,7 +130,11 @@ pub(super) fn forms(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut at, mut bytes) = (0_usize, 0_usize);
     while let Some(form) = forms.get(at).cloned() {
         bytes = bytes.saturating_add(form.len());
-        if bytes > MOST_BYTES || forms.len() > MOST_FORMS || !form.starts_with(b"/") || form.contains(&0) {
+        if bytes > MOST_BYTES
+            || forms.len() > MOST_FORMS
+            || !form.starts_with(b"/")
+            || form.iter().any(u8::is_ascii_control)
+        {
             return None;
         }
         for rewrite in Rewrite::ALL {
@@ -138,7 +150,7 @@ pub(super) fn forms(path: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 /// Whether no rewrite changes a path, as far as a glance tells.
 fn is_plain(path: &[u8]) -> bool {
-    let odd = |byte: &u8| matches!(byte, 0 | b'%' | b'\\' | b';' | b'#' | b'?');
+    let odd = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'%' | b'\\' | b';' | b'#' | b'?');
     !path.iter().any(odd) && !path.windows(2).any(|pair| matches!(pair, b"//" | b"/."))
 }
 
@@ -164,6 +176,16 @@ fn escaped(first: u8, after: &[u8]) -> Option<(u8, &[u8])> {
 fn before(text: &[u8], is_end: impl Fn(u8) -> bool) -> &[u8] {
     let end = text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len());
     text.get(..end).unwrap_or(text)
+}
+
+/// A path without the host that it has behind `//`.
+fn without_authority(path: &[u8]) -> &[u8] {
+    let Some(mut rest) = path.strip_prefix(b"//") else { return path };
+    while let Some(more) = rest.strip_prefix(b"/") {
+        rest = more;
+    }
+    let host = before(rest, |byte| byte == b'/').len();
+    rest.get(host..).filter(|path| !path.is_empty()).unwrap_or(b"/")
 }
 
 fn is_dots(segment: &[u8]) -> bool {
@@ -203,6 +225,12 @@ mod tests {
         check("/admin/.", &["/admin/"]);
         check("/x/..", &["/"]);
         check("/../../admin", &["/admin"]);
+        check("//x/admin", &["/admin", "/x/admin"]);
+        check("///x/admin", &["/admin"]);
+        check("/\\x/admin", &["/admin"]);
+        check("/%2fx/admin", &["/admin"]);
+        check("//admin", &["/", "/admin"]);
+        check("/admin;x/y", &["/admin", "/admin/y"]);
     }
 
     #[test]
@@ -215,7 +243,20 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_path_or_too_much() {
-        for path in ["", "*", "admin", "\\admin", "http://a/admin", "/a%00", "/a\0", "%2fadmin"] {
+        for path in [
+            "",
+            "*",
+            "admin",
+            "\\admin",
+            "http://a/admin",
+            "/a%00",
+            "/a\0",
+            "/a%0a",
+            "/a%250a",
+            "/a%7f",
+            "/a\n",
+            "%2fadmin",
+        ] {
             assert_eq!(forms(path.as_bytes()), None, "{path}");
         }
         // Every level of escapes is a form.

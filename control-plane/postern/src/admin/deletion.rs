@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use postern_base::bounded;
 use postern_release::{
     catalogue::{ResourceKey, without},
-    releases::{ApplyError, Proposal},
+    releases::{ApplyError, Proposal, whole_documents},
     store::{Parent, StoreError, assemble},
 };
 use schemars::JsonSchema;
@@ -97,7 +97,7 @@ fn deletion(
     {
         return Err(StoreError::Conflict { expected, latest }.into());
     }
-    let documents = in_force.map(|number| plane.store().documents(number)).transpose()?.flatten().unwrap_or_default();
+    let documents = in_force.map(|number| whole_documents(&**plane.store(), number)).transpose()?.unwrap_or_default();
     let left = without(documents, key).ok_or_else(|| unknown(plane, key))?;
     let message = if message.is_empty() { format!("delete {key}") } else { message };
     let (files, author, parent) = (assemble(&left), named(author), Parent::Exactly(latest));

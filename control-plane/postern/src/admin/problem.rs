@@ -83,7 +83,9 @@ impl From<ApplyError> for Problem {
                 (StatusCode::NOT_FOUND, "no such resource")
             }
             ApplyError::NotPurged(_) => (StatusCode::CONFLICT, "the resource is needed"),
-            ApplyError::NotWhole { .. } => (StatusCode::CONFLICT, "the revision is not whole"),
+            ApplyError::NotWhole { .. } | ApplyError::Incomplete(_) => {
+                (StatusCode::CONFLICT, "the revision is not whole")
+            }
             ApplyError::NoRevision(_) => (StatusCode::NOT_FOUND, "no such revision"),
             ApplyError::Unguarded(_) => (StatusCode::CONFLICT, "routes would lose their authentication"),
             ApplyError::Ended => (StatusCode::INTERNAL_SERVER_ERROR, "the change was not taken in"),

@@ -5,7 +5,7 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use postern_base::digest::Digest;
@@ -35,6 +35,8 @@ use crate::{
     store::Revision,
 };
 
+/// The time after which key sets that could not be stored are stored again.
+const STORE_AGAIN: Duration = Duration::from_secs(10);
 /// The maximum number of errors of a refused change in an event.
 const MOST_REASONS: usize = 50;
 /// The maximum number of warnings about a directory that are logged; the status has all.
@@ -63,6 +65,8 @@ pub(super) struct Desk {
     keys: Arc<LiveSources>,
     /// The key sets as they were last stored.
     stored_keys: Vec<StoredKeySet>,
+    /// When they could last not be stored, since they could.
+    keys_not_stored: Option<Instant>,
     journal: Arc<Journal>,
     population: Population,
     counts: Arc<Counts>,
@@ -92,6 +96,7 @@ impl Desk {
             in_force,
             keys,
             stored_keys: Vec::new(),
+            keys_not_stored: None,
             journal,
             population,
             counts,
@@ -381,6 +386,9 @@ impl Desk {
         if self.releases.observe(&self.population.sightings(), SystemTime::now()) {
             self.put_in_force();
         }
+        if self.keys_not_stored.is_some_and(|failed| failed.elapsed() > STORE_AGAIN) {
+            self.store_keys();
+        }
         self.publish();
         Ok(())
     }
@@ -448,9 +456,13 @@ impl Desk {
     }
 
     fn store_keys(&mut self) {
-        self.stored_keys = self.keys.stored();
-        if let Err(error) = self.releases.keep_key_sets(&self.stored_keys) {
-            tracing::error!("the keys of issuers were not stored, and are fetched again after a restart: {error}");
+        let known = self.keys.stored();
+        match self.releases.keep_key_sets(&known) {
+            Ok(()) => (self.stored_keys, self.keys_not_stored) = (known, None),
+            Err(error) => {
+                tracing::error!("the keys of issuers were not stored: a restart has the former ones: {error}");
+                self.keys_not_stored = Some(Instant::now());
+            }
         }
     }
 

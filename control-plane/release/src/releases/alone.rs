@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use super::{ApplyError, Proposal};
+use super::{ApplyError, Proposal, whole_documents};
 use crate::{
     catalogue::{ResourceKey, files_of, is_one_of, key_of},
     store::{Document, Parent, Store, assemble},
@@ -21,7 +21,7 @@ impl Proposal {
         author: String,
     ) -> Result<Self, ApplyError> {
         let then = store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
-        let mut documents = store.documents(in_force)?.ok_or(ApplyError::NoRevision(in_force))?;
+        let mut documents = whole_documents(store, in_force)?;
         documents.retain(|document| key_of(document).is_none_or(|key| !only.contains(&key)));
         for key in only {
             let found = then.iter().find(|document| key_of(document).as_ref() == Some(key));

@@ -40,7 +40,7 @@ pub use self::{
     examine::{Examined, Ground, Proved, examine, prove},
     observed::observed,
     plans::PlanUse,
-    proposal::{Admission, Applied, ApplyError, NotPurged, Opens, Proposal, StillSaid},
+    proposal::{Admission, Applied, ApplyError, NotPurged, Opens, Proposal, StillSaid, whole_documents},
     purge::Purged,
     refused::{RefusedChange, RefusedResource, errors_by_resource, is_refusal},
     salvage::{Salvaged, salvage},

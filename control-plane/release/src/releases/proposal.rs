@@ -4,11 +4,12 @@ use postern_base::{digest::Digest, node::NodeIdentity};
 use postern_compile::pipeline::CompileError;
 use postern_model::{Bundle, Diagnostics, File};
 
+use super::{permissive::Trust, salvage::trust_of};
 use crate::{
     catalogue::ResourceKey,
     publication::Publication,
     rollout::NotNow,
-    store::{Parent, Revision, Store, StoreError, assemble},
+    store::{Document, Parent, Revision, Store, StoreError, assemble},
 };
 
 /// Admission: the way from a bundle to what nodes get, through the gate.
@@ -54,10 +55,20 @@ impl Proposal {
         if !revision.purged.is_empty() {
             return Err(ApplyError::NotWhole { number, purged: revision.purged.join(", ") });
         }
-        let documents = store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let documents = whole_documents(store, number)?;
         let message = format!("rollback to revision {number}");
         Ok(Self { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
     }
+}
+
+/// The documents of a revision, to make a change of. Fails if it is not kept, or if files could not be read when it was
+/// made: without what they guard, what was refused would be open.
+pub fn whole_documents(store: &dyn Store, number: u64) -> Result<Vec<Document>, ApplyError> {
+    let revision = store.revision(number)?.ok_or(ApplyError::NoRevision(number))?;
+    if trust_of(&revision.digest) == Trust::Incomplete {
+        return Err(ApplyError::Incomplete(number));
+    }
+    store.documents(number)?.ok_or(ApplyError::NoRevision(number))
 }
 
 /// The result of an accepted proposal.
@@ -106,6 +117,12 @@ pub enum ApplyError {
         /// The purged resources.
         purged: String,
     },
+    /// Files were missing when a revision was made, so that nothing can be made of it.
+    #[error(
+        "revision {0} is not complete: files of its directory could not be read, and every request was refused; mend the \
+         directory, or apply a whole one"
+    )]
+    Incomplete(u64),
     /// A resource cannot be purged.
     #[error(transparent)]
     NotPurged(#[from] NotPurged),

@@ -6,7 +6,7 @@ mod stead;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postern_base::node::DEFAULT_MESH;
+use postern_base::{node::DEFAULT_MESH, resource_type::ResourceType};
 use postern_compile::{
     lint::Finding,
     pipeline::CompileError,
@@ -14,7 +14,7 @@ use postern_compile::{
 };
 use postern_model::{Bundle, Diagnostic, Diagnostics, Refusal, TargetRef};
 
-use self::stead::{REFUSAL, Stead, stead, unreadable};
+use self::stead::{REFUSAL, Stead, kind_of, stead, unreadable};
 use super::{Admission, ApplyError, Opens};
 use crate::{
     publication::Publication,
@@ -131,6 +131,10 @@ struct Salvage {
     documents: Vec<Document>,
     trust: Trust,
     refusals: BTreeSet<Refusal>,
+    /// The refusals of documents with fields that nobody knows, which may have been meant to say more of the target.
+    unclear: BTreeSet<Refusal>,
+    /// The meshes in which a resource in Envoy's format is invalid, which may have guarded or replaced a listener.
+    without_raw_listeners: BTreeSet<String>,
     /// The services that stand in for invalid ones, by file and line: mesh and name.
     withdrawn: BTreeMap<(String, usize), (String, String)>,
     /// The routes of gateways that are left out, with their mesh: nobody is served them.
@@ -141,14 +145,21 @@ struct Salvage {
 
 impl Salvage {
     fn new(documents: Vec<Document>, trust: Trust) -> Self {
-        let (refusals, withdrawn, unserved, problems) = Default::default();
-        Self { documents, trust, refusals, withdrawn, unserved, refuses_all: trust == Trust::Incomplete, problems }
+        let refuses_all = trust == Trust::Incomplete;
+        let (refusals, unclear, without_raw_listeners) = Default::default();
+        let (withdrawn, unserved, problems) = Default::default();
+        Self { documents, trust, refusals, unclear, without_raw_listeners, withdrawn, unserved, refuses_all, problems }
     }
 
     fn attempt(&self, admission: &dyn Admission) -> Result<Served, Fault> {
         let mut bundle = admission.read(&assemble(&self.documents)).map_err(Fault::Invalid)?;
         bundle.refuses_all = self.refuses_all;
-        for refusal in &self.refusals {
+        bundle.envoy_resources.retain(|raw| {
+            let is_doubtful = self.refuses_all || self.without_raw_listeners.contains(raw.mesh());
+            !is_doubtful || raw.spec.resource.kind() != ResourceType::Listener
+        });
+        let refusals: Vec<_> = self.refusals.iter().map(|refusal| self.as_wide_as_needed(refusal, &bundle)).collect();
+        for refusal in &refusals {
             // A name that is none is a reason for a refusal, too.
             let unnamed = || Refusal { name: REFUSAL.to_owned(), ..refusal.clone() };
             bundle.refuses_all |= !bundle.refuse(refusal) && !bundle.refuse(&unnamed());
@@ -167,6 +178,26 @@ impl Salvage {
         let publication = admission.admit(&bundle)?;
         let findings = findings(&bundle);
         Ok(Served { bundle, publication, findings, problems: Diagnostics::reject(self.problems.clone()).err() })
+    }
+
+    /// The refusal of a route, or of its whole mesh where the route is nowhere to be found: its name, or a `match` that
+    /// finds its requests, may be the mistake. An Envoy with routes of its own is the only one to know their names, so
+    /// that a name in a mesh without any other routes is believed.
+    fn as_wide_as_needed(&self, refusal: &Refusal, bundle: &Bundle) -> Refusal {
+        let Some(route) = refusal.target.route() else { return refusal.clone() };
+        let declared = |mesh: &str| {
+            let gateways = bundle.gateways.iter().filter(move |gateway| gateway.mesh() == mesh);
+            let raw = bundle.envoy_resources.iter().filter(move |raw| raw.mesh() == mesh);
+            let declared = gateways.flat_map(|gateway| gateway.spec.routes.iter().map(|route| route.name.clone()));
+            let unserved = self.unserved.iter().filter(move |(its, _)| its == mesh).map(|(_, route)| route.clone());
+            declared
+                .chain(raw.flat_map(|raw| raw.spec.resource.routes().into_iter().map(|route| route.name)))
+                .chain(unserved)
+                .collect::<BTreeSet<_>>()
+        };
+        let declared = declared(&refusal.mesh);
+        let is_known = declared.contains(route) || (declared.is_empty() && !self.unclear.contains(refusal));
+        if is_known { refusal.clone() } else { Refusal { target: TargetRef::Mesh, ..refusal.clone() } }
     }
 
     /// Leaves out the documents that are not YAML. What they would guard is unknown, so that everything is refused.
@@ -219,7 +250,15 @@ impl Salvage {
             }
             Stead::Nothing | Stead::Withdrawn { .. } => {}
             Stead::Unserved(routes) => self.unserved.extend(routes),
-            Stead::Refusal(refusal) => drop(self.refusals.insert(refusal)),
+            Stead::Refusal(refusal) => {
+                if kind_of(document).as_deref() == Some("EnvoyResource") {
+                    self.without_raw_listeners.insert(refusal.mesh.clone());
+                }
+                if problems.iter().any(|problem| problem.message.starts_with("unknown field")) {
+                    self.unclear.insert(refusal.clone());
+                }
+                self.refusals.insert(refusal);
+            }
             Stead::Everything => drop(self.refuse_all()),
         }
         self.documents.remove(place);
@@ -235,7 +274,7 @@ impl Salvage {
         self.problems.extend(fault.problems());
         self.problems.push(nowhere("no part of the resources can be served: every request is refused".to_owned()));
         self.refuses_all = true;
-        (self.documents, self.refusals, self.withdrawn) = Default::default();
+        (self.documents, self.refusals, self.unclear, self.withdrawn) = Default::default();
     }
 }
 

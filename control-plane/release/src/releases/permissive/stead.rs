@@ -46,6 +46,11 @@ fn read(document: &Document) -> Result<Value, Vec<Diagnostic>> {
     postern_model::read_document(&file).map_err(|found| found.into_iter().collect())
 }
 
+/// The kind that a document says it is of.
+pub(super) fn kind_of(document: &Document) -> Option<String> {
+    read(document).ok()?.get("kind")?.as_str().map(str::to_owned)
+}
+
 /// Decides what takes the place of a document with these problems. `unserved` are the routes that nobody is served.
 pub(super) fn stead(
     document: &Document,
