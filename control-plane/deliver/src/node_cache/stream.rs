@@ -28,6 +28,9 @@ use crate::xds::{
     wire::{ClientMessage, Scope, node_of},
 };
 
+/// The time in which the control plane answers a claim of an Envoy that is not right any more.
+const TIME_TO_CONTRADICT: time::Duration = time::Duration::from_secs(1);
+
 /// A stream of an Envoy.
 pub(super) struct Stream<P: Protocol> {
     pub(super) shared: Arc<Shared>,
@@ -105,9 +108,10 @@ impl<P: Protocol> Stream<P> {
         }
         let served = shelf.last_served(node);
         tracing::info!(node = node.id, service = node.service, "relayed");
-        shelf.contact(node, SystemTime::now());
         let mut tracker = Tracker::new(P::Request::VARIANT, before);
-        let mut ticks = time::interval(shelf.contact_interval());
+        // A claim of the Envoy is right only once the control plane has had the time to say otherwise.
+        let interval = shelf.contact_interval();
+        let mut ticks = time::interval_at(time::Instant::now() + interval.min(TIME_TO_CONTRADICT), interval);
         self.pass_on(&mut tracker, &link, marked::<P>(first, served)).await?;
         loop {
             let deadline = tracker.deadline().filter(|_| ownership.is_held());
@@ -115,7 +119,7 @@ impl<P: Protocol> Stream<P> {
             tokio::select! {
                 request = self.next_request() => self.pass_on(&mut tracker, &link, request?).await?,
                 response = link.responses.message() => {
-                    let response = self.received(node, response)?;
+                    let response = Self::received(response)?;
                     match P::read(&response) {
                         Ok(received) => received.into_iter().for_each(|received| tracker.on_response(received)),
                         // It is the Envoy's to refuse.
@@ -123,7 +127,11 @@ impl<P: Protocol> Stream<P> {
                     }
                     self.send(response).await?;
                 }
-                _ = ticks.tick() => shelf.contact(node, SystemTime::now()),
+                _ = ticks.tick() => {
+                    if ownership.is_held() && tracker.is_current() {
+                        shelf.contact(node, SystemTime::now());
+                    }
+                }
                 () = time::sleep_until(deadline) => {}
             }
             if ownership.is_held()
@@ -147,28 +155,16 @@ impl<P: Protocol> Stream<P> {
     }
 
     /// A response of the control plane, or the status with which the stream ends.
-    fn received(
-        &self,
-        node: &NodeIdentity,
-        response: Result<Option<P::Response>, Status>,
-    ) -> Result<P::Response, Status> {
+    fn received(response: Result<Option<P::Response>, Status>) -> Result<P::Response, Status> {
         match response {
             Ok(Some(response)) => Ok(response),
-            // The control plane was there until now.
-            Ok(None) => {
-                self.shared.shelf.contact(node, SystemTime::now());
-                Err(Status::unavailable("the control plane ended the stream"))
-            }
-            Err(status) => {
-                self.shared.shelf.contact(node, SystemTime::now());
-                match status.code() {
-                    Code::InvalidArgument
-                    | Code::PermissionDenied
-                    | Code::Unauthenticated
-                    | Code::ResourceExhausted => Err(Status::new(status.code(), status.message())),
-                    _ => Err(Status::unavailable(format!("the control plane is gone: {}", status.message()))),
+            Ok(None) => Err(Status::unavailable("the control plane ended the stream")),
+            Err(status) => match status.code() {
+                Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted => {
+                    Err(Status::new(status.code(), status.message()))
                 }
-            }
+                _ => Err(Status::unavailable(format!("the control plane is gone: {}", status.message()))),
+            },
         }
     }
 

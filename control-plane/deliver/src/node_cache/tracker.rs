@@ -121,6 +121,15 @@ impl Tracker {
         Some(sets)
     }
 
+    /// Whether what is kept is what the control plane serves now, as far as is known: all of it has come on this stream,
+    /// and the Envoy has answered everything.
+    pub(super) fn is_current(&self) -> bool {
+        self.changed.is_none()
+            && self.tracks.values().any(|track| track.is_known)
+            && self.covers_what_was_kept()
+            && self.tracks.values().all(|track| track.sent.is_empty())
+    }
+
     /// The time at which [`Self::take`] must be called, if nothing else happens before.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.changed.map(|since| since + PATIENCE)

@@ -232,3 +232,22 @@ fn remembers_a_bounded_number_of_unanswered_responses() {
     stream.changes(CLUSTERS, &[], &[], "255", false);
     assert_eq!(stream.kept().as_deref(), Some("CDS: a=1"));
 }
+
+#[test]
+fn what_is_kept_is_current_only_while_all_of_it_came_and_nothing_is_unanswered() {
+    let before =
+        || Sets::from([kept_before(CLUSTERS, 1, &[("a", "1")]), kept_before(ResourceType::Listener, 1, &[("l", "1")])]);
+    let mut stream = Stream::new(Variant::StateOfTheWorld, before());
+    assert!(!stream.tracker.is_current(), "nothing came");
+    stream.world(CLUSTERS, &[], &version(1), "", false);
+    assert!(!stream.tracker.is_current(), "the listeners may be others");
+    stream.world(ResourceType::Listener, &[], &version(1), "", false);
+    assert!(stream.tracker.is_current());
+    stream.sends(CLUSTERS, 2, &[("a", "2")], &[]);
+    assert!(!stream.tracker.is_current(), "another version is on its way");
+    // An Envoy that comes with nothing, and answers nothing.
+    let mut stream = Stream::new(Variant::StateOfTheWorld, before());
+    stream.world(CLUSTERS, &[], "", "", false);
+    stream.sends(CLUSTERS, 2, &[("a", "2")], &[]);
+    assert!(!stream.tracker.is_current());
+}

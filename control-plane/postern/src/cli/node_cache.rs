@@ -32,7 +32,7 @@ pub(super) struct NodeCache {
     #[arg(long, value_name = "N", env = "POSTERN_NODE_CACHE_MAX_NODES", default_value_t = 16, value_parser = nodes)]
     max_nodes: usize,
     /// The most streams that are served at once
-    #[arg(long, value_name = "N", env = "POSTERN_NODE_CACHE_MAX_STREAMS", default_value_t = node_cache::Options::default().streams)]
+    #[arg(long, value_name = "N", env = "POSTERN_NODE_CACHE_MAX_STREAMS", default_value_t = node_cache::Options::default().streams, value_parser = streams)]
     max_streams: usize,
     #[command(flatten)]
     logging: Logging,
@@ -80,10 +80,16 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn nodes(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if (1..=1_000).contains(&number) => Ok(number),
-        _ => Err("expected a number from 1 to 1000".to_owned()),
-    }
+    up_to(1_000, text)
+}
+
+fn streams(text: &str) -> Result<usize, String> {
+    up_to(100_000, text)
+}
+
+fn up_to(most: usize, text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {most}"))
 }
 
 #[cfg(test)]

@@ -65,8 +65,11 @@ impl Database {
             store.create(&path)?;
         }
         store.with(|database| check_format(database, &store.seal))?;
-        if store.with(purge::is_unfinished)? {
-            store.renew()?;
+        // What a purge could not finish, for lack of space say, must not keep anybody from starting.
+        if store.with(purge::is_unfinished)?
+            && let Err(error) = store.renew()
+        {
+            tracing::error!("purged resources are still in the store's file; the next start tries again: {error}");
         }
         // Reads what is in force, so that damage is found at start-up.
         if let Some(latest) = store.latest()? {
