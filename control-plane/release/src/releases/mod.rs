@@ -16,6 +16,7 @@ mod purge;
 mod refused;
 mod salvage;
 mod terms;
+mod trust;
 mod view;
 
 use std::{
@@ -31,9 +32,9 @@ use serde::de::DeserializeOwned;
 use self::{
     directory::Following,
     generations::Generations,
-    permissive::Trust,
     plans::{Plans, uses_of},
     terms::{Runners, runners_of},
+    trust::Trust,
 };
 pub use self::{
     directory::{Directory, HeldBack, digest_of},
@@ -207,7 +208,7 @@ impl Releases {
     ) -> Result<(), ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
         let revision = self.store.revisions()?.into_iter().find(|revision| revision.number == number);
-        let trust = revision.map_or(Trust::Never, |revision| salvage::trust_of(&revision.digest));
+        let trust = revision.map_or(Trust::Never, |revision| trust::trust_of(&revision.digest));
         let mut lifecycle =
             self.lifecycles.remove(&number).map_or_else(|| Lifecycle::scheduled(now), Arc::unwrap_or_clone);
         let permissive::Served { bundle, publication, findings, problems } =

@@ -4,7 +4,7 @@ use postern_base::{digest::Digest, node::NodeIdentity};
 use postern_compile::pipeline::CompileError;
 use postern_model::{Bundle, Diagnostics, File};
 
-use super::{permissive::Trust, salvage::trust_of};
+use super::trust::{Trust, trust_of};
 use crate::{
     catalogue::ResourceKey,
     publication::Publication,

@@ -5,14 +5,10 @@ use postern_model::{Diagnostic, Diagnostics};
 
 use super::{
     Admission, ApplyError, Ground, Proposal, digest_of,
-    permissive::{self, Served, Trust},
+    permissive::{self, Served},
+    trust::{INCOMPLETE, INVALID, Trust},
 };
 use crate::store::{Prepared, StoreError, split};
-
-/// What digests of revisions begin with that were never valid.
-const INVALID: &str = "invalid-";
-/// The same, for those in which files are missing, too.
-const INCOMPLETE: &str = "incomplete-";
 
 /// What can be served of invalid resources, and what is stored of it.
 #[derive(Debug)]
@@ -53,13 +49,4 @@ pub fn salvage(
     served.problems = Diagnostics::reject(found).err();
     let digest = format!("{mark}{}", digest_of(&files));
     Ok(Salvaged { served, proposal: (digest, author, message, prepared), is_whole })
-}
-
-/// How far a stored revision with this digest is trusted.
-pub(super) fn trust_of(digest: &str) -> Trust {
-    match digest {
-        digest if digest.starts_with(INCOMPLETE) => Trust::Incomplete,
-        digest if digest.starts_with(INVALID) => Trust::Never,
-        _ => Trust::Admitted,
-    }
 }

@@ -15,7 +15,7 @@ use postern_compile::{
 use postern_model::{Bundle, Diagnostic, Diagnostics, Refusal, TargetRef};
 
 use self::stead::{REFUSAL, Stead, kind_of, stead, unreadable};
-use super::{Admission, ApplyError, Opens};
+use super::{Admission, ApplyError, Opens, trust::Trust};
 use crate::{
     publication::Publication,
     store::{Document, assemble},
@@ -33,17 +33,6 @@ pub(super) struct Served {
     pub(super) findings: Vec<Finding>,
     /// All errors; what their resources may guard is refused.
     pub(super) problems: Option<Diagnostics>,
-}
-
-/// How much is known of documents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// They were admitted once. What only the review finds does not refuse them.
-    Admitted,
-    /// They never were.
-    Never,
-    /// They never were, and there are files beside them that could not be read: every request is refused.
-    Incomplete,
 }
 
 /// Serves what is valid, and refuses what anything invalid may guard. Fails only if not even refusals can be served.
