@@ -158,12 +158,14 @@ fn mesh_is_all_traffic_and_a_subset_goes_by_tags() {
     assert_eq!(echoed("/web/guests", "x-to"), ["guests"]);
     assert_eq!(echoed("/web/members", "x-to"), Vec::<String>::new());
     // It was `DENY` from `Mesh` that refused them, not that no entry was for them.
-    let decisions = backend.envoy.access_log();
-    let decisions: Vec<_> = decisions.iter().filter_map(|line| line["decision"].as_str()).collect();
-    let closed: Vec<_> = decisions.iter().filter(|decision| decision.contains(" route=closed ")).collect();
-    assert!(
-        closed.len() == 4 && closed.iter().all(|decision| decision.contains("reason=source_denied")),
-        "{decisions:?}"
-    );
+    let closed = || {
+        let decisions = backend.envoy.access_log().into_iter();
+        let decisions = decisions.filter_map(|line| line["decision"].as_str().map(str::to_owned));
+        decisions.filter(|decision| decision.contains(" route=closed ")).collect::<Vec<_>>()
+    };
+    // Envoy writes its log a little later than it answers.
+    wait::until_true("four refusals in the log", || Ok(closed().len() >= 4)).unwrap();
+    let closed = closed();
+    assert!(closed.len() == 4 && closed.iter().all(|decision| decision.contains("reason=source_denied")), "{closed:?}");
     assert_no_vm_failure(&backend.envoy);
 }
