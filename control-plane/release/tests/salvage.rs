@@ -223,6 +223,24 @@ fn refuses_everything_for_a_policy_whose_match_may_be_misspelt() {
 }
 
 #[test]
+fn serves_no_listener_in_envoys_format_beside_one_that_is_wrong() {
+    let spec = "{ resource: { '@type': type.googleapis.com/envoy.config.listener.v3.Listener, name: legacy, address: { \
+                socket_address: { address: 127.0.0.1, port_value: 9999 } } } }";
+    let served = |releases: &Releases| releases.bundle(1).unwrap().envoy_resources.len();
+    let text = format!("{SITE}{}", document("EnvoyResource", "legacy", spec));
+    assert_eq!(served(&check(&text, [Decided, Decided, Open], &[])), 1);
+    // It was to replace the other for some nodes, or to take it away.
+    for wrong in
+        [spec.replace("{ resource", "{ omitt: true, resource"), "{ resource: { '@type': nothing } }".to_owned()]
+    {
+        let text = format!("{text}{}", document("EnvoyResource", "edge", &wrong));
+        assert_eq!(served(&check(&text, ALL, &["EnvoyResource `edge`"])), 0, "{wrong}");
+    }
+    let text = format!("{text}---\nkind: {{\n");
+    assert_eq!(served(&check(&text, ALL, &["not valid YAML"])), 0);
+}
+
+#[test]
 fn goes_back_to_nothing_that_is_not_complete() {
     let store = Memory::default();
     let revision = |digest: &str| Draft {
