@@ -70,7 +70,7 @@ impl Desired {
     /// Changes some of the resources. `has` is what the Envoy has.
     fn change(&mut self, dice: &mut Dice, version: Version, has: &Has) {
         // Then it may still have clusters that are gone, and would go on with them.
-        let keeps_clusters = self.refuses_filters();
+        let keeps_clusters = self.keeps_clusters();
         for _ in 0..=dice.roll(3) {
             self.change_one(dice, version, has, keeps_clusters);
         }
@@ -100,6 +100,12 @@ impl Desired {
             7..=8 => drop(self.listeners.insert(name, version)),
             _ => drop(self.listeners.remove(name)),
         }
+    }
+
+    /// Whether an Envoy may keep clusters that are gone: a filter that it refuses may use them, or the set without them has
+    /// a cluster that it refused, which is not sent again.
+    fn keeps_clusters(&self) -> bool {
+        self.refuses_filters() || self.clusters.values().any(|cluster| cluster.is_bad)
     }
 
     fn refuses_filters(&self) -> bool {
@@ -254,9 +260,9 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Whether an Envoy has what it should. While it refuses a filter, clusters that the filter may use are not removed.
+/// Whether an Envoy has what it should. While it refuses something, clusters that are gone may stay.
 fn fits(mut found: Has, expected: &Has, desired: &Desired) -> bool {
-    if desired.refuses_filters() {
+    if desired.keeps_clusters() {
         for kind in ["clusters", "endpoints"] {
             found.entry(kind).or_default().retain(|name, _| desired.clusters.contains_key(name.as_str()));
         }
