@@ -62,6 +62,7 @@ use self::{
     validate::Validate,
 };
 use crate::{
+    admin::metrics_page,
     control_plane::ControlPlane,
     http,
     reload::Reloads,
@@ -189,6 +190,8 @@ struct Serve {
 enum Page {
     Policies,
     Resources,
+    Expressions,
+    Metrics,
 }
 
 impl Page {
@@ -196,6 +199,8 @@ impl Page {
         match self {
             Self::Policies => reference::policies(),
             Self::Resources => reference::resources(),
+            Self::Expressions => reference::expressions(),
+            Self::Metrics => metrics_page(),
         }
     }
 }
