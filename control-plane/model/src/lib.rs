@@ -35,6 +35,9 @@ mod kind;
 mod kinds;
 mod links;
 mod listener_tls;
+mod log_backend;
+mod log_credentials;
+mod log_format;
 mod match_links;
 mod outbound;
 mod overlay_match;
@@ -94,6 +97,7 @@ pub use self::{
     kind::{Absence, KindSchema},
     kinds::{Bundle, SCHEMAS, Selected},
     listener_tls::{ClientCertificate, Clients, HostCertificate, ListenerTls},
+    log_backend::{LogBackend, LogCollector, LogFile, LogFormat, LogSink},
     outbound::{Outbound, To},
     overlay_match::OverlayMatch,
     password::PasswordHash,
@@ -110,9 +114,7 @@ pub use self::{
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
     service::{Address, Endpoint, Protocol, Service},
-    settings::{
-        ErrorAnswer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
-    },
+    settings::{ErrorAnswer, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, Timeouts},

@@ -8,7 +8,7 @@ use postern_base::diagnostic::{Diagnostic, quote, suggestion};
 use super::{
     Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step, TargetRef,
     claims::{collisions, owner, place},
-    match_links,
+    log_credentials, match_links,
     report::{Lacking, StepKey},
     shared_ports,
 };
@@ -62,6 +62,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(usernames(bundle));
     found.extend(log_backend_names(bundle));
     found.extend(log_backends(bundle));
+    found.extend(log_credentials::check(bundle));
     found
 }
 

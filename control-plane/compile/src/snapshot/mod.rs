@@ -170,7 +170,8 @@ impl Projection {
         insert(&mut resources, ResourceType::Endpoints, endpoints);
         let agents = scope.agents.iter().copied().map(agent::cluster);
         let collector = tracing::cluster(&attach::tracing(scope).conf);
-        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents).chain(collector));
+        let logs = access_log::clusters(scope);
+        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents).chain(collector).chain(logs));
         let ports = ports(&scope.gateways);
         let routes = scope.gateways.iter();
         let routes = routes.flat_map(|gateway| route::route_configurations(gateway, &ports, scope, attachment, kept));
@@ -195,7 +196,7 @@ impl Projection {
         insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
         let manager = |gateway: &postern_model::Resource<Gateway>| listener::Manager {
             trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
-            reads_source_tags,
+            reads_source_tags: reads_source_tags || access_log::reads_source_tags(scope),
             access_logs: &logs,
             tracing: &traced,
         };
