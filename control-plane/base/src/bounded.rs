@@ -65,6 +65,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn leaves_blank_lines_out_of_messages() {
+        let reasons = "Error adding/updating listener(s) a: no \n\n b: wrong\r\n\n\n";
+        assert_eq!(message(reasons.to_owned()), "Error adding/updating listener(s) a: no\n b: wrong");
+        assert_eq!(message("one line ".to_owned()), "one line ");
+    }
+
+    #[test]
     fn cuts_between_characters_and_says_so() {
         assert_eq!(shown("short"), "short");
         assert_eq!(shown(&"n".repeat(NAME)), "n".repeat(NAME));

@@ -87,7 +87,7 @@ pub fn read_path(path: &Path) -> Result<Vec<File>, SourceError> {
 /// for other purposes. Empty if the directory cannot be read.
 pub fn ignored(directory: &Path) -> Vec<PathBuf> {
     const MARK: &[u8] = b"postern/v1";
-    const MOST_READ: u64 = 64 << 10;
+    const MOST_READ: u64 = 1 << 20;
     let looks_like_one = |path: &PathBuf| {
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         let read = || regular_file::read(path, MOST_READ).unwrap_or_default();

@@ -41,7 +41,7 @@ use postern_deliver::{
     files::{self, Delivery},
     xds::Limits,
 };
-use postern_model::schema;
+use postern_model::{directory, schema};
 use postern_release::{
     publication::Publication,
     releases::{KEPT, Releases, Terms},
@@ -286,6 +286,9 @@ impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.logging.start()?;
+        for path in self.config.iter().flat_map(|config| directory::ignored(config)) {
+            tracing::warn!(file = %path.display(), "ignored: resources are read from `.yaml` and `.yml` files");
+        }
         let reloads = Reloads::on_hangup()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;

@@ -55,7 +55,7 @@ pub(super) fn with_file(arguments: Vec<OsString>, command: &Command) -> anyhow::
     let added = read(&path, serve, &given)?;
     let after = place.saturating_add(2);
     let mut all = arguments;
-    all.splice(after..after, added);
+    drop(all.splice(after..after, added));
     Ok(all)
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Validate {
     #[command(flatten)]
     filter: FilterOptions,
     /// How the outcome is written
-    #[arg(long, short, value_enum, default_value = "text")]
+    #[arg(long, short, value_enum, default_value = "table")]
     output: Output,
 }
 
