@@ -10,8 +10,10 @@ use super::{
     log_format::{headers, parameters},
 };
 
-/// The policies whose `header` or `query` carries a credential.
-const POLICIES: [&str; 2] = ["apiKeyAuth", "jwtValidation"];
+/// The parameters of policies that name a header or a parameter of the query with a credential.
+const HEADERS: [(&str, &str); 3] =
+    [("apiKeyAuth", "/header"), ("jwtValidation", "/header"), ("csrf", "/token/header")];
+const PARAMETERS: [(&str, &str); 2] = [("apiKeyAuth", "/query"), ("jwtValidation", "/query")];
 
 /// The names that carry credentials in a mesh, in lower case, with the resources that say so.
 #[derive(Default)]
@@ -35,14 +37,19 @@ impl<'a> Credentials<'a> {
     fn of(policies: impl Iterator<Item = &'a Resource<RoutePolicy>>) -> Self {
         let mut known = Self::default();
         for policy in policies {
-            for step in steps(&policy.spec).filter(|step| POLICIES.contains(&step.policy.as_str())) {
-                let name = |field| step.params.get(field).and_then(|name| name.as_str()).map(str::to_ascii_lowercase);
-                known.headers.extend(name("header").map(|name| (name, policy)));
-                known.parameters.extend(name("query").map(|name| (name, policy)));
+            for step in steps(&policy.spec) {
+                known.headers.extend(named(step, &HEADERS).map(|name| (name, policy)));
+                known.parameters.extend(named(step, &PARAMETERS).map(|name| (name, policy)));
             }
         }
         known
     }
+}
+
+/// What a step names in these parameters, in lower case.
+fn named(step: &Step, places: &'static [(&str, &str)]) -> impl Iterator<Item = String> {
+    let places = places.iter().filter(move |(policy, _)| *policy == step.policy);
+    places.filter_map(move |(_, place)| step.params.pointer(place)?.as_str().map(str::to_ascii_lowercase))
 }
 
 fn steps(policy: &RoutePolicy) -> impl Iterator<Item = &Step> {
