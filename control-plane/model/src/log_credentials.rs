@@ -11,8 +11,7 @@ use super::{
 };
 
 /// The parameters of policies that name a header or a parameter of the query with a credential.
-const HEADERS: [(&str, &str); 3] =
-    [("apiKeyAuth", "/header"), ("jwtValidation", "/header"), ("csrf", "/token/header")];
+const HEADERS: [(&str, &str); 3] = [("apiKeyAuth", "/header"), ("jwtValidation", "/header"), ("csrf", "/token/header")];
 const PARAMETERS: [(&str, &str); 2] = [("apiKeyAuth", "/query"), ("jwtValidation", "/query")];
 
 /// The names that carry credentials in a mesh, in lower case, with the resources that say so.
