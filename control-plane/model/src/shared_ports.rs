@@ -70,15 +70,12 @@ fn clash(claim: &Claim<'_>, other: &Claim<'_>) -> Option<String> {
             gateway.label()
         ));
     }
-    for host in own {
-        for taken in others.iter().copied().filter(|taken| covers(taken, host) || covers(host, taken)) {
-            return Some(match taken == host {
-                true => format!(", which has host {} too", quote(host)),
-                false => format!(", whose host {} overlaps with {}", quote(taken), quote(host)),
-            });
-        }
-    }
-    None
+    let overlapping = |host: &&str| others.iter().find(|taken| covers(taken, host) || covers(host, taken)).copied();
+    let (host, taken) = own.iter().find_map(|host| Some((*host, overlapping(host)?)))?;
+    Some(match taken == host {
+        true => format!(", which has host {} too", quote(host)),
+        false => format!(", whose host {} overlaps with {}", quote(taken), quote(host)),
+    })
 }
 
 /// The hosts of a gateway's routes, and of a listener's certificates.
