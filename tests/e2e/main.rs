@@ -75,6 +75,7 @@ mod stories;
 mod strangers;
 mod streamless;
 mod tour;
+mod tutorials;
 mod updates;
 mod virtual_hosts;
 mod ways_back;

@@ -72,6 +72,11 @@ impl Format {
     }
 }
 
+/// The metrics of a control plane, in Prometheus' text format.
+pub(super) fn text(plane: Arc<ControlPlane>) -> Result<String, fmt::Error> {
+    expose(plane, Format::Text)
+}
+
 fn expose(plane: Arc<ControlPlane>, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("postern");
     registry.register_collector(Box::new(Scrape { plane, format }));

@@ -72,6 +72,7 @@ use self::{
     validate::Validate,
 };
 use crate::{
+    admin::metrics_page,
     control_plane::ControlPlane,
     http,
     reload::Reloads,
@@ -203,6 +204,8 @@ struct Serve {
 enum Page {
     Policies,
     Resources,
+    Expressions,
+    Metrics,
 }
 
 impl Page {
@@ -210,6 +213,8 @@ impl Page {
         match self {
             Self::Policies => reference::policies(),
             Self::Resources => reference::resources(),
+            Self::Expressions => reference::expressions(),
+            Self::Metrics => metrics_page(),
         }
     }
 }
