@@ -24,6 +24,7 @@ mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
+mod generated;
 mod header_match;
 mod health_check;
 mod health_checking;
@@ -34,7 +35,9 @@ mod kind;
 mod kinds;
 mod links;
 mod match_links;
+mod name_template;
 mod outbound;
+mod outbound_links;
 mod overlay_match;
 mod password;
 mod path_text;
@@ -62,6 +65,7 @@ mod tracing;
 mod traffic_permission;
 pub mod unit;
 mod upstream_tls;
+mod virtual_outbound;
 
 use std::fmt;
 
@@ -78,6 +82,7 @@ pub use self::{
     cookie_pattern::CookiePattern,
     edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores},
     envoy_resource::{EnvoyResource, RawResource},
+    format::{is_one_host, port},
     gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
@@ -86,6 +91,7 @@ pub use self::{
     key_uri::KeyUri,
     kind::{Absence, KindSchema},
     kinds::{Bundle, SCHEMAS, Selected},
+    name_template::{Placeholder, Template},
     outbound::{Outbound, To},
     overlay_match::OverlayMatch,
     password::PasswordHash,
@@ -101,7 +107,7 @@ pub use self::{
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
-    service::{Address, Endpoint, Protocol, Service},
+    service::{Address, Endpoint, NoTag, Protocol, Service},
     settings::{
         ErrorAnswer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
     },
@@ -111,6 +117,7 @@ pub use self::{
     tracing::{Sampling, TRACING_CONF, TagValue, TraceCollector, TraceEndpoint, TraceTag, Tracing, TracingConf},
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
+    virtual_outbound::{OUTBOUND_ROUTE, OutboundName, OutboundPort, VirtualOutbound, outbound_route},
 };
 use self::{
     attachment::{Attachments, is_attachment},
