@@ -4,7 +4,7 @@ use envoy_types::pb::{
     envoy::{
         config::{
             accesslog::v3::AccessLog,
-            core::v3::ExtensionConfigSource,
+            core::v3::{ExtensionConfigSource, TrafficDirection},
             listener::v3::{Filter, FilterChain, Listener, filter::ConfigType},
         },
         extensions::filters::{
@@ -39,6 +39,8 @@ pub(super) struct Manager<'a> {
     /// Whether a step reads the tags in a caller's certificate.
     pub(super) reads_source_tags: bool,
     pub(super) access_logs: &'a [AccessLog],
+    /// Whether it is for requests that the node sends out.
+    pub(super) outbound: bool,
     pub(super) tracing: &'a TracingConf,
 }
 
@@ -62,6 +64,7 @@ fn resource(listener: &postern_model::Listener, manager: &Manager<'_>) -> Resour
     let name = format!("{}/{}", manager.gateway, listener.name);
     let transport_socket = listener.tls.as_ref().map(|tls| tls::downstream(manager.gateway, &listener.name, tls));
     let buffer_limit = manager.http.buffer_limit;
+    let direction = if manager.outbound { TrafficDirection::Outbound } else { TrafficDirection::Unspecified };
     let manager = edge::hardened(connection_manager(manager), manager.http, listener.tls.is_some());
     let manager = Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
@@ -79,6 +82,7 @@ fn resource(listener: &postern_model::Listener, manager: &Manager<'_>) -> Resour
         address: Some(socket_address(&listener.address.to_string(), listener.port)),
         filter_chains: vec![chain],
         per_connection_buffer_limit_bytes: Some(UInt32Value { value: buffer_limit }),
+        traffic_direction: direction.into(),
         ..Default::default()
     };
     Resource::new(&name, &message)

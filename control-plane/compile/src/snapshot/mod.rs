@@ -186,7 +186,8 @@ impl Projection {
     ) -> Snapshot {
         let PlanOf { plan, filters, reads_source_tags, needs_verification } = plan;
         let Self(mut resources) = self;
-        let (logs, traced) = (access_log::access_logs(scope), attach::tracing(scope).conf);
+        let (logs, local_logs) = (access_log::access_logs(scope, false), access_log::access_logs(scope, true));
+        let traced = attach::tracing(scope).conf;
         // All placements; a listener subscribes to the one that it needs.
         insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
         let listeners = scope.gateways.iter().flat_map(|gateway| {
@@ -195,7 +196,8 @@ impl Projection {
                 http: &gateway.spec.http,
                 trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
                 reads_source_tags,
-                access_logs: &logs,
+                access_logs: if gateway.is_local() { &local_logs } else { &logs },
+                outbound: gateway.is_outbound(),
                 tracing: &traced,
             };
             listener::listeners(gateway, &manager)
