@@ -24,6 +24,7 @@ mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
+mod generated;
 mod header_match;
 mod health_check;
 mod health_checking;
@@ -39,7 +40,9 @@ mod log_backend;
 mod log_credentials;
 mod log_format;
 mod match_links;
+mod name_template;
 mod outbound;
+mod outbound_links;
 mod overlay_match;
 mod password;
 mod path_text;
@@ -69,6 +72,7 @@ mod traffic_permission;
 pub mod unit;
 mod upstream_tls;
 mod validity;
+mod virtual_outbound;
 
 use std::fmt;
 
@@ -87,6 +91,7 @@ pub use self::{
         EdgeHttp, EscapedSlashes, MISDIRECTED_ROUTE, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores,
     },
     envoy_resource::{EnvoyResource, RawResource},
+    format::{is_one_host, port},
     gateway::{Gateway, Listener},
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
@@ -98,6 +103,7 @@ pub use self::{
     kinds::{Bundle, SCHEMAS, Selected},
     listener_tls::{ClientCertificate, Clients, HostCertificate, ListenerTls},
     log_backend::{LogBackend, LogCollector, LogFile, LogFormat, LogSink},
+    name_template::{Placeholder, Template},
     outbound::{Outbound, To},
     overlay_match::OverlayMatch,
     password::PasswordHash,
@@ -113,7 +119,7 @@ pub use self::{
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
-    service::{Address, Endpoint, Protocol, Service},
+    service::{Address, Endpoint, NoTag, Protocol, Service},
     settings::{ErrorAnswer, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
@@ -122,6 +128,7 @@ pub use self::{
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
     validity::Validity,
+    virtual_outbound::{OUTBOUND_ROUTE, OutboundName, OutboundPort, VirtualOutbound, outbound_route},
 };
 use self::{
     attachment::{Attachments, is_attachment},
