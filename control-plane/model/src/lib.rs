@@ -27,6 +27,7 @@ mod gateway;
 mod header_match;
 mod health_check;
 mod health_checking;
+mod hidden;
 mod issuer;
 pub mod jwk;
 mod key_uri;
@@ -82,6 +83,7 @@ pub use self::{
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
     health_checking::{CheckFields, HealthChecking},
+    hidden::{HIDDEN, holds_a_credential},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
     kind::{Absence, KindSchema},
@@ -103,7 +105,8 @@ pub use self::{
     secret::{CREDENTIAL_HEADERS, Secret},
     service::{Address, Endpoint, Protocol, Service},
     settings::{
-        ErrorAnswer, LogBackend, LogFile, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
+        ErrorAnswer, LogBackend, LogFile, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings,
+        Unguarded,
     },
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},

@@ -9,7 +9,11 @@ use axum::{
 };
 use postern_base::digest::Digest;
 use postern_compile::keys::KeySetReport;
-use postern_release::{fleet::NodeReport, releases::HeldBack, rollout::RolloutReport};
+use postern_release::{
+    fleet::NodeReport,
+    releases::{HeldBack, HeldChange},
+    rollout::RolloutReport,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +48,12 @@ pub(super) fn operations() -> Vec<Operation> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Status {
-    /// The revision that nodes should run.
+    /// The digest of the revision in force, as `revisions` shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<Digest>,
+    revision: Option<String>,
+    /// The number of the revision in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_force: Option<u64>,
     /// How it spreads.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout: Option<RolloutReport>,
@@ -61,6 +68,9 @@ struct Status {
     /// What the followed directory says that is not in force, because it was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     directory: Option<HeldBack>,
+    /// The change of the followed directory that waits for a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HeldChange>,
     /// What is worth a warning about what is in force.
     #[serde(flatten)]
     warnings: Warnings,
@@ -77,16 +87,26 @@ async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Sh
 impl Status {
     fn of(plane: &ControlPlane) -> Self {
         let reading = plane.in_force();
+        let in_force = reading.releases().in_force();
+        // A publication that is no revision.
+        let published = || plane.publications().latest().map(|publication| publication.revision().to_string());
+        let mut nodes = plane.fleet().report();
+        for node in nodes.iter_mut().filter(|_| in_force.is_some()) {
+            let digest = node.revision.as_ref().and_then(|revision| reading.releases().digest_of(revision));
+            node.revision = digest.map(Into::into);
+        }
         Self {
-            revision: plane.publications().latest().map(|publication| publication.revision().clone()),
+            revision: in_force.map_or_else(published, |number| reading.releases().digest(number).map(str::to_owned)),
+            in_force,
             rollout: reading.rollout_report(),
             filter: plane.code().digest().clone(),
             invalid: reading.invalid(),
             refused_change: reading.refused_change(),
             directory: reading.releases().held_back(),
+            held: reading.held().cloned(),
             warnings: reading.warnings(&plane.identities()).into(),
             key_sets: plane.keys().report(),
-            nodes: plane.fleet().report(),
+            nodes,
         }
     }
 }
