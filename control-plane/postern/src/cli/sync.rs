@@ -125,7 +125,7 @@ impl Confirm {
         let digest = text(at(&held, "/digest"));
         show(at(&held, "/removals"), "removes");
         for route in items(at(&held, "/routes")) {
-            eprintln!("route `{}` loses its last authentication step", text(route));
+            eprintln!("route {} loses its last authentication step", text(route));
         }
         ensure!(stdin().is_terminal(), "if that is meant, say `postern sync confirm {digest}`; nothing was changed");
         ask("put it in force?")?;
