@@ -61,26 +61,29 @@ impl Sync {
         }
         // Required unless a subcommand is given.
         let files = sources::directory(&self.directory.clone().unwrap_or_default())?;
-        let mut body = json!({
-            "files": files,
-            "dryRun": true,
-            "allowUnguarded": self.change.unguarded.allow_unguarded,
-            "message": self.change.message,
-            "author": author(),
-        });
-        let dry = self.remote.server.post("/api/v1/sync", &body, self.change.parent)?;
+        let Change { dry_run, waiting, unguarded, message, parent } = &self.change;
+        let send = |dry_run: bool, shown: &str| {
+            let body = json!({
+                "files": files,
+                "dryRun": dry_run,
+                "allowRemovals": !dry_run,
+                "removeMany": self.remove_many,
+                "removals": shown,
+                "allowUnguarded": unguarded.allow_unguarded,
+                "message": message,
+                "author": author(),
+            });
+            self.remote.server.post("/api/v1/sync", &body, *parent)
+        };
+        let dry = send(true, "")?;
         let removals = at(&dry, "/removals");
-        show(removals, if self.change.dry_run { "would remove" } else { "removes" });
-        if self.change.dry_run {
-            return self.change.waiting.finish(&self.remote, &dry);
+        show(removals, if *dry_run { "would remove" } else { "removes" });
+        if *dry_run {
+            return waiting.finish(&self.remote, &dry);
         }
         self.confirm(removals)?;
-        body["dryRun"] = false.into();
-        body["allowRemovals"] = true.into();
-        body["removeMany"] = self.remove_many.into();
-        body["removals"] = at(removals, "/digest").as_str().unwrap_or_default().into();
-        let outcome = self.remote.server.post("/api/v1/sync", &body, self.change.parent)?;
-        self.change.waiting.finish(&self.remote, &outcome)
+        let outcome = send(false, at(removals, "/digest").as_str().unwrap_or_default())?;
+        waiting.finish(&self.remote, &outcome)
     }
 
     /// Asks on a terminal. Elsewhere `--yes` is needed, and for many removals `--remove-many` everywhere.
