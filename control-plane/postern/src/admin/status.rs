@@ -77,7 +77,17 @@ struct Status {
     /// The key sets that issuers publish.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     key_sets: Vec<KeySetReport>,
-    nodes: Vec<NodeReport>,
+    nodes: Vec<StatusNode>,
+}
+
+/// A node, and what it runs.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StatusNode {
+    #[serde(flatten)]
+    report: NodeReport,
+    /// The digest of the revision that it runs in all that it subscribed to, as `revisions` shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
 }
 
 async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Status>, Problem> {
@@ -90,11 +100,15 @@ impl Status {
         let in_force = reading.releases().in_force();
         // A publication that is no revision.
         let published = || plane.publications().latest().map(|publication| publication.revision().to_string());
-        let mut nodes = plane.fleet().report();
-        for node in nodes.iter_mut().filter(|_| in_force.is_some()) {
-            let digest = node.revision.as_ref().and_then(|revision| reading.releases().digest_of(revision));
-            node.revision = digest.map(Into::into);
-        }
+        // That of the publication covers the keys that issuers publish, too.
+        let node = |mut report: NodeReport| {
+            let digest = report.revision.take().and_then(|revision| match in_force {
+                Some(_) => reading.releases().digest_of(revision.as_str()).map(str::to_owned),
+                None => Some(revision.to_string()),
+            });
+            StatusNode { report, revision: digest }
+        };
+        let nodes = plane.fleet().report().into_iter().map(node).collect();
         Self {
             revision: in_force.map_or_else(published, |number| reading.releases().digest(number).map(str::to_owned)),
             in_force,

@@ -228,7 +228,7 @@ impl Fleet {
             service: node.identity.service.clone(),
             connected: !node.streams.is_empty(),
             since: node.since,
-            revision: node.revision().map(|revision| revision.as_str().into()),
+            revision: node.revision().cloned(),
             warning: node.is_shared.then_some(SHARED),
             cache: node.cache.clone(),
             types: node.types.clone(),

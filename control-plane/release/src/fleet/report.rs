@@ -68,9 +68,9 @@ pub struct NodeReport {
     pub connected: bool,
     /// Since when it is connected, or not, in seconds since 1970.
     pub since: u64,
-    /// The digest of the revision that it runs in all that it subscribed to.
+    /// The revision that it runs in all that it subscribed to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub revision: Option<Arc<str>>,
+    pub revision: Option<Digest>,
     /// What is odd about it as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<&'static str>,
