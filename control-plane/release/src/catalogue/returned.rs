@@ -336,7 +336,7 @@ mod tests {
         check(
             stored,
             renamed,
-            Err(&["f.yaml:4:32: Consumer `bob`: spec.hmac[0].secret: `(hidden)` cannot be kept: no stored item"]),
+            Err(&["f.yaml:4:36: Consumer `bob`: spec.hmac[0].secret: `(hidden)` cannot be kept: no stored item"]),
         );
         let twice = "{ hmac: [{ keyId: a, secret: (hidden) }, { keyId: a, secret: (hidden) }] }";
         check(stored, twice, Err(&["spec.hmac[0].secret", "spec.hmac[1].secret"]));
