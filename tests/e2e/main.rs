@@ -75,6 +75,7 @@ mod stored;
 mod stories;
 mod strangers;
 mod streamless;
+mod sync;
 mod tour;
 mod tutorials;
 mod updates;

@@ -28,6 +28,7 @@ mod generated;
 mod header_match;
 mod health_check;
 mod health_checking;
+mod hidden;
 mod host_pattern;
 mod issuer;
 pub mod jwk;
@@ -96,6 +97,7 @@ pub use self::{
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
     health_checking::{CheckFields, HealthChecking},
+    hidden::{HIDDEN, holds_a_credential},
     host_pattern::{ANY_HOST, covers, most_specific},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
@@ -120,7 +122,9 @@ pub use self::{
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
     service::{Address, Endpoint, NoTag, Protocol, Service},
-    settings::{ErrorAnswer, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
+    settings::{
+        ErrorAnswer, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
+    },
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, Timeouts},

@@ -23,6 +23,7 @@ mod resources;
 mod revisions;
 mod rollback;
 mod status;
+mod sync;
 mod warnings;
 
 use std::sync::Arc;
@@ -35,9 +36,9 @@ use axum::{
     response::Response,
 };
 
-pub use self::{metrics_page::metrics_page, openapi::description};
 pub(crate) use self::{events::Client, problem::Problem};
 use self::{events::Seats, operation::Operation};
+pub use self::{metrics_page::metrics_page, openapi::description};
 use crate::control_plane::ControlPlane;
 
 /// The maximum size of a bundle, enough for a hundred thousand routes with their policies.
@@ -51,6 +52,7 @@ fn operations() -> Vec<Operation> {
         health::operations(),
         status::operations(),
         changes::operations(),
+        sync::operations(),
         diff::operations(),
         resources::operations(),
         deletion::operations(),

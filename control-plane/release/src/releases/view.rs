@@ -20,6 +20,7 @@ use super::{
     generations::Generations,
     in_force, observed,
     plans::{Uses, uses_of},
+    removals::{Removable, Removals},
 };
 use crate::{
     catalogue::{ResourceKey, digests},
@@ -51,6 +52,7 @@ pub struct View {
     pub(super) known: Arc<BTreeMap<String, NodeRecord>>,
     pub(super) generations: Arc<Generations>,
     pub(super) directory: Following,
+    pub(super) removable: Removable,
 }
 
 impl View {
@@ -78,6 +80,12 @@ impl View {
     pub fn findings(&self) -> Arc<[Finding]> {
         let release = self.in_force().and_then(|number| self.live.get(&number));
         release.map(|release| Arc::clone(&release.findings)).unwrap_or_default()
+    }
+
+    /// What a change would remove from what is in force.
+    pub fn removals(&self, after: &Bundle) -> Removals {
+        let before = self.in_force().and_then(|number| self.bundle(number));
+        Removals::between(before.map(Arc::as_ref), after, self.removable)
     }
 
     /// Refuses a change that removes the last authentication step of a route, or all resources.
