@@ -73,6 +73,7 @@ mod stories;
 mod strangers;
 mod streamless;
 mod tour;
+mod unsupported_envoys;
 mod updates;
 mod virtual_hosts;
 mod ways_back;

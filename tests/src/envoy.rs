@@ -23,8 +23,12 @@ const ADMIN_PORT: &str = "port_value: 9901";
 pub enum Release {
     /// The release that everything is tested with.
     Usual,
-    /// A release of the oldest series that is served.
+    /// The oldest release that is supported.
     Oldest,
+    /// A release that is older than that.
+    TooOld,
+    /// A build without the Wasm runtime V8.
+    WithoutWasm,
 }
 
 impl Release {
@@ -33,6 +37,8 @@ impl Release {
         match self {
             Self::Usual => "POSTERN_ENVOY",
             Self::Oldest => "POSTERN_OLDEST_ENVOY",
+            Self::TooOld => "POSTERN_TOO_OLD_ENVOY",
+            Self::WithoutWasm => "POSTERN_ENVOY_WITHOUT_WASM",
         }
     }
 }

@@ -24,16 +24,17 @@ pub(crate) struct Suites<'a> {
     /// What the demo needs too.
     pub(crate) setup: Setup,
     python: PathBuf,
-    oldest: PathBuf,
+    other_envoys: Vec<(&'static str, PathBuf)>,
     prometheus: PathBuf,
 }
 
 impl<'a> Suites<'a> {
-    /// Builds and installs what the tests need. Does not build the tests.
-    pub(crate) fn prepare(paths: &'a Paths) -> Result<Self> {
-        let setup = Setup::prepare(paths)?;
-        let (python, oldest, prometheus) = (grpc::python(paths)?, envoy::oldest(paths)?, prometheus::directory(paths)?);
-        Ok(Self { paths, setup, python, oldest, prometheus })
+    /// Builds and installs what the tests need, with a certain release of Envoy if one is named. Does not build the tests.
+    pub(crate) fn prepare(paths: &'a Paths, release: Option<&str>) -> Result<Self> {
+        let setup = Setup::prepare(paths, release)?;
+        let (python, other_envoys) = (grpc::python(paths)?, envoy::others(paths)?);
+        let prometheus = prometheus::directory(paths)?;
+        Ok(Self { paths, setup, python, other_envoys, prometheus })
     }
 
     /// The start of a `cargo test` of the workspace: whichever of its tests are run, all are built with the same features.
@@ -61,7 +62,8 @@ impl<'a> Suites<'a> {
 
     fn tell(&self, command: &mut Command) {
         self.setup.tell(command, self.paths);
-        command.env(grpc::VARIABLE, &self.python).env(envoy::OLDEST_VARIABLE, &self.oldest);
+        command.env(grpc::VARIABLE, &self.python);
+        command.envs(self.other_envoys.iter().map(|(variable, path)| (variable, path)));
         command.env(prometheus::VARIABLE, &self.prometheus);
     }
 }

@@ -17,7 +17,7 @@ pub struct Scope<'a> {
     resources: Selected<'a>,
     /// The resources with `omit: true`: of their type and name, the nodes have none.
     omitting: Selected<'a>,
-    /// What the nodes understand of their configuration.
+    /// What the bootstraps of the nodes allow.
     pub support: Support,
     /// Whether every request is refused.
     pub refuses_all: bool,
@@ -47,7 +47,7 @@ impl<'a> Scope<'a> {
         keep_most_specific(&mut resources.envoy_resources);
         let envoy_resources = resources.envoy_resources.extract_if(.., |resource| resource.spec.omit).collect();
         let omitting = Selected { envoy_resources, ..Selected::default() };
-        let support = Support::of(node.envoy.as_deref());
+        let support = Support::of(node);
         Self { resources, omitting, support, refuses_all: bundle.refuses_all }
     }
 

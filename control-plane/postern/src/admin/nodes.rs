@@ -61,17 +61,20 @@ pub(super) enum NodeState {
     Pending,
     /// It refuses something, and runs what it had before.
     Refusing,
+    /// Its Envoy is not supported, and served nothing.
+    Unsupported,
     /// It is not connected.
     Gone,
 }
 
 impl NodeState {
-    pub(super) const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Refusing, Self::Gone];
+    pub(super) const ALL: [Self; 5] = [Self::Ready, Self::Pending, Self::Refusing, Self::Unsupported, Self::Gone];
 
     /// The state of a node, by the fleet's report alone.
     pub(super) fn of(report: &NodeReport) -> Self {
         match report {
             NodeReport { connected: false, .. } => Self::Gone,
+            NodeReport { unsupported: Some(_), .. } => Self::Unsupported,
             NodeReport { types, .. } if types.values().any(|status| status.refused.is_some()) => Self::Refusing,
             NodeReport { revision: Some(_), .. } => Self::Ready,
             NodeReport { .. } => Self::Pending,
@@ -94,7 +97,7 @@ pub(super) struct NodeView {
     /// The revision that it runs in all that it subscribed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
-    /// Why it refuses the revision that it is to run.
+    /// Why it refuses the revision that it is to run, or is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// What is odd about it as a whole.
@@ -161,7 +164,7 @@ fn views(plane: &ControlPlane) -> Vec<NodeView> {
             since: report.since,
             target,
             revision: running,
-            reason: refused,
+            reason: report.unsupported.or(refused),
             warning: report.warning,
             cache: report.cache,
             types: report.types,

@@ -98,7 +98,10 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
         };
         let since = age_of_seconds(at(node, "/since"));
         let state = text(at(node, "/state"));
-        table.row([text(at(node, "/id")), text(at(node, "/service")), state, revision, since, tags.join(",")]);
+        table.row([text(at(node, "/id")), text(at(node, "/service")), state.clone(), revision, since, tags.join(",")]);
+        if state == "unsupported" {
+            table.note(format!("unsupported: {}", text(at(node, "/reason"))));
+        }
         node.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
         node.get("cache").into_iter().for_each(|cache| table.note(via(cache)));
         for (kind, refused) in refusals(node) {

@@ -558,6 +558,7 @@ fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<
         // A node that has not acknowledged the new revision runs the previous one, if it ever ran it.
         let revision = match observed.standing {
             Standing::Acked => Some(rollout.candidate()),
+            Standing::Unsupported => None,
             Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
         };
         let service = observed.node.service.clone();

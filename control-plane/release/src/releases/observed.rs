@@ -10,10 +10,12 @@ use crate::{
     rollout::{Observed, Standing},
 };
 
-/// A node's standing with a release: it runs the release if it runs all of it that it subscribed to, and refuses it if
+/// A node's standing with a release, if it is supported: it runs the release if it runs all of it that it subscribed to, and refuses it if
 /// it refuses any part of it.
 pub fn observed(sighting: &Sighting, release: &Publication) -> Observed {
-    let standing = if let Some(reason) = refusal(sighting, release) {
+    let standing = if sighting.unsupported {
+        Standing::Unsupported
+    } else if let Some(reason) = refusal(sighting, release) {
         Standing::Nacked(reason)
     } else if sighting.revision.as_ref() == Some(release.revision()) {
         Standing::Acked

@@ -104,6 +104,7 @@ impl View {
                     // A node for which two revisions are identical runs the one that it is to run.
                     Standing::Acked if wanted || standing.running.is_none() => standing.running = Some(*number),
                     Standing::Nacked(reason) if wanted => standing.refused = Some(reason),
+                    Standing::Unsupported => standing.target = None,
                     Standing::Acked | Standing::Nacked(_) | Standing::Pending => {}
                 }
             }
