@@ -265,7 +265,7 @@ impl Desk {
                 self.refusals.of_users = None;
                 if let (Applied::Revision(_), Some(number)) = (applied, back_to) {
                     self.releases.went_back(&before, number, &by.0);
-                    self.releases.builds_went_back(&before);
+                    self.releases.builds_went_back(&before, self.examiner.code());
                 }
                 self.publish();
             }

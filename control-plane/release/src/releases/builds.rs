@@ -186,11 +186,12 @@ impl Releases {
         self.take_back(taken.cloned());
     }
 
-    /// Records that somebody went back from what was in force before, if that had another filter.
-    pub fn builds_went_back(&mut self, before: &Ground) {
+    /// Records that somebody went back from what was in force before, if that had another filter. A way back to the
+    /// current builds takes nothing back.
+    pub fn builds_went_back(&mut self, before: &Ground, current: &FilterCode) {
         let now = self.rollout.as_ref().and_then(|rollout| self.builds.of(rollout.candidate()));
         let before = before.in_force.as_ref().and_then(|(number, _)| self.builds.of(*number));
-        let taken = before.filter(|before| now.is_some_and(|now| now != *before));
+        let taken = before.filter(|before| now.is_some_and(|now| now != *before && *now != digests(current)));
         self.take_back(taken.cloned());
     }
 
