@@ -187,7 +187,8 @@ impl Releases {
         if counted < latest {
             let before = self.written(counted, admission)?;
             if let Some(after) = self.written(latest, admission)? {
-                Arc::make_mut(&mut self.generations).count(latest, before.as_ref(), &after);
+                let before = before.as_ref().map(|before| (counted, before));
+                Arc::make_mut(&mut self.generations).count(latest, before, &after);
                 self.has_counted = true;
             }
         }
@@ -352,9 +353,8 @@ impl Releases {
     /// one.
     fn count(&mut self, number: u64, bundle: &Bundle) {
         let earlier = self.rollout.iter().flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]);
-        let before = earlier.flatten().find_map(|number| self.live.get(&number));
-        let before = before.map(|release| Arc::clone(&release.bundle));
-        Arc::make_mut(&mut self.generations).count(number, before.as_deref(), bundle);
+        let before = earlier.flatten().find_map(|number| Some((number, &*self.live.get(&number)?.bundle)));
+        Arc::make_mut(&mut self.generations).count(number, before, bundle);
         self.has_counted = true;
     }
 
