@@ -34,8 +34,9 @@ use self::{
     builds::Builds,
     directory::Following,
     generations::Generations,
+    observed::known,
     plans::{Plans, uses_of},
-    terms::{Runners, runners_of},
+    terms::{Runners, kept_by, runners_of},
     trust::Trust,
 };
 pub use self::{
@@ -560,25 +561,4 @@ impl Releases {
 /// The revision in force by a rollout.
 fn in_force(rollout: &Rollout) -> Option<u64> {
     if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
-}
-
-/// The number of revisions to keep, if the bundle sets it.
-fn kept_by(bundle: &Bundle) -> Option<usize> {
-    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
-    retention.map(|retention| retention.revisions)
-}
-
-/// The records of connected nodes to be stored.
-fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
-    let record = |observed: &Observed| {
-        // A node that has not acknowledged the new revision runs the previous one, if it ever ran it.
-        let revision = match observed.standing {
-            Standing::Acked => Some(rollout.candidate()),
-            Standing::Unsupported => None,
-            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
-        };
-        let service = observed.node.service.clone();
-        (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
-    };
-    observed.iter().filter(|observed| observed.connected).map(record).collect()
 }
