@@ -56,7 +56,7 @@ use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
     publication::Publication,
-    rollout::{Change, NotNow, Observed, Rollout, RolloutReport, Standing},
+    rollout::{Change, NotNow, Rollout, RolloutReport},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds},
 };
 
