@@ -33,7 +33,8 @@ impl Deployment {
     pub fn node(&self, id: &str, service: &str, tags: &str) -> Envoy {
         let replace = [
             ("id: edge-1", format!("id: {id}")),
-            ("cluster: edge", format!("cluster: {service}\n  metadata: {{ tags: {tags} }}")),
+            ("cluster: edge", format!("cluster: {service}")),
+            ("metadata: {", format!("metadata: {{ tags: {tags},")),
         ];
         let replace: Vec<_> = replace.iter().map(|(from, to)| (*from, to.as_str())).collect();
         Envoy::start("whole.yaml", self.control_plane.xds(), &replace).unwrap()

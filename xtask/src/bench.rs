@@ -69,7 +69,7 @@ pub(crate) fn bench(paths: &Paths, bench: &Bench) -> Result<ExitCode> {
 /// A bench that starts Envoys.
 fn beside_envoy(paths: &Paths, name: &str, rest: &[OsString]) -> Result<ExitCode> {
     let filter = filter::build(paths)?;
-    let envoy = envoy::resolve(paths)?;
+    let envoy = envoy::resolve(paths, None)?;
     build(paths, &[name])?;
     let mut command = Command::new(release(paths, name));
     command.env("POSTERN_ENVOY", &envoy.path).env("POSTERN_FILTER", &filter.path).args(rest);

@@ -108,6 +108,9 @@ enum Task {
         /// Says first what it adds. A part that fails does not keep the others from running.
         #[arg(long, conflicts_with = "filters")]
         all: bool,
+        /// Use this release of Envoy, such as 1.38.2, which is installed under target/
+        #[arg(long, value_name = "VERSION", value_parser = release)]
+        envoy: Option<String>,
         /// Run only the tests whose names contain one of these; after `--`, any option of the test programs
         #[arg(value_name = "FILTER")]
         filters: Vec<OsString>,
@@ -133,12 +136,19 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Docs => docs::docs(&paths),
         Task::Fuzz { targets, seconds } => fuzz::fuzz(&paths, &targets, seconds),
         Task::Tidy => tidy::tidy(&paths),
-        Task::Test { all, filters } => test::test(&paths, &filters, all),
+        Task::Test { all, envoy, filters } => test::test(&paths, &filters, all, envoy.as_deref()),
     }
 }
 
+/// A release as the package index writes it. Anything else could be an option, or a range.
+fn release(text: &str) -> Result<String, String> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_release = text.split('.').count() == 3 && text.split('.').all(is_number);
+    if is_release { Ok(text.to_owned()) } else { Err("a release has three numbers, such as `1.38.2`".to_owned()) }
+}
+
 fn print_envoy(paths: &Paths) -> Result<ExitCode> {
-    let envoy = envoy::resolve(paths)?;
+    let envoy = envoy::resolve(paths, None)?;
     writeln!(std::io::stdout(), "{}", envoy.path.display())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -150,7 +160,7 @@ mod tests {
     fn check(line: &str, expected: Option<(bool, &[&str])>) {
         let words = ["xtask"].into_iter().chain(line.split_whitespace());
         let found = Arguments::try_parse_from(words).ok().map(|arguments| match arguments.task {
-            Task::Test { all, filters } => (all, filters),
+            Task::Test { all, filters, envoy: None } => (all, filters),
             _ => panic!("`{line}` is no test run"),
         });
         let expected = expected.map(|(all, filters)| (all, filters.iter().map(OsString::from).collect()));
@@ -163,6 +173,18 @@ mod tests {
         check("test --all", Some((true, &[])));
         check("test e2e denies", Some((false, &["e2e", "denies"])));
         check("test -- --ignored", Some((false, &["--ignored"])));
+    }
+
+    #[test]
+    fn reads_which_envoy_to_use() {
+        let read = |version: &str| Arguments::try_parse_from(["xtask", "test", "--envoy", version, "e2e"]);
+        for version in ["1.37.0", "1.38.2"] {
+            let Ok(Arguments { task: Task::Test { envoy, filters, .. } }) = read(version) else { panic!("{version}") };
+            assert_eq!((envoy.as_deref(), filters), (Some(version), vec![OsString::from("e2e")]));
+        }
+        for wrong in ["", "1.38", "1.38.2.1", "v1.38.2", "1.38.x", ">=1.38", "latest"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

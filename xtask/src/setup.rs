@@ -39,11 +39,11 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Builds and installs all of it.
-    pub(crate) fn prepare(paths: &Paths) -> Result<Self> {
+    /// Builds and installs all of it, with a certain release of Envoy if one is named.
+    pub(crate) fn prepare(paths: &Paths, release: Option<&str>) -> Result<Self> {
         install_make()?;
         let filter = filter::build(paths)?;
-        let envoy = envoy::resolve(paths)?;
+        let envoy = envoy::resolve(paths, release)?;
         build(paths)?;
         Ok(Self { filter, envoy })
     }
@@ -75,13 +75,13 @@ pub(crate) fn install_make() -> Result<()> {
 pub(crate) fn setup(paths: &Paths) -> Result<ExitCode> {
     install_make()?;
     filter::build(paths)?;
-    envoy::resolve(paths)?;
+    envoy::resolve(paths, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Builds everything and becomes the demo, so that Ctrl-C reaches the demo itself.
 pub(crate) fn demo(paths: &Paths, once: bool, rest: &[OsString]) -> Result<ExitCode> {
-    let setup = Setup::prepare(paths)?;
+    let setup = Setup::prepare(paths, None)?;
     let program = paths.demo();
     let mut command = Command::new(&program);
     setup.tell(&mut command, paths);

@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, say};
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::{envoy, grpc, prometheus};
+use crate::{envoy, filter, grpc, prometheus};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -24,16 +24,19 @@ pub(crate) struct Suites<'a> {
     /// What the demo needs too.
     pub(crate) setup: Setup,
     python: PathBuf,
-    oldest: PathBuf,
+    other_envoys: Vec<(&'static str, PathBuf)>,
     prometheus: PathBuf,
+    previous_filter: PathBuf,
 }
 
 impl<'a> Suites<'a> {
-    /// Builds and installs what the tests need. Does not build the tests.
-    pub(crate) fn prepare(paths: &'a Paths) -> Result<Self> {
-        let setup = Setup::prepare(paths)?;
-        let (python, oldest, prometheus) = (grpc::python(paths)?, envoy::oldest(paths)?, prometheus::directory(paths)?);
-        Ok(Self { paths, setup, python, oldest, prometheus })
+    /// Builds and installs what the tests need, with a certain release of Envoy if one is named. Does not build the tests.
+    pub(crate) fn prepare(paths: &'a Paths, release: Option<&str>) -> Result<Self> {
+        let setup = Setup::prepare(paths, release)?;
+        let (python, other_envoys) = (grpc::python(paths)?, envoy::others(paths)?);
+        let prometheus = prometheus::directory(paths)?;
+        let previous_filter = filter::build_previous(paths)?;
+        Ok(Self { paths, setup, python, other_envoys, prometheus, previous_filter })
     }
 
     /// The start of a `cargo test` of the workspace: whichever of its tests are run, all are built with the same features.
@@ -61,7 +64,9 @@ impl<'a> Suites<'a> {
 
     fn tell(&self, command: &mut Command) {
         self.setup.tell(command, self.paths);
-        command.env(grpc::VARIABLE, &self.python).env(envoy::OLDEST_VARIABLE, &self.oldest);
+        command.env(grpc::VARIABLE, &self.python);
+        command.envs(self.other_envoys.iter().map(|(variable, path)| (variable, path)));
+        command.env("POSTERN_PREVIOUS_FILTER", &self.previous_filter);
         command.env(prometheus::VARIABLE, &self.prometheus);
     }
 }

@@ -17,8 +17,9 @@ use crate::{fuzz, longer, tidy};
 const FUZZING: u32 = 5;
 
 /// Builds everything, runs all tests, fuzzes every target for a moment, prints what each part took, and the counts as the
-/// last line on stdout. With `all`, what takes longer follows; it is named before anything starts.
-pub(crate) fn test(paths: &Paths, filters: &[OsString], all: bool) -> Result<ExitCode> {
+/// last line on stdout. With `all`, what takes longer follows; it is named before anything starts. With `envoy`, that release
+/// is the Envoy of all tests that do not need a certain one.
+pub(crate) fn test(paths: &Paths, filters: &[OsString], all: bool, envoy: Option<&str>) -> Result<ExitCode> {
     let start = Instant::now();
     // Who asks for some tests by name does not ask for all the rest.
     let whole = filters.is_empty();
@@ -29,7 +30,7 @@ pub(crate) fn test(paths: &Paths, filters: &[OsString], all: bool) -> Result<Exi
     if whole {
         table.check("tidy", || tidy::check(paths))?;
     }
-    let suites = table.step("set-up", || Suites::prepare(paths))?;
+    let suites = table.step("set-up", || Suites::prepare(paths, envoy))?;
     table.step("building the tests", || run(suites.command().arg("--no-run")))?;
     let status = run_suites(&suites, filters, &mut table)?;
     if whole {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::{
-    envoy::config::core::v3::{Node, node::UserAgentVersionType},
+    envoy::config::core::v3::{Extension, Node, node::UserAgentVersionType},
     google::protobuf::{Struct, Value, value::Kind},
 };
 use schemars::JsonSchema;
@@ -17,6 +17,9 @@ pub const DEFAULT_MESH: &str = "default";
 
 /// The tags that a node's locality is mapped to.
 pub const LOCALITY_TAGS: [&str; 3] = ["region", "zone", "subZone"];
+
+/// The extension of Envoy that runs the filter. An Envoy that was built without V8 does not have it.
+pub const WASM_RUNTIME: &str = "envoy.wasm.runtime.v8";
 
 /// The largest number of tags of a node.
 pub const MOST_TAGS: usize = 64;
@@ -35,13 +38,19 @@ pub struct NodeIdentity {
     /// `node.user_agent_build_version`, such as `1.40.0`: what it understands depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envoy: Option<String>,
+    /// Whether it lists its extensions, and [`WASM_RUNTIME`] is not among them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lacks_wasm: bool,
+    /// `node.metadata.largeRegexes`: its bootstrap allows regular expressions of any size.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub large_regexes: bool,
 }
 
 impl Default for NodeIdentity {
     /// A node that says nothing of itself.
     fn default() -> Self {
-        let (id, service, tags) = Default::default();
-        Self { id, service, mesh: DEFAULT_MESH.to_owned(), tags, envoy: None }
+        let (id, service, tags, lacks_wasm, large_regexes) = Default::default();
+        Self { id, service, mesh: DEFAULT_MESH.to_owned(), tags, envoy: None, lacks_wasm, large_regexes }
     }
 }
 
@@ -91,8 +100,19 @@ impl NodeIdentity {
             mesh,
             tags,
             envoy: version(node),
+            lacks_wasm: !node.extensions.is_empty() && !node.extensions.iter().any(is_wasm_runtime),
+            large_regexes: matches!(field("largeRegexes"), Some(Kind::BoolValue(true))),
         })
     }
+}
+
+fn is_wasm_runtime(extension: &Extension) -> bool {
+    extension.name == WASM_RUNTIME && !extension.disabled
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The version from the build version, as numbers. A version in free text is ignored, since its length is not bounded.
@@ -169,9 +189,37 @@ mod tests {
             service: "web".to_owned(),
             mesh: "m".to_owned(),
             tags: tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            envoy: None,
+            ..NodeIdentity::default()
         };
         assert_eq!(NodeIdentity::read(&node), Ok(expect));
+    }
+
+    #[test]
+    fn tells_whether_an_envoy_can_run_wasm() {
+        let extension = |name: &str| Extension { name: name.to_owned(), ..Default::default() };
+        let null = extension("envoy.wasm.runtime.null");
+        let disabled = Extension { disabled: true, ..extension(WASM_RUNTIME) };
+        let check = |extensions: &[&Extension], lacks: bool| {
+            let extensions: Vec<_> = extensions.iter().copied().cloned().collect();
+            let node = NodeIdentity::read(&Node { extensions, ..Default::default() }).unwrap();
+            assert_eq!(node.lacks_wasm, lacks, "{node:?}");
+        };
+        check(&[], false);
+        check(&[&null, &extension(WASM_RUNTIME)], false);
+        check(&[&null], true);
+        check(&[&null, &disabled], true);
+    }
+
+    #[test]
+    fn reads_whether_the_bootstrap_allows_large_regexes() {
+        let check = |value: Kind, expect: bool| {
+            let fields = [("largeRegexes".to_owned(), Value { kind: Some(value) })].into();
+            let node = Node { metadata: Some(Struct { fields }), ..Default::default() };
+            assert_eq!(NodeIdentity::read(&node).unwrap().large_regexes, expect);
+        };
+        check(Kind::BoolValue(true), true);
+        check(Kind::BoolValue(false), false);
+        check(Kind::StringValue("true".to_owned()), false);
     }
 
     #[test]

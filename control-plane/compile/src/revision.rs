@@ -14,14 +14,14 @@ pub fn revision(bundle: &Bundle, key_sets: &KeySets, filter: &Digest) -> Digest 
     parts.digest(filter)
 }
 
-/// The digest of what one group of nodes is served, including what they do not understand of it. Equal to [`revision`]
+/// The digest of what one group of nodes is served, including what their bootstraps allow. Equal to [`revision`]
 /// if all resources concern the nodes.
 pub fn group_revision(scope: &Scope<'_>, key_sets: &KeySets, filter: &Digest) -> Digest {
     let mut parts = Parts::default();
     parts.add(scope.iter());
     parts.keys(scope.issuers.iter().copied(), key_sets);
     parts.refuses_all(scope.refuses_all);
-    if scope.support != Support::Full {
+    if scope.support != Support::default() {
         parts.0.push(Digest::of_parts([&b"support"[..], format!("{:?}", scope.support).as_bytes()]));
     }
     parts.digest(filter)

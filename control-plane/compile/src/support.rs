@@ -1,19 +1,15 @@
-//! What Envoys understand, by version. An Envoy ignores unknown fields, except for a line in its own log, so
-//! configuration that relies on a newer field must not reach an older node.
+//! Which Envoys can be served, and what the bootstrap of a node allows.
 //!
-//! The list of everything that we emit and that is newer than the oldest supported Envoy. Code that emits something
-//! newer adds it here, and checks the [`Feature`] where it is used.
+//! An Envoy ignores unknown fields, except for a line in its own log, and refuses what it cannot run. So nothing is
+//! served to an Envoy that would do either with something that is generated: see [`unsupported`]. Code that emits a field
+//! which [`OLDEST`] does not know raises [`OLDEST`], or asks [`Support`] whether a node has it.
 
 use std::fmt;
 
-/// The oldest supported Envoy. It knows everything that is not in [`SINCE`].
-pub const OLDEST: Version = Version { major: 1, minor: 36 };
+use postern_base::node::{NodeIdentity, WASM_RUNTIME};
 
-/// Newer features: the name in messages, and the first version that has it.
-const SINCE: [(Feature, &str, Version); 2] = [
-    (Feature::PathRewrite, "`path_rewrite` of a route", Version { major: 1, minor: 37 }),
-    (Feature::HostRewrite, "`host_rewrite` of a route", Version { major: 1, minor: 37 }),
-];
+/// The oldest supported Envoy. It knows every field that is generated.
+pub const OLDEST: Version = Version { major: 1, minor: 37 };
 
 /// A version of Envoy. Patch versions add no fields, so they are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +19,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Parses `1.36.4`. `None` if it does not start with two numbers.
+    /// Parses `1.37.0`. `None` if it does not start with two numbers.
     pub fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         Some(Self { major: parts.next()?.parse().ok()?, minor: parts.next()?.parse().ok()? })
@@ -36,56 +32,39 @@ impl fmt::Display for Version {
     }
 }
 
-/// A feature that not every supported Envoy has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Feature {
-    /// The path of `rewrite` is sent to the upstream.
-    PathRewrite,
-    /// The host of `rewrite` is sent to the upstream.
-    HostRewrite,
+/// Why an Envoy is not served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// It would ignore or refuse what is generated.
+    #[error("Envoy {0} is older than {OLDEST}, the oldest supported version")]
+    TooOld(String),
+    /// It cannot run the filter.
+    #[error("Envoy {0} is built without the Wasm runtime V8 (extension `{WASM_RUNTIME}`), which the filter needs")]
+    WithoutWasm(String),
 }
 
-impl Feature {
-    /// The message for users of the feature on a node that lacks it.
-    pub fn missing(self) -> String {
-        let row = SINCE.iter().find(|(feature, ..)| *feature == self);
-        let (words, since) = row.map_or(("it", OLDEST), |(_, words, since)| (*words, *since));
-        format!("{words} came with Envoy {since}, and this node is older: its routes answer 500")
+/// Returns why a node is not served, or `None` if it is. A node without a version is not an Envoy, or is served files, and
+/// counts as supported; so does an Envoy that does not list its extensions.
+pub fn unsupported(node: &NodeIdentity) -> Option<Unsupported> {
+    let envoy = node.envoy.as_ref()?;
+    if Version::read(envoy).is_some_and(|version| version < OLDEST) {
+        return Some(Unsupported::TooOld(envoy.clone()));
     }
+    node.lacks_wasm.then(|| Unsupported::WithoutWasm(envoy.clone()))
 }
 
-/// What a node understands of its configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub enum Support {
-    /// Everything.
-    #[default]
-    Full,
-    /// Everything except these features.
-    Lacks(Vec<Feature>),
-    /// Too little to be served: every request is refused.
-    None,
+/// What the bootstrap of a node allows. Nodes that differ in it are served differently.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Support {
+    /// Regular expressions of any size. Otherwise Envoy refuses those of more than 100 instructions, unless they have a
+    /// deprecated field.
+    pub large_regexes: bool,
 }
 
 impl Support {
-    /// The support of a node by its version. Without a version, it is not an Envoy, or is served files, and counts as
-    /// full.
-    pub fn of(version: Option<&str>) -> Self {
-        let Some(version) = version.and_then(Version::read) else { return Self::Full };
-        let lacks: Vec<_> = SINCE.iter().filter(|(.., since)| version < *since).map(|(feature, ..)| *feature).collect();
-        match lacks {
-            _ if version < OLDEST => Self::None,
-            lacks if lacks.is_empty() => Self::Full,
-            lacks => Self::Lacks(lacks),
-        }
-    }
-
-    /// Whether the node lacks a feature.
-    pub fn lacks(&self, feature: Feature) -> bool {
-        match self {
-            Self::Full => false,
-            Self::Lacks(lacks) => lacks.contains(&feature),
-            Self::None => true,
-        }
+    /// The support of a node.
+    pub fn of(node: &NodeIdentity) -> Self {
+        Self { large_regexes: node.large_regexes }
     }
 }
 
@@ -94,15 +73,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_what_each_version_lacks() {
-        let check = |version: Option<&str>, expect| assert_eq!(Support::of(version), expect, "{version:?}");
-        check(None, Support::Full);
-        check(Some("a build of our own"), Support::Full);
-        check(Some("1.40.0"), Support::Full);
-        check(Some("1.37.0"), Support::Full);
-        check(Some("2.0.0"), Support::Full);
-        check(Some("1.36.4"), Support::Lacks(vec![Feature::PathRewrite, Feature::HostRewrite]));
-        check(Some("1.35.9"), Support::None);
-        check(Some("0.99.9"), Support::None);
+    fn knows_which_envoys_can_be_served() {
+        let check = |version: Option<&str>, lacks_wasm, expect: Option<&str>| {
+            let node = NodeIdentity { envoy: version.map(str::to_owned), lacks_wasm, ..NodeIdentity::default() };
+            assert_eq!(unsupported(&node).map(|reason| reason.to_string()).as_deref(), expect, "{version:?}");
+        };
+        check(None, false, None);
+        check(None, true, None);
+        check(Some("a build of our own"), false, None);
+        for version in ["1.37.0", "1.40.0", "2.0.0"] {
+            check(Some(version), false, None);
+        }
+        check(Some("1.36.4"), false, Some("Envoy 1.36.4 is older than 1.37, the oldest supported version"));
+        check(Some("0.99.9"), true, Some("Envoy 0.99.9 is older than 1.37, the oldest supported version"));
+        let without = "Envoy 1.38.3 is built without the Wasm runtime V8 (extension `envoy.wasm.runtime.v8`), which the \
+                       filter needs";
+        check(Some("1.38.3"), true, Some(without));
     }
 }

@@ -37,7 +37,7 @@ fn node(service: &str, tags: &[(&str, &str)]) -> NodeIdentity {
         service: service.to_owned(),
         mesh: DEFAULT_MESH.to_owned(),
         tags: tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        envoy: None,
+        ..NodeIdentity::default()
     }
 }
 

@@ -19,7 +19,10 @@ use postern_base::{
     bounded::{self, NAME, RESOURCE_NAME},
     node::{IdentityError, NodeIdentity},
 };
-use postern_compile::snapshot::{Resource, ResourceType, Selection, Snapshot};
+use postern_compile::{
+    snapshot::{Resource, ResourceType, Selection, Snapshot},
+    support::{Unsupported, unsupported},
+};
 use postern_model::protobuf_json::{self, Faults, Unknown, WriteError};
 use postern_release::publication::Publications;
 use serde_json::json;
@@ -73,6 +76,8 @@ enum PollError {
     TooMany(usize),
     #[error("type_url: expected `{}` at this path", .0.type_url())]
     Type(ResourceType),
+    #[error("node: unsupported: {0}")]
+    Unsupported(#[from] Unsupported),
     #[error("there is nothing in force yet")]
     NothingYet,
     #[error("the resources cannot be written as JSON: {0}")]
@@ -92,6 +97,7 @@ impl PollError {
             | Self::TooMany(_)
             | Self::Type(_) => StatusCode::BAD_REQUEST,
             Self::Body(rejection) => rejection.status(),
+            Self::Unsupported(_) => StatusCode::FORBIDDEN,
             Self::NothingYet => StatusCode::SERVICE_UNAVAILABLE,
             Self::Write(_) | Self::Ended => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -167,6 +173,7 @@ impl Question {
             return Err(PollError::Type(kind));
         }
         let node = NodeIdentity::read(&node)?;
+        unsupported(&node).map_or(Ok(()), Err)?;
         check_names(&request.version_info, &request.resource_names)?;
         let selection = select(kind, request.resource_names);
         Ok(Self { kind, source, node, version: request.version_info, selection })

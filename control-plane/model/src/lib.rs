@@ -122,9 +122,7 @@ pub use self::{
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
     service::{Address, Endpoint, NoTag, Protocol, Service},
-    settings::{
-        ErrorAnswer, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings, Unguarded,
-    },
+    settings::{ErrorAnswer, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, Timeouts},

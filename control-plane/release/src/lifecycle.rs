@@ -67,12 +67,14 @@ impl Lifecycle {
     }
 
     /// Sets `Ready` from the nodes that are to run the revision, which must be sorted by name: for each node true,
-    /// false or unknown, and true for all together when every live node is ready. Nodes that are gone are forgotten.
+    /// false or unknown, and true for all together when every live node is ready. Nodes that are gone, and
+    /// those that are not supported, are forgotten.
     pub fn observe<'a>(&mut self, concerned: &'a [Observed], now: SystemTime) {
-        let live: Vec<_> = concerned.iter().filter(|observed| observed.connected).collect();
+        let counts = |observed: &&Observed| observed.connected && observed.standing != Standing::Unsupported;
+        let live: Vec<_> = concerned.iter().filter(counts).collect();
         let ready = |observed: &&'a Observed| {
             let (status, words) = match &observed.standing {
-                Standing::Pending => (Truth::Unknown, ("Pending", "it has not answered yet")),
+                Standing::Pending | Standing::Unsupported => (Truth::Unknown, ("Pending", "it has not answered yet")),
                 Standing::Acked => (Truth::True, ("Acked", "it runs this revision")),
                 Standing::Nacked(reason) => (Truth::False, ("Rejected", reason.as_str())),
             };
@@ -86,7 +88,7 @@ impl Lifecycle {
         let acked = live.iter().filter(|observed| observed.standing == Standing::Acked).count();
         let refused = live.iter().find_map(|observed| match &observed.standing {
             Standing::Nacked(reason) => Some(format!("node `{}`: {reason}", observed.node.id)),
-            Standing::Pending | Standing::Acked => None,
+            Standing::Pending | Standing::Acked | Standing::Unsupported => None,
         });
         let share = format!("{acked} of {} nodes run it", live.len());
         let (status, words) = match refused {

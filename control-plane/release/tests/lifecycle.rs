@@ -132,7 +132,14 @@ impl World {
     fn join(&mut self, id: &str) {
         let (owned, service) = (id.to_owned(), "edge".to_owned());
         let node = Arc::new(NodeIdentity { id: owned, service, ..NodeIdentity::default() });
-        let sighting = Sighting { node, connected: true, revision: None, refused: Vec::new(), refused_policies: None };
+        let sighting = Sighting {
+            node,
+            connected: true,
+            unsupported: false,
+            revision: None,
+            refused: Vec::new(),
+            refused_policies: None,
+        };
         self.nodes.insert(id.to_owned(), sighting);
     }
 

@@ -121,6 +121,6 @@ fn imagine(mesh: &str, target: &TargetRef) -> NodeIdentity {
         service: target.service().unwrap_or_default().to_owned(),
         mesh: mesh.to_owned(),
         tags: target.tags().cloned().unwrap_or_default(),
-        envoy: None,
+        ..NodeIdentity::default()
     }
 }

@@ -29,7 +29,7 @@ pub struct Scope<'a> {
     pub outbound_faults: Vec<Diagnostic>,
     /// The resources with `omit: true`: of their type and name, the nodes have none.
     omitting: Selected<'a>,
-    /// What the nodes understand of their configuration.
+    /// What the bootstraps of the nodes allow.
     pub support: Support,
     /// Whether every request is refused.
     pub refuses_all: bool,
@@ -60,7 +60,7 @@ impl<'a> Scope<'a> {
         keep_most_specific(&mut resources.envoy_resources);
         let envoy_resources = resources.envoy_resources.extract_if(.., |resource| resource.spec.omit).collect();
         let omitting = Selected { envoy_resources, ..Selected::default() };
-        let support = Support::of(node.envoy.as_deref());
+        let support = Support::of(node);
         virtual_outbound::separate(&mut outbounds, &resources.gateways);
         let Outbounds { gateways, faults: outbound_faults } = outbounds;
         let local = gateways.iter().filter(|gateway| gateway.is_local()).flat_map(|gateway| &gateway.spec.routes);

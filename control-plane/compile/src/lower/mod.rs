@@ -36,7 +36,7 @@ use postern_model::{
     Protocol, Resource,
 };
 use postern_proto::plan::v1::{
-    Chain, Consumer, DeclaredRoutes, DenyWith, FORMAT, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
+    Chain, Consumer, DeclaredRoutes, DenyWith, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
     PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps, TrafficPermission, source,
     step::Policy as WirePolicy, traffic_permission,
 };
@@ -48,9 +48,7 @@ use crate::{
     attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
     expression::{Compilation, Compiled, Expressions},
     keys::KeySets,
-    params::Params,
     port, route_match,
-    support::{Feature, Support},
 };
 
 /// The name of the step that TrafficPermissions are lowered to, in decisions and logs.
@@ -86,7 +84,7 @@ pub fn lower(
 ) -> Result<Lowered, Diagnostics> {
     let services = scope.services.iter().map(|service| (service.name.clone(), service.spec.protocol)).collect();
     let known = Arc::clone(&attachment.expressions);
-    let mut lowering = Lowering { services, support: scope.support.clone(), known, ..Lowering::default() };
+    let mut lowering = Lowering { services, known, ..Lowering::default() };
     if let Some(settings) = scope.settings() {
         lowering.settings(&settings.spec);
     }
@@ -137,8 +135,6 @@ struct Lowering {
     issuers: Vec<String>,
     /// The services and their protocols.
     services: BTreeMap<String, Protocol>,
-    /// What the nodes understand.
-    support: Support,
     /// Whether an expression reads the tags of a source.
     reads_source_tags: bool,
     errors: Vec<Diagnostic>,
@@ -260,20 +256,8 @@ impl Lowering {
         }
     }
 
-    /// Reports a step whose effect the node's Envoy would silently ignore.
-    fn supported(&mut self, place: &Place<'_>) {
-        let Ok(Params::Rewrite(rewrite)) = place.step.params() else { return };
-        let host = rewrite.host.as_ref().map(|_| "host");
-        for (feature, used) in [(Feature::HostRewrite, host), (Feature::PathRewrite, rewrite.of_path())] {
-            if let Some(name) = used.filter(|_| self.support.lacks(feature)) {
-                self.error(place, &format!("params.{name}"), feature.missing());
-            }
-        }
-    }
-
     fn step(&mut self, place: &Place<'_>) -> Option<WireStep> {
         let step = &place.step.step;
-        self.supported(place);
         let when = step.when.as_deref().map_or(0, |when| self.condition(place, "when", when));
         let on_failure = match step.on_failure {
             None => WireOnFailure::Unspecified,
@@ -382,7 +366,7 @@ impl Lowering {
         if strictness == Strictness::Strict {
             Diagnostics::reject(self.errors.clone())?;
         }
-        let plan = Plan { format: FORMAT, strings: self.strings.into_values(), ..self.plan };
+        let plan = Plan { format: self.plan.least_format(), strings: self.strings.into_values(), ..self.plan };
         Ok((plan, self.errors))
     }
 }

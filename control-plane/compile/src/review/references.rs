@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_model::{
-    Bundle, Diagnostic, EnvoyResource, LogSink, OUTBOUND_ROUTE, Outbound, Protocol, Resource, Service, Settings, TargetRef,
-    Targeted, To,
-    TraceCollector, Tracing,
+    Bundle, Diagnostic, EnvoyResource, LogSink, OUTBOUND_ROUTE, Outbound, Protocol, Resource, Service, Settings,
+    TargetRef, Targeted, To, TraceCollector, Tracing,
 };
 
 /// An error for each reference to something that does not exist, unless it is `optional`.

@@ -27,7 +27,7 @@ use postern_model::{
 
 use super::{
     duration::duration,
-    matcher::{header_matcher, regex_of},
+    matcher::{header_matcher, small_regex},
 };
 
 /// One name or address with an optional port: the engine's definition of a host (`text::host`) without the trailing
@@ -102,8 +102,7 @@ pub(super) fn refusals(http: &EdgeHttp) -> impl Iterator<Item = Route> {
 
 /// Answers 400 to an authority that is not exactly one host.
 fn no_host() -> Route {
-    let host =
-        StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex_of(HOST, false))), ..Default::default() };
+    let host = StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(small_regex(HOST))), ..Default::default() };
     let matcher = HeaderMatcher {
         invert_match: true,
         treat_missing_header_as_empty: true,
@@ -119,10 +118,8 @@ fn no_host() -> Route {
 
 /// Answers 400 to paths that some upstreams read as another path.
 fn path_parameters() -> Route {
-    let matching = RouteMatch {
-        path_specifier: Some(PathSpecifier::SafeRegex(regex_of(PARAMETERS, false))),
-        ..Default::default()
-    };
+    let matching =
+        RouteMatch { path_specifier: Some(PathSpecifier::SafeRegex(small_regex(PARAMETERS))), ..Default::default() };
     refusal(PATH_PARAMETERS_ROUTE, matching, 400, "the path has a `;`, which is not taken here\n")
 }
 

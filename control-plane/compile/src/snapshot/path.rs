@@ -6,33 +6,33 @@ use std::fmt::Write;
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
 use postern_model::{PathMatch, PathText, Spelling};
 
-use super::matcher::{regex, regex_of};
+use super::matcher::Regexes;
 
 /// The matcher for a path. A prefix matches whole segments: `/users` matches `/users` and `/users/7`, never
 /// `/userspace`.
-pub(super) fn path_specifier(path: &PathMatch) -> PathSpecifier {
+pub(super) fn path_specifier(path: &PathMatch, regexes: Regexes) -> PathSpecifier {
     match path {
-        PathMatch::Exact(text) => exact(&PathText::read(text)),
-        PathMatch::Prefix(text) => prefix(&PathText::read(text)),
-        PathMatch::Template(template) => PathSpecifier::SafeRegex(Pattern::of_template(template).compile()),
-        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
+        PathMatch::Exact(text) => exact(&PathText::read(text), regexes),
+        PathMatch::Prefix(text) => prefix(&PathText::read(text), regexes),
+        PathMatch::Template(template) => PathSpecifier::SafeRegex(Pattern::of_template(template).compile(regexes)),
+        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regexes.regex(pattern)),
     }
 }
 
-fn exact(path: &PathText) -> PathSpecifier {
+fn exact(path: &PathText, regexes: Regexes) -> PathSpecifier {
     match path.plain() {
         Some(plain) => PathSpecifier::Path(plain),
-        None => PathSpecifier::SafeRegex(Pattern::default().text(path).compile()),
+        None => PathSpecifier::SafeRegex(Pattern::default().text(path).compile(regexes)),
     }
 }
 
-fn prefix(path: &PathText) -> PathSpecifier {
+fn prefix(path: &PathText, regexes: Regexes) -> PathSpecifier {
     let whole = path.spellings().last() == Some(&Spelling::Plain(b'/'));
     match path.plain() {
         Some(plain) if whole => PathSpecifier::Prefix(plain),
         Some(plain) => PathSpecifier::PathSeparatedPrefix(plain),
-        None if whole => PathSpecifier::SafeRegex(Pattern::default().text(path).part(REST).compile()),
-        None => PathSpecifier::SafeRegex(Pattern::default().text(path).part(BELOW).compile()),
+        None if whole => PathSpecifier::SafeRegex(Pattern::default().text(path).part(REST).compile(regexes)),
+        None => PathSpecifier::SafeRegex(Pattern::default().text(path).part(BELOW).compile(regexes)),
     }
 }
 
@@ -106,17 +106,18 @@ impl Pattern {
         self.part(("", 5))
     }
 
-    fn compile(self) -> envoy_types::pb::envoy::r#type::matcher::v3::RegexMatcher {
-        regex_of(&self.text, self.instructions + AROUND > MOST)
+    fn compile(self, regexes: Regexes) -> envoy_types::pb::envoy::r#type::matcher::v3::RegexMatcher {
+        regexes.regex_of(&self.text, self.instructions + AROUND > MOST)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::Support;
 
     fn check(path: PathMatch, expect: &str) {
-        let text = match path_specifier(&path) {
+        let text = match path_specifier(&path, Regexes::of(Support::default())) {
             PathSpecifier::Path(text) => format!("path {text}"),
             PathSpecifier::Prefix(text) => format!("prefix {text}"),
             PathSpecifier::PathSeparatedPrefix(text) => format!("separated {text}"),

@@ -17,7 +17,7 @@ use postern_model::{ANY_HOST, Backend, EdgeHttp, Gateway, MISDIRECTED_ROUTE, Tim
 
 use super::{
     Kept, Resource, edge,
-    matcher::{exact, header_match, header_matcher},
+    matcher::{Regexes, exact, header_match, header_matcher},
     path::path_specifier,
     request_match, retry, timeout,
 };
@@ -26,7 +26,6 @@ use crate::{
     params::Params,
     port::{Behind, Port},
     route_match,
-    support::Feature,
 };
 
 /// The new path that the filter left. Without one, the path is not changed.
@@ -44,6 +43,7 @@ struct Said {
     name: String,
     rewrites_path: bool,
     rewrites_host: bool,
+    regexes: Regexes,
     timeouts: Timeouts,
     retry_policy: Option<RetryPolicy>,
 }
@@ -52,9 +52,9 @@ impl Said {
     fn of(route: &postern_model::Route, name: String, rewrites: Rewrites, scope: &Scope<'_>) -> Self {
         Self {
             name,
-            // On Envoys that do not understand it, the chain refuses all requests.
-            rewrites_path: rewrites.path && !scope.support.lacks(Feature::PathRewrite),
-            rewrites_host: rewrites.host && !scope.support.lacks(Feature::HostRewrite),
+            rewrites_path: rewrites.path,
+            rewrites_host: rewrites.host,
+            regexes: Regexes::of(scope.support),
             timeouts: attach::for_route(&scope.timeouts, route).conf,
             retry_policy: retry_policy(route, scope),
         }
@@ -208,13 +208,13 @@ fn envoy_routes(route: &postern_model::Route, said: &Said) -> Vec<Route> {
 fn envoy_route(route: &postern_model::Route, method: Option<&String>, said: &Said) -> Route {
     let methods = method.map(|method| header_matcher(":method", exact(method)));
     let matching = RouteMatch {
-        path_specifier: Some(path_specifier(&route.matching.path)),
+        path_specifier: Some(path_specifier(&route.matching.path, said.regexes)),
         headers: methods
             .into_iter()
-            .chain(route.matching.headers.iter().map(header_match))
-            .chain(route.matching.cookies.iter().map(request_match::cookie))
+            .chain(route.matching.headers.iter().map(|header| header_match(header, said.regexes)))
+            .chain(route.matching.cookies.iter().map(|cookie| request_match::cookie(cookie, said.regexes)))
             .collect(),
-        query_parameters: route.matching.query.iter().map(request_match::query).collect(),
+        query_parameters: route.matching.query.iter().map(|query| request_match::query(query, said.regexes)).collect(),
         ..Default::default()
     };
     let mut action = RouteAction {

@@ -88,6 +88,6 @@ fn node(address: &str, identity: &ClientIdentity) -> Result<NodeIdentity, Identi
         service: service.clone(),
         mesh: if mesh.is_empty() { DEFAULT_MESH.to_owned() } else { mesh.clone() },
         tags: tags.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        envoy: None,
+        ..NodeIdentity::default()
     })
 }

@@ -267,6 +267,6 @@ impl<C> Connection<C> {
             None => (None, None),
         };
         let connected = self.answer.is_some() || !self.is_silent;
-        Some(Sighting { node, connected, revision, refused: Vec::new(), refused_policies })
+        Some(Sighting { node, connected, unsupported: false, revision, refused: Vec::new(), refused_policies })
     }
 }

@@ -18,7 +18,10 @@ use std::{
 use clap::Args;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use postern_base::node::{DEFAULT_MESH, IdentityError, NodeIdentity};
-use postern_compile::snapshot::{Resource, ResourceSet, ResourceType, Selection, Snapshot};
+use postern_compile::{
+    snapshot::{Resource, ResourceSet, ResourceType, Selection, Snapshot},
+    support::{Unsupported, unsupported},
+};
 use postern_model::{
     Diagnostics,
     protobuf_json::{self, Faults, Unknown, WriteError},
@@ -92,6 +95,14 @@ pub enum DeliveryError {
         path: PathBuf,
         /// The part that is too long.
         error: IdentityError,
+    },
+    /// The node's Envoy is not supported.
+    #[error("{}: node: unsupported: {reason}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: Unsupported,
     },
     /// A resource cannot be written as JSON.
     #[error(transparent)]
@@ -293,5 +304,9 @@ fn read_node(path: &Path) -> Result<NodeIdentity, DeliveryError> {
     let node = document.get("node").unwrap_or(&serde_json::Value::Null);
     let node: Node = protobuf_json::read(node, Unknown::Refused)
         .map_err(|faults| DeliveryError::NodeFields { path: path.to_owned(), faults })?;
-    NodeIdentity::read(&node).map_err(|error| DeliveryError::Identity { path: path.to_owned(), error })
+    let node = NodeIdentity::read(&node).map_err(|error| DeliveryError::Identity { path: path.to_owned(), error })?;
+    match unsupported(&node) {
+        None => Ok(node),
+        Some(reason) => Err(DeliveryError::Unsupported { path: path.to_owned(), reason }),
+    }
 }

@@ -335,10 +335,17 @@ impl Shelf {
 
 /// What tells a node apart: all that decides what the control plane serves it.
 fn key_of(node: &NodeIdentity) -> Digest {
-    let NodeIdentity { id, service, mesh, tags, envoy } = node;
+    let NodeIdentity { id, service, mesh, tags, envoy, lacks_wasm, large_regexes } = node;
     let own = [id, service, mesh, envoy.as_deref().unwrap_or_default()];
     let tags = tags.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
-    Digest::of_parts(own.into_iter().chain(tags).map(str::as_bytes))
+    // Without a flag the key is the one of earlier versions. One part more is no tag, which has two.
+    let flags = match (lacks_wasm, large_regexes) {
+        (false, false) => None,
+        (true, false) => Some("lacks wasm"),
+        (false, true) => Some("large regexes"),
+        (true, true) => Some("lacks wasm, large regexes"),
+    };
+    Digest::of_parts(own.into_iter().chain(tags).chain(flags).map(str::as_bytes))
 }
 
 fn lock(folder: &Path) -> Result<File, ShelfError> {

@@ -45,7 +45,8 @@ fn serves_after_a_restart_what_was_kept_to_exactly_that_node() {
     let tagged = NodeIdentity { tags: [("stage".to_owned(), "b".to_owned())].into(), ..node("edge") };
     let newer = NodeIdentity { envoy: Some("1.40.0".to_owned()), ..node("edge") };
     let other = NodeIdentity { service: "other".to_owned(), ..node("edge") };
-    for stranger in [node("other"), tagged, newer, other] {
+    let other_bootstrap = NodeIdentity { large_regexes: true, ..node("edge") };
+    for stranger in [node("other"), tagged, newer, other, other_bootstrap] {
         assert!(matches!(shelf.serve(&stranger, now()), Err(ShelfError::Nothing { .. })), "{stranger:?}");
     }
 }

@@ -61,17 +61,20 @@ pub(super) enum NodeState {
     Pending,
     /// It refuses something, and runs what it had before.
     Refusing,
+    /// Its Envoy is not supported, and served nothing.
+    Unsupported,
     /// It is not connected.
     Gone,
 }
 
 impl NodeState {
-    pub(super) const ALL: [Self; 4] = [Self::Ready, Self::Pending, Self::Refusing, Self::Gone];
+    pub(super) const ALL: [Self; 5] = [Self::Ready, Self::Pending, Self::Refusing, Self::Unsupported, Self::Gone];
 
     /// The state of a node, by the fleet's report alone.
     pub(super) fn of(report: &NodeReport) -> Self {
         match report {
             NodeReport { connected: false, .. } => Self::Gone,
+            NodeReport { unsupported: Some(_), .. } => Self::Unsupported,
             NodeReport { types, .. } if types.values().any(|status| status.refused.is_some()) => Self::Refusing,
             NodeReport { revision: Some(_), .. } => Self::Ready,
             NodeReport { .. } => Self::Pending,
@@ -94,7 +97,10 @@ pub(super) struct NodeView {
     /// The revision that it runs in all that it subscribed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
-    /// Why it refuses the revision that it is to run.
+    /// The digests of the filter builds that this revision is for, the one that is served first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<String>,
+    /// Why it refuses the revision that it is to run, or is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// What is odd about it as a whole.
@@ -148,7 +154,9 @@ fn absent_nodes(plane: &ControlPlane) -> BTreeMap<String, NodeRecord> {
 fn views(plane: &ControlPlane) -> Vec<NodeView> {
     let all = plane.fleet().ask(|fleet| (fleet.identities(), fleet.report(), fleet.sightings()));
     let (identities, reports, sightings) = all;
-    let mut standings = plane.in_force().releases().standings(&sightings);
+    let reading = plane.in_force();
+    let mut standings = reading.releases().standings(&sightings);
+    let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
     let view = |(identity, report): (NodeIdentity, NodeReport)| {
         let NodeStanding { target, running, refused } = standings.remove(&identity.id).unwrap_or_default();
         let state = match NodeState::of(&report) {
@@ -161,7 +169,8 @@ fn views(plane: &ControlPlane) -> Vec<NodeView> {
             since: report.since,
             target,
             revision: running,
-            reason: refused,
+            filters: running.and_then(filters).unwrap_or_default(),
+            reason: report.unsupported.or(refused),
             warning: report.warning,
             cache: report.cache,
             types: report.types,

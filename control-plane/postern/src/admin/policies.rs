@@ -152,14 +152,15 @@ fn look(plane: &ControlPlane, node: &NodeIdentity, subject: Subject<'_>) -> Resu
 fn who(plane: &ControlPlane, Whom { id, service, mesh, tags }: Whom) -> Result<NodeIdentity, Problem> {
     let identities = plane.identities();
     if let Some(known) = identities.iter().find(|node| node.id == id) {
-        let NodeIdentity { service: its, mesh: of, tags: its_tags, envoy, .. } = known.clone();
-        let (service, mesh) = (service.unwrap_or(its), mesh.unwrap_or(of));
-        return Ok(NodeIdentity { id, service, mesh, tags: tags.unwrap_or(its_tags), envoy });
+        let known = known.clone();
+        let (service, mesh) = (service.unwrap_or(known.service), mesh.unwrap_or(known.mesh));
+        return Ok(NodeIdentity { id, service, mesh, tags: tags.unwrap_or(known.tags), ..known });
     }
     if !id.is_empty() && service.is_none() && mesh.is_none() && tags.is_none() {
         let known: Vec<_> = identities.into_iter().map(|node| node.id).collect();
         return Err(no_such_node(&id, &known));
     }
     let mesh = mesh.unwrap_or_else(|| DEFAULT_MESH.to_owned());
-    Ok(NodeIdentity { id, service: service.unwrap_or_default(), mesh, tags: tags.unwrap_or_default(), envoy: None })
+    let (service, tags) = (service.unwrap_or_default(), tags.unwrap_or_default());
+    Ok(NodeIdentity { id, service, mesh, tags, ..NodeIdentity::default() })
 }

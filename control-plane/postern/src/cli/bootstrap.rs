@@ -6,6 +6,10 @@ use clap::Args;
 use postern_deliver::node_cache::Address;
 use serde_json::{Map, Value, json};
 
+/// The limit of instructions of regular expressions. By default, Envoy refuses those of more than 100; the control plane
+/// checks their size itself.
+const MOST_INSTRUCTIONS: u32 = 1_000_000;
+
 /// Who the node is, and where it gets everything from.
 #[derive(Debug, Args)]
 pub(super) struct Bootstrap {
@@ -64,7 +68,9 @@ impl Bootstrap {
                 "http2_protocol_options": { "connection_keepalive": { "interval": "30s", "timeout": "5s" } },
             },
         });
+        let runtime = json!({ "re2.max_program_size.error_level": MOST_INSTRUCTIONS });
         json!({
+            "layered_runtime": { "layers": [{ "name": "postern", "static_layer": runtime }] },
             "node": { "id": self.id, "cluster": self.service, "metadata": self.metadata() },
             // The admin interface must answer when callers use all connections.
             "admin": { "address": socket(self.admin), "ignore_global_conn_limit": true },
@@ -162,6 +168,8 @@ impl Bootstrap {
 
     fn metadata(&self) -> Value {
         let mut metadata = Map::new();
+        // Tells the control plane of `layered_runtime`.
+        metadata.insert("largeRegexes".to_owned(), json!(true));
         if let Some(mesh) = &self.mesh {
             metadata.insert("mesh".to_owned(), json!(mesh));
         }

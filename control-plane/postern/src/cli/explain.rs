@@ -171,7 +171,7 @@ impl Subject {
             service: self.service.clone().unwrap_or_default(),
             mesh: self.mesh.clone().unwrap_or_else(|| DEFAULT_MESH.to_owned()),
             tags: self.tags.iter().cloned().collect::<BTreeMap<_, _>>(),
-            envoy: None,
+            ..NodeIdentity::default()
         }
     }
 

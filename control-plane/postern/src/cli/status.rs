@@ -64,6 +64,7 @@ fn head(status: &Value) -> String {
             lines.push(format!("          without node `{}`, which refused it and left", text(node)));
         }
     }
+    lines.extend(filters(status));
     lines.extend(items(at(status, "/invalid")).iter().map(|line| format!("invalid   {}", text(line))));
     lines.extend(held_back(at(status, "/directory")));
     lines.extend(held(at(status, "/held")));
@@ -79,6 +80,23 @@ fn head(status: &Value) -> String {
         lines.push(format!("keys      {uri} ({keys}), {state}{fetched}{error}"));
     }
     format!("{}\n\n", lines.join("\n"))
+}
+
+/// The filter in force, where it is not the one that the control plane was started with, or not alone.
+fn filters(status: &Value) -> Vec<String> {
+    let (own, in_force) = (at(status, "/filter"), items(at(status, "/filters")));
+    let shown = |builds: &[Value]| builds.iter().map(short).collect::<Vec<_>>().join(" and ");
+    let mut lines = Vec::new();
+    if in_force.first().is_some_and(|first| first != own || in_force.len() > 1) {
+        lines.push(format!("filter    {}; this control plane was started with {}", shown(in_force), short(own)));
+    }
+    let taken_back = items(at(status, "/filtersTakenBack"));
+    if !taken_back.is_empty() {
+        let back =
+            "was taken back: changes are for the filter in force, until `postern rollback` to a revision that had it";
+        lines.push(format!("          {} {back}", shown(taken_back)));
+    }
+    lines
 }
 
 /// What the followed directory says that is not in force.
@@ -128,7 +146,10 @@ fn node_table(nodes: &[Value], absent: &Value) -> Table<6> {
         };
         let since = age_of_seconds(at(node, "/since"));
         let state = text(at(node, "/state"));
-        table.row([text(at(node, "/id")), text(at(node, "/service")), state, revision, since, tags.join(",")]);
+        table.row([text(at(node, "/id")), text(at(node, "/service")), state.clone(), revision, since, tags.join(",")]);
+        if state == "unsupported" {
+            table.note(format!("unsupported: {}", text(at(node, "/reason"))));
+        }
         node.get("warning").into_iter().for_each(|warning| table.note(text(warning)));
         node.get("cache").into_iter().for_each(|cache| table.note(via(cache)));
         for (kind, refused) in refusals(node) {

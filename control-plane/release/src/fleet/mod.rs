@@ -15,7 +15,10 @@ use std::{
 };
 
 use postern_base::{digest::Digest, node::NodeIdentity, via_cache::ViaCache};
-use postern_compile::snapshot::ResourceType;
+use postern_compile::{
+    snapshot::ResourceType,
+    support::{Unsupported, unsupported},
+};
 use tokio::sync::watch;
 
 pub use event::Event;
@@ -51,6 +54,8 @@ struct Node {
     /// something. An Envoy has one, and sends nothing on the first after it has opened another.
     aggregated: Vec<(u64, u64)>,
     is_shared: bool,
+    /// Why nothing is served to it.
+    unsupported: Option<Unsupported>,
     /// The node cache that its latest stream came through.
     cache: Option<ViaCache>,
     since: u64,
@@ -98,6 +103,11 @@ impl Fleet {
         if *node.identity != *identity {
             node.identity = Arc::new(identity.clone());
         }
+        let unsupported = unsupported(identity);
+        if let Some(reason) = unsupported.as_ref().filter(|_| node.unsupported != unsupported) {
+            tracing::warn!(node = identity.id, "unsupported, and served nothing: {reason}");
+        }
+        node.unsupported = unsupported;
         if node.streams.is_empty() {
             node.since = seconds(now);
             let NodeIdentity { id, service, .. } = identity.clone();
@@ -229,6 +239,7 @@ impl Fleet {
             connected: !node.streams.is_empty(),
             since: node.since,
             revision: node.revision().cloned(),
+            unsupported: node.unsupported.as_ref().map(ToString::to_string),
             warning: node.is_shared.then_some(SHARED),
             cache: node.cache.clone(),
             types: node.types.clone(),
@@ -241,6 +252,7 @@ impl Fleet {
         let sighting = |node: &Node| Sighting {
             node: Arc::clone(&node.identity),
             connected: !node.streams.is_empty(),
+            unsupported: node.unsupported.is_some(),
             revision: node.revision().cloned(),
             refused: node.refusals().map(|(kind, refusal)| (kind, Arc::clone(refusal))).collect(),
             refused_policies: None,
@@ -248,10 +260,11 @@ impl Fleet {
         self.nodes.values().map(sighting).collect()
     }
 
-    /// How far the connected nodes are with a revision.
+    /// How far the connected nodes that are supported are with a revision.
     pub fn progress(&self, revision: &Digest) -> RevisionProgress {
         let mut progress = RevisionProgress::default();
-        for (id, node) in self.nodes.iter().filter(|(_, node)| !node.streams.is_empty()) {
+        let counts = |node: &Node| !node.streams.is_empty() && node.unsupported.is_none();
+        for (id, node) in self.nodes.iter().filter(|(_, node)| counts(node)) {
             progress.connected += 1;
             if node.revision() == Some(revision) {
                 progress.settled += 1;
@@ -410,6 +423,21 @@ mod tests {
         fleet.forget(Duration::from_secs(1_000_000), at(0), |node| node.id == "000000");
         let left = ids(&fleet);
         assert_eq!((left.len(), &left[..2]), (MOST_DISCONNECTED, &["000000".to_owned(), "000003".to_owned()][..]));
+    }
+
+    #[test]
+    fn an_unsupported_node_keeps_nobody_waiting() {
+        let mut fleet = Fleet::default();
+        let old = NodeIdentity { envoy: Some("1.36.4".to_owned()), ..node("old") };
+        fleet.connect(&old, at(0));
+        let progress = fleet.progress(&Digest::of(b"revision"));
+        assert!(progress.is_complete() && progress.connected == 0, "{progress:?}");
+        let reason = "Envoy 1.36.4 is older than 1.37, the oldest supported version";
+        assert_eq!(fleet.report().first().and_then(|node| node.unsupported.as_deref()), Some(reason));
+        // It was replaced by a newer one.
+        fleet.connect(&NodeIdentity { envoy: Some("1.37.0".to_owned()), ..old }, at(1));
+        assert_eq!(fleet.progress(&Digest::of(b"revision")).connected, 1);
+        assert_eq!(fleet.report().first().and_then(|node| node.unsupported.clone()), None);
     }
 
     #[test]

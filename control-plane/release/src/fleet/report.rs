@@ -71,6 +71,9 @@ pub struct NodeReport {
     /// The revision that it runs in all that it subscribed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<Digest>,
+    /// Why it is not served: its Envoy does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsupported: Option<String>,
     /// What is odd about it as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<&'static str>,
@@ -89,6 +92,8 @@ pub struct Sighting {
     pub node: Arc<NodeIdentity>,
     /// Whether the node has an open stream.
     pub connected: bool,
+    /// Whether the node is [unsupported](postern_compile::support::unsupported), so that nothing is served to it.
+    pub unsupported: bool,
     /// The revision that the node runs in all that it subscribed to.
     pub revision: Option<Digest>,
     /// The refusals that the node has not recovered from.
@@ -97,7 +102,7 @@ pub struct Sighting {
     pub refused_policies: Option<(Digest, String)>,
 }
 
-/// How far the connected nodes are with a revision.
+/// How far the connected nodes that are supported are with a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RevisionProgress {
     /// The number of connected nodes.

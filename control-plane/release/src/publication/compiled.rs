@@ -15,7 +15,7 @@ pub(super) const MOST_GROUPS: usize = 1024;
 /// The snapshot of a group; empty until it is compiled.
 pub(super) type SharedSnapshot = Arc<OnceLock<Arc<Snapshot>>>;
 
-/// The key of a group: the targets that select its nodes, and what these support.
+/// The key of a group: the targets that select its nodes, and what the bootstraps of these allow.
 pub(super) type Key = (Signature, Support);
 
 /// The cache: groups by key.

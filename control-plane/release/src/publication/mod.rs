@@ -10,7 +10,7 @@ mod policy_set;
 mod published;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{HashMap, HashSet},
     mem,
     panic::resume_unwind,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,7 +25,7 @@ use postern_compile::{
     pipeline::{CompileError, compile_refusal, compile_scope},
     revision::{group_revision, revision},
     snapshot::{FilterCode, Kept, Snapshot},
-    support::{OLDEST, Support},
+    support::{Support, unsupported},
 };
 use postern_model::{Bundle, Diagnostics};
 
@@ -72,7 +72,7 @@ struct Groups {
     key_sets: KeySets,
     code: FilterCode,
     kinship: Kinship,
-    /// Compiled groups, by the targets that select their nodes and by what these support.
+    /// Compiled groups, by the targets that select their nodes and by what the bootstraps of these allow.
     compiled: Mutex<Compiled>,
     /// Snapshots by their own revision, for reuse by the next publication.
     known: Mutex<HashMap<Digest, Arc<Snapshot>>>,
@@ -101,7 +101,7 @@ impl Publication {
     ) -> Result<Self, CompileError> {
         let groups = Groups::new(bundle, key_sets, code.clone(), previous);
         let revision = thread::scope(|threads| {
-            let named = threads.spawn(|| revision(&groups.bundle, &groups.key_sets, code.digest()));
+            let named = threads.spawn(|| revision(&groups.bundle, &groups.key_sets, code.set()));
             groups.check(nodes)?;
             Ok::<_, CompileError>(named.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })?;
@@ -137,6 +137,14 @@ impl Publication {
                 Arc::clone(&split.candidate)
             }
             Content::Split(split) => Arc::clone(&split.last_good),
+        }
+    }
+
+    /// The filter builds that it is for. `None` for one snapshot for every node, and for two revisions.
+    pub fn code(&self) -> Option<&FilterCode> {
+        match &self.content {
+            Content::Grouped(groups) => Some(&groups.code),
+            Content::Uniform(_) | Content::Split(_) => None,
         }
     }
 
@@ -207,7 +215,7 @@ impl Publication {
     /// The snapshots that are compiled for this filter, by the revisions of their groups.
     fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
         match &self.content {
-            Content::Grouped(groups) if groups.code.digest() == filter => lock(&groups.known).clone(),
+            Content::Grouped(groups) if groups.code.set() == filter => lock(&groups.known).clone(),
             Content::Uniform(_) | Content::Grouped(_) => HashMap::new(),
             Content::Split(split) => {
                 let mut known = split.last_good.known(filter);
@@ -229,7 +237,7 @@ impl Publication {
 
 impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
-        let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
+        let known = previous.map(|previous| previous.known(code.set())).unwrap_or_default();
         let kept = previous.and_then(Publication::kept).unwrap_or_default();
         let kinship = Kinship::of([&bundle]);
         Self {
@@ -246,20 +254,20 @@ impl Groups {
 
     /// Compiles the groups that exist or could exist, and drops snapshots that are no longer used.
     fn check(&self, nodes: &[NodeIdentity]) -> Result<(), CompileError> {
-        let mut checked = BTreeSet::new();
+        let mut checked = HashSet::new();
         let (mut errors, mut used) = (Vec::new(), HashMap::new());
         for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
-            // A feature that an old Envoy lacks is not the change's fault: that node's group is compiled when it
-            // connects.
-            let node = NodeIdentity { envoy: None, ..node };
-            let signature = self.kinship.signature(&node);
-            if checked.len() >= MOST_IMAGINED || !checked.insert(signature.clone()) {
+            if unsupported(&node).is_some() {
+                continue;
+            }
+            let group = (self.kinship.signature(&node), Support::of(&node));
+            if checked.len() >= MOST_IMAGINED || !checked.insert(group.clone()) {
                 continue;
             }
             match self.compile(&node, Strictness::Strict) {
                 Ok(snapshot) => {
                     used.insert(snapshot.revision().clone(), Arc::clone(&snapshot));
-                    lock(&self.compiled).foresee((signature, Support::Full), snapshot);
+                    lock(&self.compiled).foresee(group, snapshot);
                 }
                 Err(CompileError::Diagnostics(found)) => errors.extend(found),
                 Err(error) => return Err(error),
@@ -271,12 +279,12 @@ impl Groups {
     }
 
     fn compiled_for(&self, node: &NodeIdentity) -> Option<Arc<Snapshot>> {
-        let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
+        let group = (self.kinship.signature(node), Support::of(node));
         lock(&self.compiled).compiled(&group)
     }
 
     fn snapshot_for(&self, node: &NodeIdentity) -> Arc<Snapshot> {
-        let group = (self.kinship.signature(node), Support::of(node.envoy.as_deref()));
+        let group = (self.kinship.signature(node), Support::of(node));
         let group = lock(&self.compiled).group(group);
         Arc::clone(group.get_or_init(|| self.serve(node)))
     }
@@ -305,15 +313,7 @@ impl Groups {
 
     fn compile(&self, node: &NodeIdentity, strictness: Strictness) -> Result<Arc<Snapshot>, CompileError> {
         let scope = Scope::of(&self.bundle, node);
-        if scope.support == Support::None {
-            let version = node.envoy.as_deref().unwrap_or_default();
-            tracing::error!(
-                node = node.id,
-                "every request is refused at this node: Envoy {version} is older than {OLDEST}, the oldest that is supported"
-            );
-            return Ok(Arc::new(compile_refusal(&scope, &self.key_sets, &self.code)));
-        }
-        let revision = group_revision(&scope, &self.key_sets, self.code.digest());
+        let revision = group_revision(&scope, &self.key_sets, self.code.set());
         if let Some(snapshot) = lock(&self.known).get(&revision) {
             return Ok(Arc::clone(snapshot));
         }

@@ -5,6 +5,7 @@
 //! [`View`], a value, so that they and the owner never wait for each other.
 
 mod alone;
+mod builds;
 mod complete;
 mod directory;
 mod examine;
@@ -34,7 +35,17 @@ use postern_compile::{keys::StoredKeySet, lint::Finding};
 use postern_model::{Bundle, Diagnostics};
 use serde::de::DeserializeOwned;
 
+use self::{
+    builds::Builds,
+    directory::Following,
+    generations::Generations,
+    observed::known,
+    plans::{Plans, uses_of},
+    terms::{Runners, kept_by, runners_of},
+    trust::Trust,
+};
 pub use self::{
+    builds::{ChangeBuilds, kept_build, kept_code},
     complete::complete,
     directory::{Directory, HeldBack, digest_of},
     examine::{Examined, Ground, Proved, examine, prove},
@@ -53,18 +64,11 @@ pub use self::{
     terms::Terms,
     view::{Concerns, NodeStanding, View},
 };
-use self::{
-    directory::Following,
-    generations::Generations,
-    plans::{Plans, uses_of},
-    terms::{Runners, runners_of},
-    trust::Trust,
-};
 use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
     publication::Publication,
-    rollout::{Change, NotNow, Observed, Rollout, RolloutReport, Standing},
+    rollout::{Change, NotNow, Rollout, RolloutReport},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds},
 };
 
@@ -104,6 +108,7 @@ pub struct Releases {
     /// Shared with views: copied on write.
     lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
     plans: Plans,
+    builds: Builds,
     /// The nodes that were connected when a rollout last ended.
     known: Arc<BTreeMap<String, NodeRecord>>,
     directory: Following,
@@ -119,7 +124,7 @@ impl Releases {
     pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
         let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
-        let (rollout, directory, generations) = Default::default();
+        let (rollout, directory, generations, builds) = Default::default();
         let has_counted = false;
         Self {
             store,
@@ -130,6 +135,7 @@ impl Releases {
             live,
             lifecycles,
             plans,
+            builds,
             known,
             directory,
             generations,
@@ -145,6 +151,7 @@ impl Releases {
         self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
         self.generations = Arc::new(self.noted(GENERATIONS)?.unwrap_or_default());
         self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
+        self.restore_builds()?;
         let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
             // The earlier process ended after storing a revision, and before its first step.
@@ -172,6 +179,7 @@ impl Releases {
         self.note_failure(now);
         self.restore_directory(admission)?;
         self.count_missing(latest.number, admission)?;
+        self.record_live_builds()?;
         self.plans.serve(&self.live, milliseconds(now));
         Ok(Some(latest))
     }
@@ -208,6 +216,8 @@ impl Releases {
         now: SystemTime,
     ) -> Result<(), ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let own = self.builds.of(number).and_then(|builds| admission.for_builds(builds, &*self.store));
+        let admission = own.as_deref().unwrap_or(admission);
         let revision = self.store.revisions()?.into_iter().find(|revision| revision.number == number);
         let trust = revision.as_ref().map_or(Trust::Never, |revision| trust::trust_of(&revision.digest));
         let digest = revision.map(|revision| revision.digest).unwrap_or_default().into();
@@ -321,6 +331,8 @@ impl Releases {
         problems: Option<&Diagnostics>,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
+        let next = self.store.latest()?.map_or(1, |latest| latest.number.saturating_add(1));
+        self.record_builds(next, release.publication.code())?;
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
@@ -382,6 +394,7 @@ impl Releases {
                 tracing::error!("the nodes were not noted: {error}");
             }
             self.note_taken_back();
+            self.note_builds_taken_back();
         }
         self.note_failure(now);
         self.tidy_up(now);
@@ -397,13 +410,15 @@ impl Releases {
         command(self.rollout.as_mut().ok_or(ApplyError::NoRollout)?)?;
         self.note_failure(now);
         self.note_taken_back();
+        self.note_builds_taken_back();
         self.tidy_up(now);
         Ok(())
     }
 
-    /// The live revisions with their resources, to be compiled again.
-    pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>)> {
-        self.live.iter().map(|(number, release)| (*number, Arc::clone(&release.bundle))).collect()
+    /// The live revisions with their resources, to be compiled again, each with what is served of it now.
+    pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>, Arc<Publication>)> {
+        let live = self.live.iter();
+        live.map(|(number, release)| (*number, Arc::clone(&release.bundle), Arc::clone(&release.publication))).collect()
     }
 
     /// Replaces live publications by ones compiled again, by revision, because keys have changed. Revisions that are no
@@ -457,9 +472,9 @@ impl Releases {
     pub fn view(&self) -> View {
         let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
         let (known, generations) = (Arc::clone(&self.known), Arc::clone(&self.generations));
-        let (directory, removable) = (self.directory.clone(), self.settled_terms().removable);
-        let uses = self.plans.all().clone();
-        View { rollout, live, lifecycles, uses, known, generations, directory, removable }
+        let (directory, builds) = (self.directory.clone(), self.builds.clone());
+        let (uses, removable) = (self.plans.all().clone(), self.settled_terms().removable);
+        View { rollout, live, lifecycles, uses, known, generations, directory, removable, builds }
     }
 
     /// The lifecycles of the revisions that matter now.
@@ -521,6 +536,8 @@ impl Releases {
             let (rollout, lifecycles) = (note(rollout), note(lifecycles));
             let mut notes = vec![(ROLLOUT, Some(rollout.as_slice())), (LIFECYCLES, Some(lifecycles.as_slice()))];
             notes.extend(plans.as_ref().map(|plans| (PLANS, Some(plans.as_slice()))));
+            let builds = self.builds.forget(&gone);
+            notes.extend(builds.iter().map(|(name, value)| (name.as_str(), value.as_deref())));
             notes.extend(generations.as_ref().map(|generations| (GENERATIONS, Some(generations.as_slice()))));
             self.store.put_notes(&notes)?;
             self.has_counted = false;
@@ -544,24 +561,4 @@ impl Releases {
 /// The revision in force by a rollout.
 fn in_force(rollout: &Rollout) -> Option<u64> {
     if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
-}
-
-/// The number of revisions to keep, if the bundle sets it.
-fn kept_by(bundle: &Bundle) -> Option<usize> {
-    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
-    retention.map(|retention| retention.revisions)
-}
-
-/// The records of connected nodes to be stored.
-fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
-    let record = |observed: &Observed| {
-        // A node that has not acknowledged the new revision runs the previous one, if it ever ran it.
-        let revision = match observed.standing {
-            Standing::Acked => Some(rollout.candidate()),
-            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
-        };
-        let service = observed.node.service.clone();
-        (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
-    };
-    observed.iter().filter(|observed| observed.connected).map(record).collect()
 }

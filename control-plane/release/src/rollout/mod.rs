@@ -226,8 +226,23 @@ impl Rollout {
         if on_candidate { self.candidate } else { stable }
     }
 
-    /// Looks at the fleet and updates the state. Returns what changed.
+    /// Looks at the fleet and updates the state. Returns what changed. Nodes that are not supported have no say: a step
+    /// that has chosen one chooses another instead.
     pub fn observe(&mut self, nodes: &[Observed], now: SystemTime) -> Change {
+        if !nodes.iter().any(|seen| seen.standing == Standing::Unsupported) {
+            return self.observe_supported(nodes, now);
+        }
+        let (without, nodes): (Vec<_>, Vec<_>) =
+            nodes.iter().cloned().partition(|seen| seen.standing == Standing::Unsupported);
+        for Observed { node, .. } in without {
+            let was_chosen = self.chosen.remove(&node.id);
+            self.has_chosen &= !was_chosen;
+            self.setback.excuse(&node.id);
+        }
+        self.observe_supported(&nodes, now)
+    }
+
+    fn observe_supported(&mut self, nodes: &[Observed], now: SystemTime) -> Change {
         if matches!(self.state, State::RolledBack { .. }) {
             return self.reconsider(nodes, milliseconds(now));
         }
@@ -362,7 +377,7 @@ impl Rollout {
         let asked = || nodes.iter().filter(|seen| self.includes(&seen.node) && self.is_witness(&seen.node));
         let mut refusals = asked().filter_map(|seen| match &seen.standing {
             Standing::Nacked(reason) => Some((seen.node.id.clone(), reason.clone())),
-            Standing::Acked | Standing::Pending => None,
+            Standing::Acked | Standing::Pending | Standing::Unsupported => None,
         });
         let first = refusals.next()?;
         let tolerated = self.tolerance.of(asked().filter(|seen| seen.connected).count());

@@ -24,4 +24,6 @@ pub enum Standing {
     Acked,
     /// It refused the revision, for this reason.
     Nacked(String),
+    /// It is not supported, so that it is not served the revision and its answer is not waited for.
+    Unsupported,
 }

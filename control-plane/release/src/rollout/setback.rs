@@ -62,6 +62,13 @@ impl Setback {
         self.away.clear();
     }
 
+    /// Counts a node that refused as departed already: its Envoy was replaced by one that is not supported.
+    pub(super) fn excuse(&mut self, node: &str) {
+        if self.refused.contains(node) {
+            self.away.insert(node.to_owned(), 0);
+        }
+    }
+
     /// Whether a new start is still possible.
     pub(super) fn is_open(&self, now: u64) -> bool {
         let late = self.since.is_none_or(|since| now.saturating_sub(since) > milliseconds(LONGEST_SETBACK));

@@ -14,7 +14,7 @@ use std::{
 use axum::{body::Body, http::HeaderMap};
 use http_body::Frame;
 use postern_base::{bounded, digest::Digest, node::NodeIdentity, via_cache::ViaCache};
-use postern_compile::snapshot::ResourceType;
+use postern_compile::{snapshot::ResourceType, support::unsupported};
 use postern_release::{fleet::Joined, publication::Publication};
 use prost::bytes::Bytes;
 use tokio::time::Sleep;
@@ -211,9 +211,14 @@ impl<M: ClientMessage> StreamBody<M> {
         Peer { node, stream, session: Session::new(M::VARIANT, stream, memory.recall()) }
     }
 
-    /// Takes the node's snapshot of a publication, or starts to make it. An earlier pending snapshot is dropped.
+    /// Takes the node's snapshot of a publication, or starts to make it. An earlier pending snapshot is dropped. A node
+    /// that is not supported gets none.
     fn on_publication(&mut self, publication: Option<Arc<Publication>>) {
         let (Some(peer), Some(publication)) = (&self.peer, publication) else { return };
+        // Subscriptions are held without an answer: an empty one would take away what such an Envoy has.
+        if unsupported(&peer.node).is_some() {
+            return;
+        }
         let release = publication.shared_release_for(&peer.node);
         let compiled = release.compiled_for(&peer.node).filter(|_| self.source.is_none());
         self.awaited = None;

@@ -12,7 +12,7 @@ use super::{
         in_force::Refusals,
         work::{Examination, Reply, Step},
     },
-    Desk, MOST_REASONS, answer, examination,
+    Desk, MOST_REASONS, answer,
 };
 use crate::{
     catalogue::{ResourceKey, key_of},
@@ -44,10 +44,10 @@ impl Desk {
             Some(held) => held.proposal.clone(),
         };
         self.releases.note_runners(&self.population.fleet.sightings());
-        let (ground, examiner) = (self.releases.ground(), self.examiner.clone());
+        let examine = self.examination(None);
         self.work(move || {
             let said = digest_of(&held.files);
-            Step::Confirm(examination(&held, &ground, &examiner), said, (digest, author), reply)
+            Step::Confirm(examine(&held), said, (digest, author), reply)
         });
     }
 
@@ -56,10 +56,10 @@ impl Desk {
         let Some(held) = self.held.as_ref().filter(|held| held.change.revision != self.releases.in_force()) else {
             return;
         };
-        let (proposal, examiner, ground) = (held.proposal.clone(), self.examiner.clone(), self.releases.ground());
+        let (proposal, examine) = (held.proposal.clone(), self.examination(None));
         self.work(move || {
             let said = digest_of(&proposal.files);
-            let examined = examination(&proposal, &ground, &examiner);
+            let examined = examine(&proposal);
             // Nobody waits for it.
             let (reply, _) = oneshot::channel();
             Step::Follow(Ok((Some((examined, proposal)), said)), reply)
