@@ -10,11 +10,13 @@
     reason = "test code"
 )]
 
+mod access_logs;
 mod another_route;
 mod audit_log;
 mod bench_xds;
 mod buckets;
 mod calls;
+mod certificates;
 mod chains;
 mod commands;
 mod cpu_without_a_bound;
@@ -23,6 +25,7 @@ mod decisions;
 mod discovery;
 mod driven;
 mod edge;
+mod endpoint_health;
 mod envoy_resources;
 mod files;
 mod fleet;
@@ -77,6 +80,7 @@ mod tour;
 mod tutorials;
 mod updates;
 mod virtual_hosts;
+mod virtual_outbound;
 mod ways_back;
 mod world;
 mod xds;

@@ -62,13 +62,15 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::PathTemplate => text(node, format::path_template, path, report),
         Kind::Regex => text(node, format::regex, path, report),
         Kind::Host => text(node, format::host, path, report),
+        Kind::HostTemplate => text(node, format::host_template, path, report),
+        Kind::PortTemplate => port_template(node, path, report),
         Kind::Address => text(node, format::address, path, report),
         Kind::IpAddress => text(node, format::ip_address, path, report),
         Kind::Cidr => text(node, format::cidr, path, report),
         Kind::Sha256 => text(node, format::sha256, path, report),
         Kind::Size => size(node, path, report),
-        Kind::Duration => text(node, format::duration, path, report),
-        Kind::Timeout => text(node, format::timeout, path, report),
+        Kind::Duration => time(node, format::duration, path, report),
+        Kind::Timeout => time(node, format::timeout, path, report),
         // Its phase and its attributes are checked by lowering.
         Kind::Expression => text(node, format::text, path, report),
         Kind::Choice(words) => text(node, |text| format::choice(text, words), path, report),
@@ -102,6 +104,18 @@ fn text(node: &Node, rule: impl Fn(&str) -> Checked, path: &Path<'_>, report: &m
     }
 }
 
+/// A length of time: text with a unit. A bare number is most often meant in seconds.
+fn time(node: &Node, rule: impl Fn(&str) -> Checked, path: &Path<'_>, report: &mut Report<'_>) {
+    match &node.value {
+        Value::Integer(number) => {
+            if let Err(message) = rule(&number.to_string()) {
+                report.error(node.at, path, message);
+            }
+        }
+        _ => text(node, rule, path, report),
+    }
+}
+
 fn integer(node: &Node, min: i64, max: i64, path: &Path<'_>, report: &mut Report<'_>) {
     match &node.value {
         Value::Integer(number) if (min..=max).contains(number) => {}
@@ -131,6 +145,18 @@ fn size(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         Value::Integer(bytes) if *bytes >= 0 => {}
         Value::Integer(_) | Value::Float(_) => report.error(node.at, path, "expected a size such as `64KiB`"),
         _ => text(node, format::size, path, report),
+    }
+}
+
+/// A port: a number, or text that becomes one.
+fn port_template(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let found = match &node.value {
+        Value::Integer(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        _ => return wrong_type(node, "a port, or text that becomes one", path, report),
+    };
+    if let Err(message) = format::port_template(&found) {
+        report.error(node.at, path, message);
     }
 }
 

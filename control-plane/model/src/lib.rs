@@ -24,18 +24,26 @@ mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
+mod generated;
 mod header_match;
 mod health_check;
 mod health_checking;
 mod hidden;
+mod host_pattern;
 mod issuer;
 pub mod jwk;
 mod key_uri;
 mod kind;
 mod kinds;
 mod links;
+mod listener_tls;
+mod log_backend;
+mod log_credentials;
+mod log_format;
 mod match_links;
+mod name_template;
 mod outbound;
+mod outbound_links;
 mod overlay_match;
 mod password;
 mod path_text;
@@ -56,6 +64,7 @@ pub mod schema;
 mod secret;
 mod service;
 mod settings;
+mod shared_ports;
 mod step;
 mod target_ref;
 mod timeout;
@@ -63,6 +72,8 @@ mod tracing;
 mod traffic_permission;
 pub mod unit;
 mod upstream_tls;
+mod validity;
+mod virtual_outbound;
 
 use std::fmt;
 
@@ -77,17 +88,24 @@ pub use self::{
     },
     consumer::{ApiKey, BasicAuth, Consumer, HmacKey},
     cookie_pattern::CookiePattern,
-    edge::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores},
+    edge::{
+        EdgeHttp, EscapedSlashes, MISDIRECTED_ROUTE, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores,
+    },
     envoy_resource::{EnvoyResource, RawResource},
-    gateway::{ClientCertificate, Gateway, Listener, ListenerTls},
+    format::{is_one_host, port},
+    gateway::{Gateway, Listener},
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
     health_checking::{CheckFields, HealthChecking},
     hidden::{HIDDEN, holds_a_credential},
+    host_pattern::{ANY_HOST, covers, most_specific},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
     kind::{Absence, KindSchema},
     kinds::{Bundle, SCHEMAS, Selected},
+    listener_tls::{ClientCertificate, Clients, HostCertificate, ListenerTls},
+    log_backend::{LogBackend, LogCollector, LogFile, LogFormat, LogSink},
+    name_template::{Placeholder, Template},
     outbound::{Outbound, To},
     overlay_match::OverlayMatch,
     password::PasswordHash,
@@ -103,17 +121,16 @@ pub use self::{
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
-    service::{Address, Endpoint, Protocol, Service},
-    settings::{
-        ErrorAnswer, LogBackend, LogFile, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings,
-        Unguarded,
-    },
+    service::{Address, Endpoint, NoTag, Protocol, Service},
+    settings::{ErrorAnswer, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, Timeouts},
     tracing::{Sampling, TRACING_CONF, TagValue, TraceCollector, TraceEndpoint, TraceTag, Tracing, TracingConf},
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
+    validity::Validity,
+    virtual_outbound::{OUTBOUND_ROUTE, OutboundName, OutboundPort, VirtualOutbound, outbound_route},
 };
 use self::{
     attachment::{Attachments, is_attachment},

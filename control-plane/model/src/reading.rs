@@ -234,7 +234,7 @@ mod tests {
             &document("Ingress"),
             &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `EnvoyResource`, \
                  `Consumer`, `Issuer`, `Agent`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `CircuitBreaker`, `Retry`, \
-                 `HealthCheck`, `AccessLog`, `Tracing`, `Settings`"],
+                 `HealthCheck`, `VirtualOutbound`, `AccessLog`, `Tracing`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

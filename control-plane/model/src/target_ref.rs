@@ -34,15 +34,17 @@ pub(super) const DESTINATION: Kind = Kind::Object(&Object {
 pub(super) const DESTINATION_SERVICE: Kind =
     Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
 
+/// The schema of an entry's destination that is one or more whole services, which tags of endpoints can select.
+pub(super) const SERVICES: Kind = Kind::Object(&Object {
+    fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],
+    exactly_one_of: &[],
+});
+
 /// The schema of an entry's source.
 pub(super) const SOURCE: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],
     exactly_one_of: &[],
 });
-
-/// Like [`SOURCE`], without subsets, for places where tags are unknown.
-pub(super) const SOURCE_SERVICE: Kind =
-    Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
 
 /// The schema of a target that selects nodes.
 pub(super) const NODES: Kind = Kind::Object(&Object {

@@ -32,7 +32,8 @@ use postern_engine::{
     cel::Attribute,
 };
 use postern_model::{
-    Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource,
+    Action, Diagnostic, Diagnostics, MISDIRECTED_ROUTE, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE,
+    Protocol, Resource,
 };
 use postern_proto::plan::v1::{
     Chain, Consumer, DeclaredRoutes, DenyWith, FORMAT, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
@@ -48,7 +49,7 @@ use crate::{
     expression::{Compilation, Compiled, Expressions},
     keys::KeySets,
     params::Params,
-    route_match,
+    port, route_match,
     support::{Feature, Support},
 };
 
@@ -106,7 +107,7 @@ pub fn lower(
     }
     lowering.plan.silent = logs_nothing(scope);
     // Without our listeners, the nodes have routes that are not known here.
-    lowering.plan.count_routes = scope.gateways.is_empty();
+    lowering.plan.count_routes = !scope.has_gateways();
     let reads_source_tags = lowering.reads_source_tags || attachment.selects_by_tags();
     let (mut plan, mut problems) = lowering.finish(strictness)?;
     let mut found = route_edits::refuse(&mut plan, scope, attachment);
@@ -120,7 +121,7 @@ pub fn lower(
 
 /// Whether no access log can contain decisions. Users' own listeners may log them, so they count as logging.
 fn logs_nothing(scope: &Scope<'_>) -> bool {
-    let ours = !scope.gateways.is_empty() && scope.envoy_resources.is_empty();
+    let ours = scope.has_gateways() && scope.envoy_resources.is_empty();
     ours && attach::access_logs(scope).is_some_and(|logs| logs.iter().all(|log| log.backends.is_empty()))
 }
 
@@ -205,6 +206,9 @@ impl Lowering {
             }
         }
         declared.open.extend([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE].map(|name| self.string(name)));
+        if port::has_misdirected(&scope.gateways) {
+            declared.open.push(self.string(MISDIRECTED_ROUTE));
+        }
         Some(declared)
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_model::{
-    Bundle, Diagnostic, EnvoyResource, Outbound, Protocol, Resource, Service, TargetRef, Targeted, TraceCollector,
-    Tracing,
+    Bundle, Diagnostic, EnvoyResource, LogSink, OUTBOUND_ROUTE, Outbound, Protocol, Resource, Service, Settings,
+    TargetRef, Targeted, To, TraceCollector, Tracing,
 };
 
 /// An error for each reference to something that does not exist, unless it is `optional`.
@@ -22,10 +22,15 @@ pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     known.check_outbound(&bundle.circuit_breakers, &mut found);
     known.check_outbound(&bundle.retries, &mut found);
     known.check_outbound(&bundle.health_checks, &mut found);
+    known.check_outbound(&bundle.virtual_outbounds, &mut found);
+    found.extend(selects_nothing(bundle));
     for log in &bundle.access_logs {
         known.check(log, log.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
     found.extend(bundle.tracings.iter().filter_map(|tracing| known.collector(tracing, &bundle.services)));
+    for settings in &bundle.settings {
+        found.extend(known.log_collectors(settings, &bundle.services));
+    }
     found.extend(omits_nothing(bundle));
     found
 }
@@ -49,6 +54,24 @@ fn omits_nothing(bundle: &Bundle) -> impl Iterator<Item = Diagnostic> {
     })
 }
 
+/// An error for each entry of a VirtualOutbound whose tags no service has.
+fn selects_nothing(bundle: &Bundle) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for outbound in &bundle.virtual_outbounds {
+        let services = || bundle.services.iter().filter(|service| service.mesh() == outbound.mesh());
+        for (index, To { target_ref, .. }) in outbound.spec.to.iter().enumerate() {
+            let tagged = target_ref.tags().is_some() && !target_ref.is_optional();
+            // A service that does not exist is reported already.
+            let named = target_ref.service().is_none_or(|name| services().any(|service| service.name == name));
+            if tagged && named && !services().any(|service| service.is_selected_by(target_ref)) {
+                let message = format!("{target_ref}: no Service has these tags at all of its endpoints");
+                found.push(outbound.diagnose(&format!("spec.to[{index}].targetRef.tags"), message));
+            }
+        }
+    }
+    found
+}
+
 /// The declared names, by mesh.
 #[derive(Default)]
 pub(super) struct DeclaredNames<'a> {
@@ -64,6 +87,8 @@ struct Names<'a> {
     /// Routes that a policy's `match` finds.
     matched: BTreeSet<&'a str>,
     services: BTreeSet<&'a str>,
+    /// Routes that VirtualOutbounds come to. `None` if there are no VirtualOutbounds.
+    outbound: Option<BTreeSet<String>>,
 }
 
 impl<'a> DeclaredNames<'a> {
@@ -84,12 +109,19 @@ impl<'a> DeclaredNames<'a> {
         for service in &bundle.services {
             known.meshes.entry(service.mesh()).or_default().services.insert(&service.name);
         }
+        for outbound in &bundle.virtual_outbounds {
+            let names = known.meshes.entry(outbound.mesh()).or_default();
+            names.outbound.get_or_insert_with(|| bundle.outbound_routes(outbound.mesh()).collect());
+        }
         known
     }
 
-    /// Whether any route of a mesh is declared. Otherwise all routes are Envoy's own, and unknown.
-    pub(super) fn has_routes(&self, mesh: &str) -> bool {
-        self.meshes.get(mesh).is_some_and(|names| !names.gateways.is_empty() || !names.raw.is_empty())
+    /// Whether it is known if a mesh has a route. It is not if no route is declared: all are Envoy's own then.
+    pub(super) fn knows_of(&self, mesh: &str, route: &str) -> bool {
+        self.meshes.get(mesh).is_some_and(|names| {
+            let outbound = names.outbound.is_some() && route.starts_with(OUTBOUND_ROUTE);
+            outbound || !names.gateways.is_empty() || !names.raw.is_empty()
+        })
     }
 
     /// Whether a service of a mesh is declared.
@@ -126,24 +158,38 @@ impl<'a> DeclaredNames<'a> {
     /// The error of a collector that is an unknown service, or one that does not speak gRPC's protocol.
     fn collector(&self, tracing: &Resource<Tracing>, services: &[Resource<Service>]) -> Option<Diagnostic> {
         let collector = tracing.spec.conf.collector.as_ref()?;
-        let name = collector.endpoint().service.as_deref()?;
         let (transport, is_grpc) = match collector {
             TraceCollector::Grpc(_) => ("grpc", true),
             TraceCollector::Http(_) => ("http", false),
         };
-        let service = services.iter().find(|service| service.name == name && service.mesh() == tracing.mesh());
-        let message = match service {
-            Some(service) if is_grpc && service.spec.protocol == Protocol::Http1 => {
-                format!("{} speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`", service.label())
-            }
-            Some(_) => return None,
-            None => {
-                let names =
-                    self.meshes.get(tracing.mesh()).into_iter().flat_map(|names| names.services.iter().copied());
-                format!("unknown service {}{}", quote(name), suggestion(name, names))
-            }
-        };
+        let name = collector.endpoint().service.as_deref()?;
+        let message = self.unfit_collector(tracing.mesh(), name, is_grpc, services)?;
         Some(tracing.diagnose(&format!("spec.collector.{transport}.service"), message))
+    }
+
+    /// The errors of log backends, like those of [`Self::collector`].
+    fn log_collectors(&self, settings: &Resource<Settings>, services: &[Resource<Service>]) -> Vec<Diagnostic> {
+        let backends = settings.spec.log_backends.iter().enumerate();
+        let found = backends.filter_map(|(index, backend)| {
+            let name = backend.sink.collector()?.service.as_deref()?;
+            let message = self.unfit_collector(settings.mesh(), name, true, services)?;
+            let sink = if matches!(backend.sink, LogSink::Grpc(_)) { "grpc" } else { "otlp" };
+            Some(settings.diagnose(&format!("spec.logBackends[{index}].{sink}.service"), message))
+        });
+        found.collect()
+    }
+
+    fn unfit_collector(&self, mesh: &str, name: &str, is_grpc: bool, services: &[Resource<Service>]) -> Option<String> {
+        match services.iter().find(|service| service.name == name && service.mesh() == mesh) {
+            Some(service) if is_grpc && service.spec.protocol == Protocol::Http1 => {
+                Some(format!("{} speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`", service.label()))
+            }
+            Some(_) => None,
+            None => {
+                let names = self.meshes.get(mesh).into_iter().flat_map(|names| names.services.iter().copied());
+                Some(format!("unknown service {}{}", quote(name), suggestion(name, names)))
+            }
+        }
     }
 
     fn unknown_route(&self, mesh: &str, target: &TargetRef) -> Option<String> {
@@ -151,6 +197,11 @@ impl<'a> DeclaredNames<'a> {
         let nothing = Names::default();
         let names = self.meshes.get(mesh).unwrap_or(&nothing);
         let of_gateway = matches!(target, TargetRef::MeshGatewayRoute { .. });
+        if let Some(outbound) = names.outbound.as_ref().filter(|_| !of_gateway && route.starts_with(OUTBOUND_ROUTE)) {
+            let near = suggestion(route, outbound.iter().map(String::as_str));
+            let message = || format!("unknown route {}{near} (no VirtualOutbound comes to it)", quote(route));
+            return (!outbound.contains(route)).then(message);
+        }
         let raw = || names.raw.iter().map(String::as_str).filter(|_| !of_gateway);
         let none = names.gateways.is_empty() && names.raw.is_empty();
         let own = names.raw.contains(route) || names.matched.contains(route);
