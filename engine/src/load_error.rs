@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use postern_proto::plan::v1::FORMAT;
+use postern_proto::plan::v1::{FORMAT, OLDEST_FORMAT};
 
 use crate::{cel, event::Phase, site::Site};
 
@@ -13,7 +13,7 @@ pub enum LoadError {
     #[error("the plan cannot be decoded: {0}")]
     Decode(prost::DecodeError),
     /// The plan was written for another engine.
-    #[error("plan format {0} is not supported, this engine loads format {FORMAT}")]
+    #[error("plan format {0} is not supported, this engine loads formats {OLDEST_FORMAT} to {FORMAT}")]
     Format(u32),
     /// A step's policy came later than this engine.
     #[error("a policy that this engine does not know")]

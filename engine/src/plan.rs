@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use postern_proto::plan::v1::{self as wire, FORMAT};
+use postern_proto::plan::v1::{self as wire, FORMAT, OLDEST_FORMAT};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
@@ -77,7 +77,8 @@ impl Plan {
     /// Loads an encoded plan, whole or not at all.
     pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
         let wire = postern_proto::decode_plan(bytes).map_err(LoadError::Decode)?;
-        if wire.format != FORMAT {
+        // A plan in an older format than it needs was made by a control plane that does not know what it says.
+        if !(OLDEST_FORMAT..=FORMAT).contains(&wire.format) || wire.format < wire.least_format() {
             return Err(LoadError::Format(wire.format));
         }
         let strings = Strings::load(wire.strings, &wire.expressions)?;

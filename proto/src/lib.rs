@@ -7,13 +7,24 @@ pub mod configuration;
 
 /// The plan that a filter loads.
 pub mod plan {
-    /// Version 1 of the package. The version of the plan's format is [`FORMAT`].
+    /// Version 1 of the package. The versions of the plan's format are [`OLDEST_FORMAT`] to [`FORMAT`].
     pub mod v1 {
         #![allow(missing_docs, unreachable_pub, reason = "generated; the .proto file is the documentation")]
         include!(concat!(env!("OUT_DIR"), "/postern.plan.v1.rs"));
 
-        /// The one value of `Plan.format` that these messages describe.
-        pub const FORMAT: u32 = 4;
+        /// The newest value of `Plan.format` that these messages describe. The build of the filter with the feature
+        /// `previous-format` is one that came before it.
+        pub const FORMAT: u32 = if cfg!(feature = "previous-format") { 3 } else { 4 };
+
+        /// The oldest value of `Plan.format` that is still loaded. Format 4 is format 3 with `Plan.matches`.
+        pub const OLDEST_FORMAT: u32 = 3;
+
+        impl Plan {
+            /// The oldest format that has all that this plan says, so that every filter that can load it does.
+            pub fn least_format(&self) -> u32 {
+                if self.matches.is_empty() { OLDEST_FORMAT } else { 4 }
+            }
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod driven;
 mod edge;
 mod envoy_resources;
 mod files;
+mod filter_upgrades;
 mod fleet;
 mod framing_headers;
 mod from_mesh;

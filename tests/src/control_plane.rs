@@ -93,6 +93,15 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Like [`Self::kill_and_restart`], with other arguments in place of the last `dropped` ones.
+    pub fn kill_and_restart_with(&mut self, dropped: usize, arguments: &[&str]) -> Result<()> {
+        self.kill();
+        self.arguments.truncate(self.arguments.len().saturating_sub(dropped));
+        self.arguments.extend(arguments.iter().map(OsString::from));
+        *self = Self::start_on(std::mem::take(&mut self.arguments), self.xds, self.http)?;
+        Ok(())
+    }
+
     /// Ends it at once (SIGKILL).
     pub fn kill(&mut self) {
         self.process.kill();

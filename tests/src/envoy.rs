@@ -1,6 +1,11 @@
 //! A real Envoy, started from a bootstrap of this repository on ports of its own.
 
-use std::{fs, net::SocketAddr, path::PathBuf, process::Command};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -48,6 +53,8 @@ impl Release {
 pub struct Envoy {
     release: Release,
     options: Vec<String>,
+    /// Its working directory, if it has one of its own.
+    working: Option<PathBuf>,
     process: Process,
     admin: SocketAddr,
     bootstrap: PathBuf,
@@ -72,6 +79,13 @@ impl Envoy {
         Self::launched(release, &text, admin)
     }
 
+    /// Like [`Self::start`], with a working directory: relative paths in its configuration are below it.
+    pub fn start_in(working: &Path, bootstrap: &str, xds: SocketAddr, replace: &[(&str, &str)]) -> Result<Self> {
+        let port = format!("port_value: {}", xds.port());
+        let (text, admin) = adapted(bootstrap, &[&[(XDS_PORT, port.as_str())], replace].concat())?;
+        Self::launched_with(Release::Usual, &text, admin, &[], Some(working))
+    }
+
     /// Like [`Self::start`], for a bootstrap that names no xDS server.
     pub fn start_alone(bootstrap: &str, replace: &[(&str, &str)]) -> Result<Self> {
         let (text, admin) = adapted(bootstrap, replace)?;
@@ -85,19 +99,26 @@ impl Envoy {
 
     /// Like [`Self::from_bootstrap`], with the time in seconds for which replaced listeners drain.
     pub fn from_bootstrap_draining_for(text: &str, admin: SocketAddr, seconds: u32) -> Result<Self> {
-        Self::launched_with(Release::Usual, text, admin, &["--drain-time-s".to_owned(), seconds.to_string()])
+        Self::launched_with(Release::Usual, text, admin, &["--drain-time-s".to_owned(), seconds.to_string()], None)
     }
 
     fn launched(release: Release, text: &str, admin: SocketAddr) -> Result<Self> {
-        Self::launched_with(release, text, admin, &[])
+        Self::launched_with(release, text, admin, &[], None)
     }
 
-    fn launched_with(release: Release, text: &str, admin: SocketAddr, options: &[String]) -> Result<Self> {
+    fn launched_with(
+        release: Release,
+        text: &str,
+        admin: SocketAddr,
+        options: &[String],
+        working: Option<&Path>,
+    ) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("bootstrap.yaml");
         fs::write(&path, text)?;
-        let process = launch(release, &path, options)?;
-        let envoy = Self { release, options: options.to_vec(), process, admin, bootstrap: path, _directory: directory };
+        let (options, working) = (options.to_vec(), working.map(Path::to_owned));
+        let process = launch(release, &path, &options, working.as_deref())?;
+        let envoy = Self { release, options, working, process, admin, bootstrap: path, _directory: directory };
         envoy.wait_until_live()?;
         Ok(envoy)
     }
@@ -105,7 +126,7 @@ impl Envoy {
     /// Kills it (SIGKILL) and starts it anew: the same node, with nothing in its memory.
     pub fn kill_and_restart(&mut self) -> Result<()> {
         self.process.kill();
-        self.process = launch(self.release, &self.bootstrap, &self.options)?;
+        self.process = launch(self.release, &self.bootstrap, &self.options, self.working.as_deref())?;
         self.wait_until_live()
     }
 
@@ -204,8 +225,9 @@ fn adapted(bootstrap: &str, replace: &[(&str, &str)]) -> Result<(String, SocketA
     Ok((text, admin))
 }
 
-fn launch(release: Release, bootstrap: &PathBuf, options: &[String]) -> Result<Process> {
+fn launch(release: Release, bootstrap: &Path, options: &[String], working: Option<&Path>) -> Result<Process> {
     let mut command = Command::new(from_environment(release.variable())?);
+    working.map(|working| command.current_dir(working));
     command.arg("-c").arg(bootstrap);
     // No hot restart: it would share memory between Envoys on one machine. Logs are flushed as they come.
     command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "20"]);

@@ -43,9 +43,24 @@ impl Filter {
 
 /// Builds the filter, and prints its path, size and digest.
 pub(crate) fn build(paths: &Paths) -> Result<Filter> {
+    build_as(paths, &[], paths.filter())
+}
+
+/// Builds the filter as one that loads plans up to the format before the current one.
+pub(crate) fn build_previous(paths: &Paths) -> Result<PathBuf> {
+    let previous = build_as(paths, &["--features", "postern-filter/previous-format"], paths.previous_filter())?;
+    Ok(previous.path)
+}
+
+fn build_as(paths: &Paths, options: &[&str], path: PathBuf) -> Result<Filter> {
     let way = Way::choose()?;
-    let name = format!("building the filter for {TARGET} with {way}");
-    step(&name, || run(way.cargo_build(paths).args(["--package", "postern-filter", "--profile", "filter"])))?;
+    let name = format!(
+        "building the filter for {TARGET} with {way}{}{}",
+        if options.is_empty() { "" } else { ", " },
+        options.join(" ")
+    );
+    let package = ["--package", "postern-filter", "--profile", "filter"];
+    step(&name, || run(way.cargo_build(paths).args(package).args(options)))?;
 
     let built = paths.wasm_target().join(TARGET).join("filter").join("postern_filter.wasm");
     let bytes = fs::read(&built).with_context(|| format!("cannot read the filter `{}`", built.display()))?;
@@ -56,7 +71,6 @@ pub(crate) fn build(paths: &Paths) -> Result<Filter> {
         paths.shown(&built)
     );
     let imports = imports(&bytes).with_context(|| format!("cannot read the filter `{}`", built.display()))?;
-    let path = paths.filter();
     replace(&path, &bytes).with_context(|| format!("cannot write the filter `{}`", path.display()))?;
 
     let digest = hex::encode(Sha256::digest(&bytes));

@@ -50,6 +50,11 @@ impl Paths {
         self.target.join("filter").join("postern_filter.wasm")
     }
 
+    /// The filter as it was before the current format of plans, for tests of upgrades.
+    pub(crate) fn previous_filter(&self) -> PathBuf {
+        self.target.join("filter").join("previous_filter.wasm")
+    }
+
     /// Where every control plane that is started from here keeps the compiled filter.
     pub(crate) fn cache(&self) -> PathBuf {
         self.target.join("cache")

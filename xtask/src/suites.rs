@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::run::{cargo, say};
 use crate::setup::Setup;
 use crate::tally::Tally;
-use crate::{envoy, grpc, prometheus};
+use crate::{envoy, filter, grpc, prometheus};
 
 /// How long to wait for output once cargo has ended: more than the pipe's own delay.
 const GRACE: Duration = Duration::from_millis(500);
@@ -26,6 +26,7 @@ pub(crate) struct Suites<'a> {
     python: PathBuf,
     other_envoys: Vec<(&'static str, PathBuf)>,
     prometheus: PathBuf,
+    previous_filter: PathBuf,
 }
 
 impl<'a> Suites<'a> {
@@ -34,7 +35,8 @@ impl<'a> Suites<'a> {
         let setup = Setup::prepare(paths, release)?;
         let (python, other_envoys) = (grpc::python(paths)?, envoy::others(paths)?);
         let prometheus = prometheus::directory(paths)?;
-        Ok(Self { paths, setup, python, other_envoys, prometheus })
+        let previous_filter = filter::build_previous(paths)?;
+        Ok(Self { paths, setup, python, other_envoys, prometheus, previous_filter })
     }
 
     /// The start of a `cargo test` of the workspace: whichever of its tests are run, all are built with the same features.
@@ -64,6 +66,7 @@ impl<'a> Suites<'a> {
         self.setup.tell(command, self.paths);
         command.env(grpc::VARIABLE, &self.python);
         command.envs(self.other_envoys.iter().map(|(variable, path)| (variable, path)));
+        command.env("POSTERN_PREVIOUS_FILTER", &self.previous_filter);
         command.env(prometheus::VARIABLE, &self.prometheus);
     }
 }

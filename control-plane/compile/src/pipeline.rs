@@ -12,7 +12,7 @@ use crate::{
     keys::KeySets,
     lower::{self, Lowered, Strictness, lower},
     revision::group_revision,
-    snapshot::{FilterCode, Filters, Kept, PlanOf, Projection, Snapshot, check_raw},
+    snapshot::{FilterCode, Filters, Kept, NotAdmitted, PlanOf, Projection, Snapshot, check_raw},
 };
 
 /// Why files cannot be compiled.
@@ -38,7 +38,7 @@ pub fn compile(files: &[File], code: &FilterCode) -> Result<Snapshot, CompileErr
 /// Like [`compile`], from a bundle, with the known published key sets.
 pub fn compile_bundle(bundle: &Bundle, key_sets: &KeySets, code: &FilterCode) -> Result<Snapshot, CompileError> {
     let scope = Scope::of(bundle, &NodeIdentity::default());
-    let revision = group_revision(&scope, key_sets, code.digest());
+    let revision = group_revision(&scope, key_sets, code.set());
     let compiled = compile_scope(&scope, revision, key_sets, code, &Kept::default(), Strictness::Strict);
     compiled.map(|(snapshot, _)| snapshot)
 }
@@ -88,12 +88,18 @@ fn lower_and_admit(
     let encoded = EncodedPlan::new(&plan);
     let ((filters, needs_verification), admitted) = thread::scope(|threads| {
         let making = threads.spawn(|| (Filters::new(&encoded, code), Plan::needs_verification(&plan)));
-        let admitted = code.gate().admit(encoded.clone());
+        let admitted = code.admit(&encoded);
         (making.join().unwrap_or_else(|panic| resume_unwind(panic)), admitted)
     });
-    let admitted = admitted.map_err(|refusal| match gate::blame(&refusal, &plan, scope, attachment) {
-        Some(diagnostics) => CompileError::Diagnostics(diagnostics),
-        None => CompileError::Gate(refusal),
+    let admitted = admitted.map_err(|NotAdmitted { refusal, other }| {
+        let refusal = match other {
+            Some(build) => refusal.of_build(build.short()),
+            None => refusal,
+        };
+        match gate::blame(&refusal, &plan, scope, attachment) {
+            Some(diagnostics) => CompileError::Diagnostics(diagnostics),
+            None => CompileError::Gate(refusal),
+        }
     })?;
     dispose(plan);
     // A plan that the filter loads and the engine does not is another version's.
@@ -104,9 +110,9 @@ fn lower_and_admit(
 /// A snapshot in which every request is refused, for resources that cannot be served otherwise. The answer is the one
 /// that the settings say, unless the filter refuses that too.
 pub fn compile_refusal(scope: &Scope<'_>, key_sets: &KeySets, code: &FilterCode) -> Snapshot {
-    let revision = group_revision(scope, key_sets, code.digest());
+    let revision = group_revision(scope, key_sets, code.set());
     let attachment = Attachment::default();
     let plan = EncodedPlan::new(&lower::refusal(scope));
-    let plan = code.gate().admit(plan).unwrap_or_else(|_| gate::refusal());
+    let plan = code.admit(&plan).unwrap_or_else(|_| gate::refusal());
     Snapshot::build(scope, &attachment, plan, code, revision)
 }

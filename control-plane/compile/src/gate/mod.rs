@@ -18,7 +18,7 @@ use postern_base::{digest::Digest, durations};
 use postern_engine::Plan;
 use postern_proto::{
     configuration,
-    plan::v1::{Chain, FORMAT, Plan as WirePlan, Steps},
+    plan::v1::{Chain, OLDEST_FORMAT, Plan as WirePlan, Steps},
 };
 use prometheus_client::metrics::histogram::Histogram;
 use prost::Message;
@@ -28,7 +28,7 @@ pub use self::{
     modules::{CacheError, ModuleCache, Origin},
     refusal::Refusal,
 };
-use crate::wasm::{Filter, Limits, Setup};
+use crate::wasm::{Filter, HostError, Limits, Setup};
 
 /// An encoded plan with its label.
 #[derive(Debug, Clone)]
@@ -98,7 +98,7 @@ impl AdmittedPlan {
 pub fn refusal() -> AdmittedPlan {
     let request = Steps { steps: Vec::new(), unsupported: vec![0] };
     let plan = WirePlan {
-        format: FORMAT,
+        format: OLDEST_FORMAT,
         strings: vec!["invalid-plan".to_owned()],
         chains: vec![Chain { request: Some(request), ..Chain::default() }],
         default_chain: 1,
@@ -113,13 +113,28 @@ pub struct Gate(Arc<Loader>);
 
 enum Loader {
     Engine,
-    Filter { filter: Filter, limits: Limits, times: Histogram },
+    Filter { filter: Filter, limits: Limits, times: Histogram, modules: Option<Arc<ModuleCache>> },
 }
 
 impl Gate {
     /// A gate that loads plans in a filter.
     pub fn of_filter(filter: Filter, limits: Limits) -> Self {
-        Self(Arc::new(Loader::Filter { filter, limits, times: durations::histogram() }))
+        Self::of_cached(filter, limits, None)
+    }
+
+    /// Like [`Self::of_filter`], with the cache of compiled filters for gates that are [made like it](Self::of_build).
+    pub fn of_cached(filter: Filter, limits: Limits, modules: Option<Arc<ModuleCache>>) -> Self {
+        Self(Arc::new(Loader::Filter { filter, limits, times: durations::histogram(), modules }))
+    }
+
+    /// A gate like this one for another build of the filter.
+    pub fn of_build(&self, code: &[u8], digest: &Digest) -> Result<Self, HostError> {
+        let Loader::Filter { limits, modules, .. } = &*self.0 else { return Ok(Self::of_engine()) };
+        let filter = match modules {
+            Some(modules) => modules.filter(code, digest)?.0,
+            None => Filter::compile(code)?,
+        };
+        Ok(Self::of_cached(filter, *limits, modules.clone()))
     }
 
     /// A gate that loads plans in the engine itself, for plans that never reach an Envoy.
@@ -152,7 +167,7 @@ impl Gate {
     fn load(&self, plan: &EncodedPlan) -> Result<(), Refusal> {
         match &*self.0 {
             Loader::Engine => Plan::load(plan.bytes()).map(drop).map_err(|error| Refusal::from(&error)),
-            Loader::Filter { filter, limits, times } => {
+            Loader::Filter { filter, limits, times, .. } => {
                 let begin = Instant::now();
                 let mut vm = filter.start(Setup { limits: *limits, ..Setup::default() })?;
                 let loaded = vm.configure(plan.configuration()).map(drop).map_err(Refusal::from);

@@ -53,6 +53,17 @@ impl From<Refused> for Refusal {
 }
 
 impl Refusal {
+    /// The refusal of another build than the one that is served, which nodes may run.
+    #[must_use]
+    pub fn of_build(self, build: &str) -> Self {
+        let named = |words| format!("filter build {build}, which nodes may still run, does not load it: {words}");
+        match self {
+            Self::Declined { site, words } => Self::Declined { site, words: named(words) },
+            Self::Failed(words) => Self::Failed(named(words)),
+            Self::NotStarted(words) => Self::NotStarted(named(words)),
+        }
+    }
+
     /// Reads the filter's last line of level warning or above, which has the reason. Without a site in it, no resource
     /// is blamed.
     fn declined(log: &[LogLine]) -> Self {

@@ -2,7 +2,7 @@
 
 use postern_engine::{Response, answers};
 use postern_model::{ErrorAnswer, Settings};
-use postern_proto::plan::v1::{Answer, Chain, FORMAT, HeaderValue, Plan, Steps};
+use postern_proto::plan::v1::{Answer, Chain, HeaderValue, OLDEST_FORMAT, Plan, Steps};
 
 use super::{Lowering, Scope};
 
@@ -19,7 +19,7 @@ pub fn refusal(scope: &Scope<'_>) -> Plan {
     }
     let chain = refusing(vec![lowering.string("invalid-plan")]);
     lowering.plan.chains.push(chain);
-    Plan { format: FORMAT, strings: lowering.strings.into_values(), default_chain: 1, ..lowering.plan }
+    Plan { format: OLDEST_FORMAT, strings: lowering.strings.into_values(), default_chain: 1, ..lowering.plan }
 }
 
 impl Lowering {

@@ -35,7 +35,7 @@ use postern_model::{
     Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource,
 };
 use postern_proto::plan::v1::{
-    Chain, Consumer, DeclaredRoutes, DenyWith, FORMAT, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
+    Chain, Consumer, DeclaredRoutes, DenyWith, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
     PasswordCredential, Plan, Route, Source as WireSource, Step as WireStep, Steps, TrafficPermission, source,
     step::Policy as WirePolicy, traffic_permission,
 };
@@ -362,7 +362,7 @@ impl Lowering {
         if strictness == Strictness::Strict {
             Diagnostics::reject(self.errors.clone())?;
         }
-        let plan = Plan { format: FORMAT, strings: self.strings.into_values(), ..self.plan };
+        let plan = Plan { format: self.plan.least_format(), strings: self.strings.into_values(), ..self.plan };
         Ok((plan, self.errors))
     }
 }

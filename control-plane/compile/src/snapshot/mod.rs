@@ -35,8 +35,8 @@ use postern_base::digest::Digest;
 use postern_engine::{Placement, Plan};
 use prost::{Message, Name};
 
-pub use filter::FilterCode;
 pub(crate) use filter::Filters;
+pub use filter::{FilterCode, NotAdmitted};
 pub use kept::Kept;
 pub use postern_base::resource_type::ResourceType;
 pub(crate) use raw::check as check_raw;

@@ -97,6 +97,9 @@ pub(super) struct NodeView {
     /// The revision that it runs in all that it subscribed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
+    /// The digests of the filter builds that this revision is for, the one that is served first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<String>,
     /// Why it refuses the revision that it is to run, or is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -151,7 +154,9 @@ fn absent_nodes(plane: &ControlPlane) -> BTreeMap<String, NodeRecord> {
 fn views(plane: &ControlPlane) -> Vec<NodeView> {
     let all = plane.fleet().ask(|fleet| (fleet.identities(), fleet.report(), fleet.sightings()));
     let (identities, reports, sightings) = all;
-    let mut standings = plane.in_force().releases().standings(&sightings);
+    let reading = plane.in_force();
+    let mut standings = reading.releases().standings(&sightings);
+    let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
     let view = |(identity, report): (NodeIdentity, NodeReport)| {
         let NodeStanding { target, running, refused } = standings.remove(&identity.id).unwrap_or_default();
         let state = match NodeState::of(&report) {
@@ -164,6 +169,7 @@ fn views(plane: &ControlPlane) -> Vec<NodeView> {
             since: report.since,
             target,
             revision: running,
+            filters: running.and_then(filters).unwrap_or_default(),
             reason: report.unsupported.or(refused),
             warning: report.warning,
             cache: report.cache,

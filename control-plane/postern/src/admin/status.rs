@@ -9,7 +9,11 @@ use axum::{
 };
 use postern_base::digest::Digest;
 use postern_compile::keys::KeySetReport;
-use postern_release::{fleet::NodeReport, releases::HeldBack, rollout::RolloutReport};
+use postern_release::{
+    fleet::NodeReport,
+    releases::{HeldBack, kept_build},
+    rollout::RolloutReport,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +40,7 @@ pub(super) fn operations() -> Vec<Operation> {
         )
         .path::<FilterFile>()
         .text("application/wasm", "The code.")
-        .problem(404, "The filter in force is another one."),
+        .problem(404, "No filter of this digest is kept."),
     ]
 }
 
@@ -50,8 +54,14 @@ struct Status {
     /// How it spreads.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout: Option<RolloutReport>,
-    /// The digest of the filter that runs it.
+    /// The digest of the filter that this control plane was started with.
     filter: Digest,
+    /// The digests of the filter builds that the revision in force is for, the one that is served first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<String>,
+    /// The digests of filter builds that were taken back, so that changes are for the former ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters_taken_back: Vec<String>,
     /// What is invalid in what is in force, and served as a refusal: a line an error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     invalid: Vec<String>,
@@ -77,10 +87,13 @@ async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Sh
 impl Status {
     fn of(plane: &ControlPlane) -> Self {
         let reading = plane.in_force();
+        let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
         Self {
             revision: plane.publications().latest().map(|publication| publication.revision().clone()),
             rollout: reading.rollout_report(),
             filter: plane.code().digest().clone(),
+            filters: reading.releases().in_force().and_then(filters).unwrap_or_default(),
+            filters_taken_back: reading.releases().filters_taken_back().unwrap_or_default().to_vec(),
             invalid: reading.invalid(),
             refused_change: reading.refused_change(),
             directory: reading.releases().held_back(),
@@ -101,11 +114,17 @@ async fn filter(
     State(plane): State<Arc<ControlPlane>>,
     Named(FilterFile { file }): Named<FilterFile>,
 ) -> Result<Response, Problem> {
-    let digest = plane.code().digest();
-    if file.strip_suffix(".wasm").unwrap_or(&file) != digest.as_str() {
-        let detail = format!("no filter of this digest: the one in force is {digest}");
-        return Err(Problem::not_found("no such filter", detail));
-    }
+    let asked = file.strip_suffix(".wasm").unwrap_or(&file).to_owned();
+    let bytes = on_a_thread(move || {
+        let code = plane.code();
+        if code.digest().as_str() == asked {
+            return Ok(code.bytes().to_vec());
+        }
+        kept_build(&asked, &**plane.store()).map_err(|_| {
+            let detail = format!("no filter of this digest is kept: the current one is {}", code.digest());
+            Problem::not_found("no such filter", detail)
+        })
+    });
     let headers = [(header::CONTENT_TYPE, "application/wasm"), (header::CACHE_CONTROL, "public, immutable")];
-    Ok((headers, plane.code().bytes().to_vec()).into_response())
+    Ok((headers, bytes.await?).into_response())
 }

@@ -3,12 +3,12 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 
 use anyhow::Context;
 use clap::Args;
-use postern_base::digest::Digest;
 use postern_compile::{
     gate::{Gate, ModuleCache, Origin},
     snapshot::FilterCode,
@@ -44,6 +44,15 @@ impl FilterOptions {
         self.gated(state, FilterCode::new(code, on_nodes))
     }
 
+    /// Adds builds that some nodes have in place of this one.
+    pub(super) fn beside(code: FilterCode, others: &[PathBuf]) -> anyhow::Result<FilterCode> {
+        let add = |code: FilterCode, path: &PathBuf| {
+            let beside = code.beside(read(path)?);
+            beside.with_context(|| format!("the filter {} cannot be run", path.display()))
+        };
+        others.iter().try_fold(code, add)
+    }
+
     /// Like [`Self::read`], but `None` if no filter is named and none is found.
     pub(super) fn read_if_there(&self) -> anyhow::Result<Option<FilterCode>> {
         self.find()?.map(|code| self.gated(None, FilterCode::new(code, None))).transpose()
@@ -51,29 +60,40 @@ impl FilterOptions {
 
     fn find(&self) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(path) = self.filter.clone().or_else(find_filter) else { return Ok(None) };
-        let bytes = fs::read(&path).with_context(|| format!("cannot read the filter {}", path.display()))?;
-        anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
-        Ok(Some(bytes))
+        read(&path).map(Some)
     }
 
     fn gated(&self, state: Option<&Path>, code: FilterCode) -> anyhow::Result<FilterCode> {
         let begin = Instant::now();
-        let (filter, origin) = self.compiled(state, code.bytes(), code.digest()).context("the filter cannot be run")?;
+        let modules = self.modules(state);
+        let (filter, origin) = match &modules {
+            Some(modules) => modules.filter(code.bytes(), code.digest()),
+            None => Filter::compile(code.bytes()).map(|filter| (filter, Origin::Compiled)),
+        }
+        .context("the filter cannot be run")?;
         let (milliseconds, cached) = (begin.elapsed().as_millis(), origin == Origin::Cached);
         tracing::info!(filter = code.digest().short(), cached, milliseconds, "filter ready for the gate");
-        Ok(code.gated(Gate::of_filter(filter, Limits::default())))
+        Ok(code.gated(Gate::of_cached(filter, Limits::default(), modules.map(Arc::new))))
     }
 
-    fn compiled(&self, state: Option<&Path>, code: &[u8], digest: &Digest) -> anyhow::Result<(Filter, Origin)> {
+    /// The cache of compiled filters, if there is a place for one.
+    fn modules(&self, state: Option<&Path>) -> Option<ModuleCache> {
         let home = self.cache.clone().or_else(|| state.map(Path::to_owned)).or_else(user_cache);
         let key = self.cache_key.clone().or_else(|| Some(state.map(Path::to_owned).or_else(user_state)?.join(KEY)));
         match home.zip(key).map(|(home, key)| ModuleCache::open(&home, &key)) {
-            Some(Ok(cache)) => return Ok(cache.filter(code, digest)?),
+            Some(Ok(cache)) => return Some(cache),
             Some(Err(error)) => tracing::warn!("{error}"),
             None => tracing::debug!("no directory for compiled filters"),
         }
-        Ok((Filter::compile(code)?, Origin::Compiled))
+        None
     }
+}
+
+/// Reads a filter's code.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read the filter {}", path.display()))?;
+    anyhow::ensure!(bytes.starts_with(b"\0asm"), "{} is not a WebAssembly module", path.display());
+    Ok(bytes)
 }
 
 /// The filter beside this program, as packages install it, or where a build of this repository puts it.

@@ -164,9 +164,14 @@ struct Serve {
     strict: bool,
     #[command(flatten)]
     filter: FilterOptions,
-    /// Where that file lies on every node; default: the code is sent with the configuration
+    /// Where that file lies on every node; `{digest}` stands for the digest of its content. Default: the code is sent with the
+    /// configuration
     #[arg(long, value_name = "PATH")]
     filter_on_nodes: Option<PathBuf>,
+    /// Another build of the filter, which some nodes still have in that file, or have already; more than once for more. Every
+    /// change must load in all of them
+    #[arg(long, value_name = "FILE", requires = "filter_on_nodes")]
+    filter_also: Vec<PathBuf>,
     /// Where to serve xDS; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18000")]
     xds: SocketAddr,
@@ -262,6 +267,7 @@ impl Serve {
         let reloads = Reloads::on_hangup()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
+        let code = FilterOptions::beside(code, &self.filter_also)?;
         let store: Arc<dyn Store> = match (&self.state, &self.state_key) {
             (None, _) => Arc::new(Memory::default()),
             (Some(state), None) => Arc::new(Database::open(state)?),

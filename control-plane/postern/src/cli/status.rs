@@ -59,6 +59,7 @@ fn head(status: &Value) -> String {
             lines.push(format!("          without node `{}`, which refused it and left", text(node)));
         }
     }
+    lines.extend(filters(status));
     lines.extend(items(at(status, "/invalid")).iter().map(|line| format!("invalid   {}", text(line))));
     lines.extend(held_back(at(status, "/directory")));
     lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
@@ -73,6 +74,23 @@ fn head(status: &Value) -> String {
         lines.push(format!("keys      {uri} ({keys}), {state}{fetched}{error}"));
     }
     format!("{}\n\n", lines.join("\n"))
+}
+
+/// The filter in force, where it is not the one that the control plane was started with, or not alone.
+fn filters(status: &Value) -> Vec<String> {
+    let (own, in_force) = (at(status, "/filter"), items(at(status, "/filters")));
+    let shown = |builds: &[Value]| builds.iter().map(short).collect::<Vec<_>>().join(" and ");
+    let mut lines = Vec::new();
+    if in_force.first().is_some_and(|first| first != own || in_force.len() > 1) {
+        lines.push(format!("filter    {}; this control plane was started with {}", shown(in_force), short(own)));
+    }
+    let taken_back = items(at(status, "/filtersTakenBack"));
+    if !taken_back.is_empty() {
+        let back =
+            "was taken back: changes are for the filter in force, until `postern rollback` to a revision that had it";
+        lines.push(format!("          {} {back}", shown(taken_back)));
+    }
+    lines
 }
 
 /// What the followed directory says that is not in force.

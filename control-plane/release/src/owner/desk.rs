@@ -16,10 +16,10 @@ use postern_compile::{
     review::Waiting,
 };
 use postern_model::{Bundle, Diagnostic};
-use tokio::sync::{mpsc::UnboundedReceiver, watch};
+use tokio::sync::{mpsc::UnboundedReceiver, oneshot, watch};
 
 use super::{
-    Counts, Examiner, InForce, Population, Purge, Steering,
+    Counts, Examiner, InForce, Population, PreparedAdmission, Purge, Steering,
     command::Command,
     in_force::{Refusals, Warned},
     work::{Examination, Reply, Step, Workshop},
@@ -184,23 +184,39 @@ impl Desk {
         let restored = self.releases.restore(&self.examiner.known(), SystemTime::now())?;
         self.put_in_force();
         self.publish();
+        if let Some(news) = self.releases.filter_news(self.examiner.code()) {
+            tracing::info!("{}: it spreads as a revision", news.message);
+            // What comes of it is in the status: nobody waits for the answer.
+            self.apply(news, None, oneshot::channel().0);
+        }
         Ok(restored.is_some())
     }
 
     fn apply(&mut self, proposal: Proposal, back_to: Option<u64>, reply: Reply<Applied>) {
         self.releases.note_runners(&self.population.fleet.sightings());
+        let examine = self.examination(back_to);
+        self.work(move || Step::TakeIn(examine(&proposal), back_to, reply));
+    }
+
+    /// The examination of a proposal with what is known now, for another thread.
+    fn examination(&self, back_to: Option<u64>) -> impl FnOnce(&Proposal) -> Examination + Send + use<> {
         let (ground, examiner) = (self.releases.ground(), self.examiner.clone());
-        self.work(move || Step::TakeIn(examination(&proposal, &ground, &examiner), back_to, reply));
+        let builds = self.releases.builds_for_change(back_to, examiner.code());
+        let store = Arc::clone(self.releases.store());
+        move |proposal| {
+            let builds = builds.of(proposal, &*store);
+            examination(proposal, &ground, &examiner.known().in_builds(builds.as_deref(), &*store))
+        }
     }
 
     /// Applies a directory, but only when its contents change.
     fn follow(&mut self, proposal: Proposal, reply: Reply<()>) {
         self.releases.note_runners(&self.population.fleet.sightings());
-        let (ground, examiner, directory) = (self.releases.ground(), self.examiner.clone(), self.releases.directory());
+        let (examine, directory) = (self.examination(None), self.releases.directory());
         self.work(move || {
             let said = digest_of(&proposal.files);
             let news = directory.says_again(&proposal.files, &said).map_err(ApplyError::from);
-            let news = news.map(|again| (!again).then(|| examination(&proposal, &ground, &examiner)));
+            let news = news.map(|again| (!again).then(|| examine(&proposal)));
             Step::Follow(news.map(|news| (news, said)), reply)
         });
     }
@@ -249,6 +265,7 @@ impl Desk {
                 self.refusals.of_users = None;
                 if let (Applied::Revision(_), Some(number)) = (applied, back_to) {
                     self.releases.went_back(&before, number, &by.0);
+                    self.releases.builds_went_back(&before, self.examiner.code());
                 }
                 self.publish();
             }
@@ -316,7 +333,9 @@ impl Desk {
         let (bundles, examiner) = (self.releases.live_bundles(), self.examiner.clone());
         self.work(move || {
             let known = examiner.known();
-            let admit = |(number, bundle): (u64, Arc<Bundle>)| Ok((number, known.admit(&bundle)?));
+            let admit = |(number, bundle, served): (u64, Arc<Bundle>, Arc<Publication>)| {
+                Ok((number, known.like(&served).admit(&bundle)?))
+            };
             Step::Renew(bundles.into_iter().map(admit).collect())
         });
     }
@@ -485,9 +504,9 @@ impl Desk {
 }
 
 /// Examines a proposal with what is known now.
-fn examination(proposal: &Proposal, ground: &Ground, examiner: &Examiner) -> Examination {
+fn examination(proposal: &Proposal, ground: &Ground, admission: &PreparedAdmission) -> Examination {
     let begin = Instant::now();
-    let proved = prove(proposal, ground, &examiner.known()).map(Box::new);
+    let proved = prove(proposal, ground, admission).map(Box::new);
     let errors = proved.as_ref().err().map(|error| errors_by_resource(&proposal.files, error)).unwrap_or_default();
     Examination { proved, errors, by: (proposal.author.clone(), proposal.message.clone()), begin }
 }

@@ -14,7 +14,8 @@ use postern_model::{Bundle, Diagnostics, File, Reader};
 use super::Population;
 use crate::{
     publication::{Publication, Publications},
-    releases::{Admission, ApplyError, Examined, examine},
+    releases::{Admission, ApplyError, Examined, examine, kept_code},
+    store::Store,
 };
 
 /// Examines resources as the owner does, without changing anything. It is slow and must not run on an async worker.
@@ -33,9 +34,11 @@ struct Knowledge {
 }
 
 /// Admission with what is known at one moment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PreparedAdmission {
     knowledge: Arc<Knowledge>,
+    /// The filter builds that it is for.
+    code: FilterCode,
     key_sets: KeySets,
     /// The nodes for which the resources must be valid.
     nodes: Vec<NodeIdentity>,
@@ -58,7 +61,8 @@ impl Examiner {
         let knowledge = Arc::clone(&self.0);
         let (key_sets, nodes) = (knowledge.keys.sets(), knowledge.population.identities());
         let previous = knowledge.publications.latest();
-        PreparedAdmission { knowledge, key_sets, nodes, previous }
+        let code = knowledge.code.clone();
+        PreparedAdmission { knowledge, code, key_sets, nodes, previous }
     }
 
     /// Reads and examines resources. Returns what would be put in force, or why it would be refused; whether routes
@@ -70,17 +74,35 @@ impl Examiner {
         Ok((bundle, examined))
     }
 
-    /// The filter that nodes run.
-    #[cfg(feature = "test-hooks")]
+    /// The filter builds that this process was started with.
     pub(super) fn code(&self) -> &FilterCode {
         &self.0.code
+    }
+}
+
+impl PreparedAdmission {
+    /// The same admission for the builds that something is served in.
+    pub(super) fn like(&self, served: &Publication) -> Self {
+        let code = served.code().unwrap_or(&self.code).clone();
+        Self { code, ..self.clone() }
+    }
+
+    /// The same admission for these builds, or for the current ones if there are none, or if they are not kept.
+    pub(super) fn in_builds(self, builds: Option<&[String]>, store: &dyn Store) -> Self {
+        let code = builds.and_then(|builds| kept_code(builds, store, &self.code));
+        Self { code: code.unwrap_or_else(|| self.code.clone()), ..self }
     }
 }
 
 impl Admission for PreparedAdmission {
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError> {
         let (keys, previous) = (self.key_sets.clone(), self.previous.as_deref());
-        Publication::admit(bundle.clone(), keys, &self.knowledge.code, &self.nodes, previous)
+        Publication::admit(bundle.clone(), keys, &self.code, &self.nodes, previous)
+    }
+
+    fn for_builds(&self, builds: &[String], store: &dyn Store) -> Option<Box<dyn Admission>> {
+        let code = kept_code(builds, store, &self.code)?;
+        Some(Box::new(Self { code, ..self.clone() }))
     }
 
     fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
@@ -93,6 +115,6 @@ impl Admission for PreparedAdmission {
 
     /// The digest of the resources alone: keys change without anybody proposing it.
     fn digest(&self, bundle: &Bundle) -> Digest {
-        revision(bundle, &KeySets::default(), self.knowledge.code.digest())
+        revision(bundle, &KeySets::default(), self.code.set())
     }
 }

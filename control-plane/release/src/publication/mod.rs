@@ -101,7 +101,7 @@ impl Publication {
     ) -> Result<Self, CompileError> {
         let groups = Groups::new(bundle, key_sets, code.clone(), previous);
         let revision = thread::scope(|threads| {
-            let named = threads.spawn(|| revision(&groups.bundle, &groups.key_sets, code.digest()));
+            let named = threads.spawn(|| revision(&groups.bundle, &groups.key_sets, code.set()));
             groups.check(nodes)?;
             Ok::<_, CompileError>(named.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })?;
@@ -137,6 +137,14 @@ impl Publication {
                 Arc::clone(&split.candidate)
             }
             Content::Split(split) => Arc::clone(&split.last_good),
+        }
+    }
+
+    /// The filter builds that it is for. `None` for one snapshot for every node, and for two revisions.
+    pub fn code(&self) -> Option<&FilterCode> {
+        match &self.content {
+            Content::Grouped(groups) => Some(&groups.code),
+            Content::Uniform(_) | Content::Split(_) => None,
         }
     }
 
@@ -207,7 +215,7 @@ impl Publication {
     /// The snapshots that are compiled for this filter, by the revisions of their groups.
     fn known(&self, filter: &Digest) -> HashMap<Digest, Arc<Snapshot>> {
         match &self.content {
-            Content::Grouped(groups) if groups.code.digest() == filter => lock(&groups.known).clone(),
+            Content::Grouped(groups) if groups.code.set() == filter => lock(&groups.known).clone(),
             Content::Uniform(_) | Content::Grouped(_) => HashMap::new(),
             Content::Split(split) => {
                 let mut known = split.last_good.known(filter);
@@ -229,7 +237,7 @@ impl Publication {
 
 impl Groups {
     fn new(bundle: Bundle, key_sets: KeySets, code: FilterCode, previous: Option<&Publication>) -> Self {
-        let known = previous.map(|previous| previous.known(code.digest())).unwrap_or_default();
+        let known = previous.map(|previous| previous.known(code.set())).unwrap_or_default();
         let kept = previous.and_then(Publication::kept).unwrap_or_default();
         let kinship = Kinship::of([&bundle]);
         Self {
@@ -305,7 +313,7 @@ impl Groups {
 
     fn compile(&self, node: &NodeIdentity, strictness: Strictness) -> Result<Arc<Snapshot>, CompileError> {
         let scope = Scope::of(&self.bundle, node);
-        let revision = group_revision(&scope, &self.key_sets, self.code.digest());
+        let revision = group_revision(&scope, &self.key_sets, self.code.set());
         if let Some(snapshot) = lock(&self.known).get(&revision) {
             return Ok(Arc::clone(snapshot));
         }

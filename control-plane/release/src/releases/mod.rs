@@ -5,6 +5,7 @@
 //! [`View`], a value, so that they and the owner never wait for each other.
 
 mod alone;
+mod builds;
 mod directory;
 mod examine;
 mod generations;
@@ -30,6 +31,7 @@ use postern_model::{Bundle, Diagnostics};
 use serde::de::DeserializeOwned;
 
 use self::{
+    builds::Builds,
     directory::Following,
     generations::Generations,
     plans::{Plans, uses_of},
@@ -37,6 +39,7 @@ use self::{
     trust::Trust,
 };
 pub use self::{
+    builds::{ChangeBuilds, kept_build, kept_code},
     directory::{Directory, HeldBack, digest_of},
     examine::{Examined, Ground, Proved, examine, prove},
     observed::observed,
@@ -90,6 +93,7 @@ pub struct Releases {
     /// Shared with views: copied on write.
     lifecycles: BTreeMap<u64, Arc<Lifecycle>>,
     plans: Plans,
+    builds: Builds,
     /// The nodes that were connected when a rollout last ended.
     known: Arc<BTreeMap<String, NodeRecord>>,
     directory: Following,
@@ -105,7 +109,7 @@ impl Releases {
     pub fn new(store: Arc<dyn Store>, terms: impl Into<Terms>, keep: usize) -> Self {
         let (terms, runners) = (terms.into(), Runners::default());
         let (live, lifecycles, plans, known) = Default::default();
-        let (rollout, directory, generations) = Default::default();
+        let (rollout, directory, generations, builds) = Default::default();
         let has_counted = false;
         Self {
             store,
@@ -116,6 +120,7 @@ impl Releases {
             live,
             lifecycles,
             plans,
+            builds,
             known,
             directory,
             generations,
@@ -131,6 +136,7 @@ impl Releases {
         self.lifecycles = self.noted(LIFECYCLES)?.unwrap_or_default();
         self.generations = Arc::new(self.noted(GENERATIONS)?.unwrap_or_default());
         self.plans = Plans::remembered(self.noted(PLANS)?.unwrap_or_default());
+        self.restore_builds()?;
         let mut rollout = match self.noted::<Rollout>(ROLLOUT)? {
             Some(rollout) if rollout.candidate() == latest.number => rollout,
             // The earlier process ended after storing a revision, and before its first step.
@@ -158,6 +164,7 @@ impl Releases {
         self.rollout = Some(rollout);
         self.restore_directory(admission)?;
         self.count_missing(latest.number, admission)?;
+        self.record_live_builds()?;
         self.plans.serve(&self.live, milliseconds(now));
         Ok(Some(latest))
     }
@@ -207,6 +214,8 @@ impl Releases {
         now: SystemTime,
     ) -> Result<(), ApplyError> {
         let documents = self.store.documents(number)?.ok_or(ApplyError::NoRevision(number))?;
+        let own = self.builds.of(number).and_then(|builds| admission.for_builds(builds, &*self.store));
+        let admission = own.as_deref().unwrap_or(admission);
         let revision = self.store.revisions()?.into_iter().find(|revision| revision.number == number);
         let trust = revision.map_or(Trust::Never, |revision| trust::trust_of(&revision.digest));
         let mut lifecycle =
@@ -314,6 +323,8 @@ impl Releases {
         problems: Option<&Diagnostics>,
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
+        let next = self.store.latest()?.map_or(1, |latest| latest.number.saturating_add(1));
+        self.record_builds(next, release.publication.code())?;
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
@@ -390,6 +401,7 @@ impl Releases {
                 tracing::error!("the nodes were not noted: {error}");
             }
             self.note_taken_back();
+            self.note_builds_taken_back();
         }
         self.tidy_up(now);
         true
@@ -403,13 +415,15 @@ impl Releases {
     ) -> Result<(), ApplyError> {
         command(self.rollout.as_mut().ok_or(ApplyError::NoRollout)?)?;
         self.note_taken_back();
+        self.note_builds_taken_back();
         self.tidy_up(now);
         Ok(())
     }
 
-    /// The live revisions with their resources, to be compiled again.
-    pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>)> {
-        self.live.iter().map(|(number, release)| (*number, Arc::clone(&release.bundle))).collect()
+    /// The live revisions with their resources, to be compiled again, each with what is served of it now.
+    pub fn live_bundles(&self) -> Vec<(u64, Arc<Bundle>, Arc<Publication>)> {
+        let live = self.live.iter();
+        live.map(|(number, release)| (*number, Arc::clone(&release.bundle), Arc::clone(&release.publication))).collect()
     }
 
     /// Replaces live publications by ones compiled again, by revision, because keys have changed. Revisions that are no
@@ -463,8 +477,8 @@ impl Releases {
     pub fn view(&self) -> View {
         let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
         let (known, generations) = (Arc::clone(&self.known), Arc::clone(&self.generations));
-        let directory = self.directory.clone();
-        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known, generations, directory }
+        let (directory, builds) = (self.directory.clone(), self.builds.clone());
+        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known, generations, directory, builds }
     }
 
     /// The lifecycles of the revisions that matter now.
@@ -521,6 +535,8 @@ impl Releases {
             let (rollout, lifecycles) = (note(rollout), note(lifecycles));
             let mut notes = vec![(ROLLOUT, Some(rollout.as_slice())), (LIFECYCLES, Some(lifecycles.as_slice()))];
             notes.extend(plans.as_ref().map(|plans| (PLANS, Some(plans.as_slice()))));
+            let builds = self.builds.forget(&gone);
+            notes.extend(builds.iter().map(|(name, value)| (name.as_str(), value.as_deref())));
             notes.extend(generations.as_ref().map(|generations| (GENERATIONS, Some(generations.as_slice()))));
             self.store.put_notes(&notes)?;
             self.has_counted = false;

@@ -17,6 +17,12 @@ pub trait Admission: Sync {
     /// Compiles what nodes would get, or returns why it must not be served.
     fn admit(&self, bundle: &Bundle) -> Result<Publication, CompileError>;
 
+    /// The same admission for other filter builds, whose code the store keeps. `None` if they are those of this one, or
+    /// are not kept.
+    fn for_builds(&self, _builds: &[String], _store: &dyn Store) -> Option<Box<dyn Admission>> {
+        None
+    }
+
     /// Reads files, or returns all errors.
     fn read(&self, files: &[File]) -> Result<Bundle, Diagnostics> {
         postern_model::read(files)

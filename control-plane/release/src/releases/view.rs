@@ -15,6 +15,7 @@ use postern_model::Bundle;
 
 use super::{
     HeldBack, Opens, PlanUse, Release,
+    builds::Builds,
     directory::Following,
     examine::stays_guarded,
     generations::Generations,
@@ -51,9 +52,21 @@ pub struct View {
     pub(super) known: Arc<BTreeMap<String, NodeRecord>>,
     pub(super) generations: Arc<Generations>,
     pub(super) directory: Following,
+    pub(super) builds: Builds,
 }
 
 impl View {
+    /// The digests of the filter builds that a revision is for, the one that is served first. `None` if it is not kept, or
+    /// if that is not known.
+    pub fn filters(&self, number: u64) -> Option<&[String]> {
+        self.builds.of(number).map(Vec::as_slice)
+    }
+
+    /// The filter builds that were last taken back, unless a revision has brought them again.
+    pub fn filters_taken_back(&self) -> Option<&[String]> {
+        self.builds.taken_back().map(Vec::as_slice)
+    }
+
     /// The revision in force: the candidate, or the last good revision if the candidate was rolled back.
     pub fn in_force(&self) -> Option<u64> {
         self.rollout.as_ref().and_then(in_force)
