@@ -38,6 +38,11 @@ fn digest_of(file: &Path) -> String {
     Digest::of(&fs::read(file).unwrap()).to_string()
 }
 
+/// A digest as it is shown.
+fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap()
+}
+
 /// The digest of the filter that an Envoy runs, which was sent to it.
 fn filter_of(envoy: &Envoy) -> Option<String> {
     let answer = Client::new(envoy.admin()).get("/config_dump?resource=ecds_filters").ok()?;
@@ -117,7 +122,7 @@ fn another_filter_spreads_as_a_revision_and_goes_back_as_one() {
     assert_eq!(running(&old_digest), 1);
     let all = revisions(&control_plane);
     assert_ne!(all[0]["digest"], all[1]["digest"]);
-    let message = format!("filter {} in place of {}", &new_digest[..12], &old_digest[..12]);
+    let message = format!("filter {} in place of {}", short(&new_digest), short(&old_digest));
     assert_eq!(all[0]["message"], message.as_str());
     let status = control_plane.status().unwrap();
     assert_eq!(status["filters"], serde_json::json!([new_digest]));
@@ -137,7 +142,7 @@ fn another_filter_spreads_as_a_revision_and_goes_back_as_one() {
         (&serde_json::json!([old_digest]), &serde_json::json!([new_digest]))
     );
     let (_, shown) = run(&control_plane, &["status"]);
-    assert!(shown.contains(&format!("{} was taken back", &new_digest[..12])), "{shown}");
+    assert!(shown.contains(&format!("{} was taken back", short(&new_digest))), "{shown}");
     rollout("0s");
     everywhere(&control_plane, 3);
     assert_eq!(running(&old_digest), 2);
@@ -222,7 +227,8 @@ fn a_fleet_is_upgraded_with_the_control_plane_first() {
     fleet.change("two", 4);
     // What the older build does not load is refused, with its name, while a node may run it.
     let (applied, text) = fleet.apply_what_is_new();
-    let build = &digest_of(&old)[..12];
+    let old_digest = digest_of(&old);
+    let build = short(&old_digest);
     assert!(
         !applied
             && text.contains(&format!(

@@ -10,11 +10,13 @@
     reason = "test code"
 )]
 
+mod access_logs;
 mod another_route;
 mod audit_log;
 mod bench_xds;
 mod buckets;
 mod calls;
+mod certificates;
 mod chains;
 mod commands;
 mod cpu_without_a_bound;
@@ -74,6 +76,7 @@ mod stories;
 mod strangers;
 mod streamless;
 mod tour;
+mod tutorials;
 mod unsupported_envoys;
 mod updates;
 mod virtual_hosts;

@@ -92,7 +92,7 @@ enum Task {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Write docs/policies.md from the schemas of the policies
+    /// Write the reference pages in docs/ from the tables that resources and expressions are checked with
     Docs,
     /// Look for what no compiler looks at: cycles between modules, orphan files, documents that name missing paths
     ///

@@ -44,7 +44,7 @@ impl Setup {
         install_make()?;
         let filter = filter::build(paths)?;
         let envoy = envoy::resolve(paths, release)?;
-        step("building Postern and the demo", || run(cargo(paths).args(BUILD)))?;
+        build(paths)?;
         Ok(Self { filter, envoy })
     }
 
@@ -56,6 +56,11 @@ impl Setup {
         command.env("POSTERN_CACHE", paths.cache());
         command.env("POSTERN_CACHE_KEY", paths.cache_key());
     }
+}
+
+/// Builds `postern` and the demo.
+pub(crate) fn build(paths: &Paths) -> Result<()> {
+    step("building Postern and the demo", || run(cargo(paths).args(BUILD)))
 }
 
 /// Installs `make`, if it is absent: the allocator of the control plane is built with it.

@@ -3,6 +3,7 @@
 
 pub mod accept;
 pub mod bounded;
+pub mod derived;
 pub mod diagnostic;
 pub mod digest;
 pub mod disposal;

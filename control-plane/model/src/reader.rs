@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use memchr::memmem;
+use memchr::{memchr, memchr_iter, memmem};
 use postern_base::{
     diagnostic::Diagnostics,
     digest::Digest,
@@ -167,10 +167,15 @@ fn divide(bytes: &[u8]) -> Option<Vec<(usize, &[u8])>> {
         return None;
     }
     let (mut documents, mut start, mut first, mut at) = (Vec::new(), 0, 0, 0);
-    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+    let has_returns = memchr(b'\r', bytes).is_some();
+    // The ends of lines, and of a last line without one.
+    let ends = memchr_iter(b'\n', bytes).map(|end| end.saturating_add(1));
+    let last = (!bytes.is_empty() && !bytes.ends_with(b"\n")).then_some(bytes.len());
+    for (number, end) in ends.chain(last).enumerate() {
+        let line = bytes.get(at..end)?;
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        if text.starts_with(b"%") || text.contains(&b'\r') {
+        if text.starts_with(b"%") || has_returns && text.contains(&b'\r') {
             return None;
         }
         if number > 0 && text.strip_prefix(b"---").is_some_and(|rest| matches!(rest.first(), None | Some(b' ' | b'\t')))
@@ -178,7 +183,7 @@ fn divide(bytes: &[u8]) -> Option<Vec<(usize, &[u8])>> {
             documents.push((first, bytes.get(start..at)?));
             (start, first) = (at, number);
         }
-        at = at.saturating_add(line.len());
+        at = end;
     }
     documents.push((first, bytes.get(start..)?));
     Some(documents)

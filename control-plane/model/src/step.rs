@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use postern_base::diagnostic::quote;
+use postern_base::{derived::Derived, diagnostic::quote};
 use postern_engine::policy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -54,6 +54,9 @@ pub struct Step {
     /// Whether all parameters are there that the policy requires.
     #[serde(skip)]
     complete: bool,
+    /// What is made of the step when it is compiled, kept as long as its document does not change.
+    #[serde(skip)]
+    pub derived: Derived,
 }
 
 /// A field that decides whether a step is enforced. Merging takes it from the most specific step alone, unless that
@@ -118,7 +121,7 @@ impl From<Written> for Step {
         let name = name.unwrap_or_else(|| policy.clone());
         let params = Json::Object(params);
         let complete = missing(&policy, &params).is_none();
-        Self { name, policy, params, when, on_failure, mode, inherit, deny_with, complete }
+        Self { name, policy, params, when, on_failure, mode, inherit, deny_with, complete, derived: Derived::default() }
     }
 }
 

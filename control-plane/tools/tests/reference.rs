@@ -15,7 +15,12 @@ const RESOURCES: &str = include_str!("../../compile/tests/fixtures/examples.yaml
 
 #[test]
 fn the_reference_is_current() {
-    for (name, page) in [("policies.md", reference::policies()), ("resources.md", reference::resources())] {
+    let pages = [
+        ("policies.md", reference::policies()),
+        ("resources.md", reference::resources()),
+        ("expressions.md", reference::expressions()),
+    ];
+    for (name, page) in pages {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         let written = fs::read_to_string(path).unwrap_or_default();
         assert!(written == page, "docs/{name} is not current: run `cargo xtask docs`");

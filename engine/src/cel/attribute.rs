@@ -6,11 +6,11 @@ use super::value::{Type, Value};
 
 /// Declares the attributes once: the enum, its list, names, types and numbers cannot disagree.
 macro_rules! attributes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal: $type:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal: $type:ident,)*) => {
         /// Something that an expression can read. The set is closed; names are Envoy's where Envoy has one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Attribute {
-            $($(#[$doc])* $variant,)*
+            $($(#[doc = $doc])* $variant,)*
         }
 
         impl Attribute {
@@ -21,6 +21,13 @@ macro_rules! attributes {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What it is, for documentation: lines that start with a space.
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),*),)*
                 }
             }
 

@@ -110,6 +110,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         new: "let in_part = false && !sent.held.is_empty()",
     },
     Mutant {
+        name: "left-out-comes-back",
+        breaks: "state of the world: what a refused response left out is sent again, only to be kept",
+        file: "subscription.rs",
+        old: "true if self.left_out.contains(name) => (name.clone(), None),\n",
+        new: "true if self.left_out.contains(name) && name.is_empty() => (name.clone(), None),\n",
+    },
+    Mutant {
         name: "refusals-cleared",
         breaks: "what one stream accepts clears what another refused (44)",
         file: "memory.rs",

@@ -13,6 +13,7 @@ use std::{
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
 use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, Step, TargetRef};
+use rustc_hash::FxHashMap;
 
 use super::{
     candidates::{self, candidates},
@@ -100,7 +101,7 @@ pub struct EffectiveStep<'a> {
     /// Fields of the parts that were not inherited.
     pub withheld: Vec<Withheld>,
     /// The parsed parameters. Filled in when somebody asks for them first.
-    params: OnceLock<serde_json::Result<Box<Params>>>,
+    params: OnceLock<Arc<serde_json::Result<Params>>>,
 }
 
 /// A step as a user wrote it, and where.
@@ -162,7 +163,9 @@ impl Part<'_> {
 impl<'a> EffectiveStep<'a> {
     /// The parameters with defaults. An error if the policy's schema accepts what its type does not.
     pub(crate) fn params(&self) -> Result<&Params, &serde_json::Error> {
-        self.params.get_or_init(|| Params::parse(&self.step).map(Box::new)).as_deref()
+        // A step that was not merged is the user's own, which outlives this compilation.
+        let params = || self.step.derived.get_or_make(|| Params::parse(&self.step));
+        (**self.params.get_or_init(params)).as_ref()
     }
 
     /// An error at a field of the step such as `params.key`, in the resource that the field comes from.
@@ -193,7 +196,8 @@ pub fn attach<'a>(scope: &Scope<'a>) -> Attachment<'a> {
 /// Like [`attach`], but only for routes for which `concerns` returns true, and for all unnamed routes.
 pub fn attach_routes<'a>(scope: &Scope<'a>, concerns: impl Fn(&str) -> bool) -> Attachment<'a> {
     let mut attachment = Attachment::default();
-    let mut known = HashMap::new();
+    // The keys are indices and addresses, so that a fast hash suffices.
+    let mut known = FxHashMap::default();
     let index = Index::new(scope);
     let mut place = |route: Option<&str>, declared: Option<&postern_model::Route>, attachment: &mut Attachment<'a>| {
         let concern = index.concern(scope, route, declared);

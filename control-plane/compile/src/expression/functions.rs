@@ -15,7 +15,7 @@ pub(super) enum Style {
     Both,
 }
 
-const FUNCTIONS: &[(Function, Style)] = &[
+pub(super) const FUNCTIONS: &[(Function, Style)] = &[
     (Function::Size, Style::Both),
     (Function::Matches, Style::Both),
     (Function::StartsWith, Style::Receiver),
@@ -49,7 +49,7 @@ const FUNCTIONS: &[(Function, Style)] = &[
     (Function::GetMilliseconds, Style::Receiver),
 ];
 
-const OPERATORS: &[(&str, Function)] = &[
+pub(super) const OPERATORS: &[(&str, Function)] = &[
     ("_&&_", Function::And),
     ("_||_", Function::Or),
     ("!_", Function::Not),

@@ -3,13 +3,14 @@
 //!
 //! The modules, in the order in which a text passes them: `parse` → `lower` (with `names`, `functions` and `types`) →
 //! `fold` → `term` (the form in a plan) → `compiled`. `known` remembers them. `input` and `notation` are for expressions
-//! without a request.
+//! without a request, and `listing` is for documentation.
 
 mod compiled;
 mod fold;
 mod functions;
 mod input;
 mod known;
+pub mod listing;
 mod lower;
 mod names;
 mod notation;

@@ -6,7 +6,7 @@ use postern_proto::plan::v1::expression::Function;
 use Type::{Bool, Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
 
 /// The types of the arguments, and of the result.
-type Signature = (&'static [Type], Type);
+pub(super) type Signature = (&'static [Type], Type);
 
 /// The type of a call's result, or a message if the arguments have wrong types.
 pub(super) fn result(function: Function, arguments: &[Option<Type>]) -> Result<Option<Type>, std::string::String> {
@@ -72,7 +72,8 @@ fn undefined(function: Function, arguments: &[Option<Type>]) -> std::string::Str
     format!("`{}` is not defined for {}", cel::name(function), types.join(" and "))
 }
 
-fn signatures(function: Function) -> &'static [Signature] {
+/// The types that a function or operator with fixed types takes and returns. Empty for others.
+pub(super) fn signatures(function: Function) -> &'static [Signature] {
     use Function as F;
     match function {
         F::And | F::Or => &[(&[Bool, Bool], Bool)],

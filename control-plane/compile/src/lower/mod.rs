@@ -32,7 +32,8 @@ use postern_engine::{
     cel::Attribute,
 };
 use postern_model::{
-    Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource,
+    Action, Diagnostic, Diagnostics, MISDIRECTED_ROUTE, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE,
+    Protocol, Resource,
 };
 use postern_proto::plan::v1::{
     Chain, Consumer, DeclaredRoutes, DenyWith, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
@@ -47,7 +48,7 @@ use crate::{
     attach::{self, Attached, Attachment, EffectiveStep, Rule, Scope, Source},
     expression::{Compilation, Compiled, Expressions},
     keys::KeySets,
-    route_match,
+    port, route_match,
 };
 
 /// The name of the step that TrafficPermissions are lowered to, in decisions and logs.
@@ -201,6 +202,9 @@ impl Lowering {
             }
         }
         declared.open.extend([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE].map(|name| self.string(name)));
+        if port::has_misdirected(&scope.gateways) {
+            declared.open.push(self.string(MISDIRECTED_ROUTE));
+        }
         Some(declared)
     }
 

@@ -55,6 +55,9 @@ pub(crate) struct Sub {
     /// For each refused response, what was in force and wanted when it was sent, and its items.
     refused: Vec<(Contents, BTreeSet<(String, String)>)>,
     claims: bool,
+    /// State of the world: what refused responses left out. The client has dropped it, as an Envoy applies the good part
+    /// of what it refuses.
+    left_out: BTreeSet<String>,
     /// Since when the client has had something that is no longer in force.
     beyond_since: Option<u64>,
     /// What the client lacks, after its last acceptance, of what was in force when that response was sent.
@@ -91,6 +94,7 @@ impl Sub {
             again: BTreeSet::new(),
             refused: Vec::new(),
             claims: false,
+            left_out: BTreeSet::new(),
             beyond_since: None,
             lacks: Contents::new(),
         }
@@ -150,6 +154,12 @@ impl Sub {
     /// Whether the client has a resource of this name and still wants it.
     fn has(&self, name: &str) -> bool {
         self.sent.contains_key(name) || self.held.contains_key(name)
+    }
+
+    /// Whether the client dropped this with a refused response, and no response on its way brings it back.
+    fn has_dropped(&self, name: &str) -> bool {
+        let brings = |(sent, _): &(Response, u64)| sent.resources.iter().any(|it| it.name == name);
+        self.left_out.contains(name) && !self.unanswered.iter().any(brings)
     }
 
     fn drop_unwanted(&mut self, kind: Kind) {
@@ -272,6 +282,7 @@ impl Stream {
         let sub = self.subs.get_mut(&kind).unwrap();
         if variant == Variant::World && kind.is_full_state() {
             sub.held.clear();
+            sub.left_out.clear();
         }
         for resource in &response.resources {
             truth.accept((kind, resource.name.clone(), resource.content.clone()));
@@ -318,6 +329,10 @@ impl Stream {
         }
         sub.again.extend(response.removed.iter().cloned());
         sub.unanswered.iter_mut().for_each(|(later, _)| later.crossed = true);
+        if self.variant == Variant::World && kind.is_full_state() {
+            sub.left_out.extend(sub.held.keys().cloned());
+            sub.left_out.retain(|name| !response.resources.iter().any(|it| it.name == *name));
+        }
         let items = response.resources.iter().map(|it| (it.name.clone(), it.content.clone())).collect();
         sub.refused.push((response.target.clone(), items));
         let is_meant = |it: &&Resource| named.contains(&it.name) || response.resources.len() == 1;
@@ -449,6 +464,7 @@ impl Stream {
                     variant == Variant::World
                         && kind.is_full_state()
                         && (had || truth.accepted.contains(&item(content)))
+                        && !sub.has_dropped(name)
                 }
             };
             if !is_right {

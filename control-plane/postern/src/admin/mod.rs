@@ -12,6 +12,7 @@ mod events;
 mod exposition;
 mod extract;
 mod health;
+mod metrics_page;
 mod nodes;
 mod openapi;
 mod operation;
@@ -34,9 +35,9 @@ use axum::{
     response::Response,
 };
 
-pub use self::openapi::description;
 pub(crate) use self::{events::Client, problem::Problem};
 use self::{events::Seats, operation::Operation};
+pub use self::{metrics_page::metrics_page, openapi::description};
 use crate::control_plane::ControlPlane;
 
 /// The maximum size of a bundle, enough for a hundred thousand routes with their policies.

@@ -2,7 +2,10 @@
 //! revision, so that a change of another resource leaves it as it is. Only numbers are kept, and no digest of a resource
 //! that could hold a credential.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use postern_base::digest::Digest;
 use postern_model::{Bundle, Declaration};
@@ -19,7 +22,8 @@ type Changes = Vec<(u64, Option<u64>)>;
 pub(super) struct Generations {
     /// The last revision that was counted.
     counted: u64,
-    changes: BTreeMap<ResourceKey, Changes>,
+    /// Shared parts, so that a copy for a reader is cheap.
+    changes: BTreeMap<Arc<ResourceKey>, Arc<Changes>>,
 }
 
 /// The form in which they are stored.
@@ -31,13 +35,15 @@ struct Noted {
 
 impl From<Noted> for Generations {
     fn from(Noted { counted, resources }: Noted) -> Self {
-        Self { counted, changes: resources.into_iter().collect() }
+        let shared = |(key, changes): (ResourceKey, Changes)| (Arc::new(key), Arc::new(changes));
+        Self { counted, changes: resources.into_iter().map(shared).collect() }
     }
 }
 
 impl From<Generations> for Noted {
     fn from(Generations { counted, changes }: Generations) -> Self {
-        Self { counted, resources: changes.into_iter().collect() }
+        let owned = |(key, changes)| (Arc::unwrap_or_clone(key), Arc::unwrap_or_clone(changes));
+        Self { counted, resources: changes.into_iter().map(owned).collect() }
     }
 }
 
@@ -47,29 +53,42 @@ impl Generations {
         self.counted
     }
 
-    /// Counts a revision: what it changed compared with `before`, the revision that it followed. Without that, every
-    /// resource that has no generation yet gets its first.
-    pub(super) fn count(&mut self, revision: u64, before: Option<&Bundle>, after: &Bundle) {
-        let known: Option<HashMap<_, &Digest>> =
-            before.map(|before| before.iter().map(|resource| (named(&resource), resource.digest)).collect());
-        let mut there = HashSet::new();
-        for resource in after.iter() {
-            let (kind, mesh, name) = named(&resource);
-            there.insert((kind, mesh, name));
-            let is_same = known.as_ref().is_some_and(|known| known.get(&(kind, mesh, name)) == Some(&resource.digest));
-            let key = ResourceKey::from(resource);
-            let changes = self.changes.entry(key).or_default();
+    /// Counts a revision: what it changed compared with the revision that it followed, given with its number. Without
+    /// that, every resource that has no generation yet gets its first.
+    pub(super) fn count(&mut self, revision: u64, before: Option<(u64, &Bundle)>, after: &Bundle) {
+        let mut now: Vec<_> = after.iter().collect();
+        let mut then: Vec<_> = before.iter().flat_map(|(_, before)| before.iter()).collect();
+        // What the last counted revision had and still has needs no look.
+        let is_next = before.is_some_and(|(number, _)| number == self.counted);
+        if is_next {
+            let same = then.iter().zip(&now).take_while(|(then, now)| is_same(then, now)).count();
+            then.drain(..same);
+            now.drain(..same);
+            let same = then.iter().rev().zip(now.iter().rev()).take_while(|(then, now)| is_same(then, now)).count();
+            then.truncate(then.len().saturating_sub(same));
+            now.truncate(now.len().saturating_sub(same));
+        }
+        let known: HashMap<_, &Digest> = then.iter().map(|resource| (named(resource), resource.digest)).collect();
+        let there: HashSet<_> = now.iter().map(named).collect();
+        for resource in now.iter().copied() {
+            let is_kept = known.get(&named(&resource)) == Some(&resource.digest);
+            let changes = Arc::make_mut(self.changes.entry(ResourceKey::from(resource).into()).or_default());
             let present = changes.last().and_then(|(_, generation)| *generation);
-            if present.is_none() || (known.is_some() && !is_same) {
+            if present.is_none() || (before.is_some() && !is_kept) {
                 let latest = changes.iter().rev().find_map(|(_, generation)| *generation).unwrap_or_default();
                 changes.push((revision, Some(latest.saturating_add(1))));
             }
         }
-        for (key, changes) in &mut self.changes {
-            let is_there = there.contains(&(key.kind.as_str(), key.mesh.as_str(), key.name.as_str()));
-            if !is_there && changes.last().is_some_and(|(_, generation)| generation.is_some()) {
-                changes.push((revision, None));
+        if is_next {
+            for resource in then.into_iter().filter(|resource| !there.contains(&named(resource))) {
+                if let Some(changes) = self.changes.get_mut(&ResourceKey::from(resource)) {
+                    gone(changes, revision);
+                }
             }
+        } else {
+            let is_there =
+                |key: &ResourceKey| there.contains(&(key.kind.as_str(), key.mesh.as_str(), key.name.as_str()));
+            self.changes.iter_mut().filter(|(key, _)| !is_there(key)).for_each(|(_, changes)| gone(changes, revision));
         }
         self.counted = revision;
     }
@@ -84,7 +103,9 @@ impl Generations {
     pub(super) fn prune(&mut self, oldest: u64) {
         self.changes.retain(|_, changes| {
             let first = changes.iter().rposition(|(since, _)| *since <= oldest).unwrap_or_default();
-            changes.drain(..first);
+            if first > 0 {
+                Arc::make_mut(changes).drain(..first);
+            }
             changes.len() != 1 || changes.iter().any(|(_, generation)| generation.is_some())
         });
     }
@@ -93,6 +114,18 @@ impl Generations {
     pub(super) fn forget(&mut self, key: &ResourceKey) {
         self.changes.remove(key);
     }
+}
+
+/// Records that a revision does not have a resource.
+fn gone(changes: &mut Arc<Changes>, revision: u64) {
+    if changes.last().is_some_and(|(_, generation)| generation.is_some()) {
+        Arc::make_mut(changes).push((revision, None));
+    }
+}
+
+/// Whether both are the same resource with the same content.
+fn is_same(then: &Declaration<'_>, now: &Declaration<'_>) -> bool {
+    then.digest == now.digest && named(then) == named(now)
 }
 
 fn named<'a>(resource: &Declaration<'a>) -> (&'a str, &'a str, &'a str) {
@@ -124,7 +157,7 @@ mod tests {
         let mut generations = Generations::default();
         let bundles: Vec<_> = revisions.iter().map(|revision| bundle(revision)).collect();
         for (index, after) in bundles.iter().enumerate() {
-            let before = index.checked_sub(1).map(|before| &bundles[before]);
+            let before = index.checked_sub(1).map(|before| (index as u64, &bundles[before]));
             generations.count(index as u64 + 1, before, after);
         }
         generations
@@ -153,13 +186,26 @@ mod tests {
     }
 
     #[test]
+    fn count_what_a_revision_that_was_taken_back_had() {
+        let (first, second) = (bundle(&[("a", "x"), ("b", "x")]), bundle(&[("b", "y"), ("c", "x")]));
+        let mut all = Generations::default();
+        all.count(1, None, &first);
+        all.count(2, Some((1, &first)), &second);
+        // The second was refused: the third is compared with the first.
+        all.count(3, Some((1, &first)), &first);
+        check(&all, "a", &[Some(1), None, Some(2)]);
+        check(&all, "b", &[Some(1), Some(2), Some(2)]);
+        check(&all, "c", &[None, Some(1), None]);
+    }
+
+    #[test]
     fn forget_what_no_kept_revision_needs() {
         let mut all = counted(&[&[("a", "x"), ("b", "x")], &[("a", "y")], &[("a", "z")], &[("a", "z")]]);
         all.prune(2);
         check(&all, "a", &[None, Some(2), Some(3), Some(3)]);
         assert!(!all.changes.contains_key(&key("b")), "deleted, and in no kept revision");
         all.prune(4);
-        assert_eq!(all.changes[&key("a")], [(3, Some(3))]);
+        assert_eq!(*all.changes[&key("a")], [(3, Some(3))]);
     }
 
     #[test]

@@ -34,8 +34,9 @@ use self::{
     builds::Builds,
     directory::Following,
     generations::Generations,
+    observed::known,
     plans::{Plans, uses_of},
-    terms::{Runners, runners_of},
+    terms::{Runners, kept_by, runners_of},
     trust::Trust,
 };
 pub use self::{
@@ -55,7 +56,7 @@ use crate::{
     fleet::Sighting,
     lifecycle::Lifecycle,
     publication::Publication,
-    rollout::{Change, NotNow, Observed, Rollout, RolloutReport, Standing},
+    rollout::{Change, NotNow, Rollout, RolloutReport},
     store::{Draft, NodeRecord, Parent, Revision, Store, StoreError, assemble, milliseconds},
 };
 
@@ -187,7 +188,8 @@ impl Releases {
         if counted < latest {
             let before = self.written(counted, admission)?;
             if let Some(after) = self.written(latest, admission)? {
-                Arc::make_mut(&mut self.generations).count(latest, before.as_ref(), &after);
+                let before = before.as_ref().map(|before| (counted, before));
+                Arc::make_mut(&mut self.generations).count(latest, before, &after);
                 self.has_counted = true;
             }
         }
@@ -352,9 +354,8 @@ impl Releases {
     /// one.
     fn count(&mut self, number: u64, bundle: &Bundle) {
         let earlier = self.rollout.iter().flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]);
-        let before = earlier.flatten().find_map(|number| self.live.get(&number));
-        let before = before.map(|release| Arc::clone(&release.bundle));
-        Arc::make_mut(&mut self.generations).count(number, before.as_deref(), bundle);
+        let before = earlier.flatten().find_map(|number| Some((number, &*self.live.get(&number)?.bundle)));
+        Arc::make_mut(&mut self.generations).count(number, before, bundle);
         self.has_counted = true;
     }
 
@@ -560,25 +561,4 @@ impl Releases {
 /// The revision in force by a rollout.
 fn in_force(rollout: &Rollout) -> Option<u64> {
     if rollout.is_back() { rollout.last_good() } else { Some(rollout.candidate()) }
-}
-
-/// The number of revisions to keep, if the bundle sets it.
-fn kept_by(bundle: &Bundle) -> Option<usize> {
-    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
-    retention.map(|retention| retention.revisions)
-}
-
-/// The records of connected nodes to be stored.
-fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
-    let record = |observed: &Observed| {
-        // A node that has not acknowledged the new revision runs the previous one, if it ever ran it.
-        let revision = match observed.standing {
-            Standing::Acked => Some(rollout.candidate()),
-            Standing::Unsupported => None,
-            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
-        };
-        let service = observed.node.service.clone();
-        (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
-    };
-    observed.iter().filter(|observed| observed.connected).map(record).collect()
 }

@@ -1,13 +1,14 @@
-//! Where a node of the fleet stands with a revision, derived from its sighting.
+//! Where a node of the fleet stands with a revision, derived from its sighting; and what is stored of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use postern_compile::snapshot::ResourceType;
 
 use crate::{
     fleet::{Nack, Sighting},
     publication::Publication,
-    rollout::{Observed, Standing},
+    rollout::{Observed, Rollout, Standing},
+    store::{NodeRecord, milliseconds},
 };
 
 /// A node's standing with a release, if it is supported: it runs the release if it runs all of it that it subscribed to, and refuses it if
@@ -39,4 +40,19 @@ fn refusal(sighting: &Sighting, release: &Publication) -> Option<String> {
     let of_this = |(kind, refusal): &&(ResourceType, Arc<Nack>)| refusal.is_of(*kind, &snapshot);
     let (kind, refusal) = sighting.refused.iter().find(of_this)?;
     Some(format!("{kind}: {}", refusal.reason.as_ref().unwrap_or(&refusal.message)))
+}
+
+/// The records of connected nodes to be stored.
+pub(super) fn known(observed: &[Observed], rollout: &Rollout, now: SystemTime) -> BTreeMap<String, NodeRecord> {
+    let record = |observed: &Observed| {
+        // A node that has not acknowledged the new revision runs the previous one, if it ever ran it.
+        let revision = match observed.standing {
+            Standing::Acked => Some(rollout.candidate()),
+            Standing::Unsupported => None,
+            Standing::Pending | Standing::Nacked(_) => rollout.stable().filter(|_| rollout.is_witness(&observed.node)),
+        };
+        let service = observed.node.service.clone();
+        (observed.node.id.clone(), NodeRecord { service, revision, seen: milliseconds(now) })
+    };
+    observed.iter().filter(|observed| observed.connected).map(record).collect()
 }

@@ -90,3 +90,9 @@ pub(super) fn runners_of(revision: Option<u64>, known: &BTreeMap<String, NodeRec
     let ran = known.iter().filter(|(_, node)| revision.is_some() && node.revision == revision);
     ran.map(|(id, _)| id.clone()).collect()
 }
+
+/// The number of revisions to keep, if the bundle sets it.
+pub(super) fn kept_by(bundle: &Bundle) -> Option<usize> {
+    let retention = bundle.settings.iter().find_map(|settings| settings.spec.retention.as_ref());
+    retention.map(|retention| retention.revisions)
+}
