@@ -159,6 +159,10 @@ pub enum Kind {
     Regex,
     /// A host name, `*` or a `*.` wildcard, without a port.
     Host,
+    /// A host name, without a port, in which `{service}`, `{mesh}` and `{tags.NAME}` are replaced.
+    HostTemplate,
+    /// A port, or text with the placeholders of a `HostTemplate` that becomes one.
+    PortTemplate,
     /// An IP address or a DNS name, without a port.
     Address,
     /// An IP address.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use postern_compile::{pipeline, snapshot::FilterCode};
-use postern_engine::Plan;
+use postern_engine::{Placement, Plan};
 use postern_tests::site::repository;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,6 +32,9 @@ pub struct CaseFile {
     pub name: String,
     #[serde(rename = "about")]
     _about: String,
+    /// Whether the requests come to an Envoy with routes of its own that have no names: `resources` has the policies.
+    #[serde(default)]
+    pub overlay: bool,
     #[serde(default)]
     resources: Vec<Value>,
     pub cases: Vec<Case>,
@@ -87,6 +90,8 @@ pub struct Exchange {
 pub struct RequestSpec {
     pub method: String,
     pub path: String,
+    /// The host; by default that of the case's route.
+    pub host: Option<String>,
     pub headers: Vec<(String, Bytes)>,
     pub body: Option<Bytes>,
     /// Whether the body is sent without its length.
@@ -118,6 +123,7 @@ impl Default for RequestSpec {
         Self {
             method: "GET".into(),
             path: "/".into(),
+            host: None,
             headers: vec![],
             body: None,
             chunked: false,
@@ -216,6 +222,7 @@ impl CaseFile {
             case.route = format!("{name}-{index}");
         }
         file.name = name;
+        assert!(!file.overlay || file.policies().is_empty(), "{}: no case of an overlay has a chain", file.name);
         file
     }
 
@@ -240,7 +247,8 @@ impl CaseFile {
     }
 
     pub fn plan(&self) -> Arc<Plan> {
-        Arc::new(Plan::load(&self.plan_bytes()).unwrap())
+        let plan = Plan::load(&self.plan_bytes()).unwrap();
+        Arc::new(if self.overlay { plan.placed(Placement::Overlay) } else { plan })
     }
 
     /// Compiles a chain that must be refused, and returns the error.
@@ -268,6 +276,11 @@ pub fn documents(resources: &[Value]) -> String {
 }
 
 impl Case {
+    /// The host of a request.
+    pub fn host(&self, request: &RequestSpec) -> String {
+        request.host.clone().unwrap_or_else(|| format!("{}.test", self.route))
+    }
+
     pub fn exchanges(&self) -> Vec<Exchange> {
         let single = self.want.clone().map(|want| Exchange {
             request: self.request.clone(),

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use postern_engine::{
-    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Record, Run, Turn, Verdict, agent::Health,
-    edits::Edits, host::Alone, record::GRPC_METHOD,
+    Answer, Ask, Decision, Headers, Inputs, Needs, Plan, Property, Record, Response, Run, Turn, Verdict,
+    agent::Health,
+    edits::Edits,
+    host::Alone,
+    matching::{Requested, Unclear},
+    record::GRPC_METHOD,
 };
 
 use crate::{
@@ -16,7 +20,27 @@ use crate::{
 pub fn run(file: &CaseFile, case: &Case) -> Vec<Observation> {
     let plan = file.plan();
     let mut host = Alone::default();
-    case.exchanges().iter().map(|exchange| exchange_once(&plan, case, exchange, &mut host)).collect()
+    let once = |exchange| match matched(&plan, file, case, exchange) {
+        Ok(route) => exchange_once(&plan, &route, case, exchange, &mut host),
+        Err(Unclear) => unclear(exchange),
+    };
+    case.exchanges().iter().map(once).collect()
+}
+
+/// The name of a request's route: that of the case, or in an overlay the one whose match fits, or none.
+fn matched(plan: &Plan, file: &CaseFile, case: &Case, exchange: &Exchange) -> Result<String, Unclear> {
+    if !file.overlay {
+        return Ok(case.route.clone());
+    }
+    assert!(plan.goes_by_match(b""), "{} has no matches", file.name);
+    let matched = plan.matched_route(&Requested::of(&headers(&request_headers(case, exchange))))?;
+    Ok(matched.map(ToString::to_string).unwrap_or_default())
+}
+
+/// What the filter answers to a request that can be read in several ways.
+fn unclear(exchange: &Exchange) -> Observation {
+    let answer = Response::problem(400, "the path or the host can be read in several ways");
+    own_answer(exchange, "verdict=deny step=route reason=route_unclear", answer)
 }
 
 /// The caller, as Envoy sees it, and the address of Envoy's own node.
@@ -27,7 +51,7 @@ const NODE: &str = "10.99.99.99";
 pub fn request_headers(case: &Case, exchange: &Exchange) -> Pairs {
     let request = &exchange.request;
     let pseudo = [
-        (":authority", format!("{}.test", case.route)),
+        (":authority", case.host(&exchange.request)),
         (":path", request.path.clone()),
         (":method", request.method.clone()),
         (":scheme", "http".to_owned()),
@@ -53,34 +77,34 @@ pub fn response_headers(exchange: &Exchange) -> Pairs {
     [status].into_iter().chain(own).collect()
 }
 
-fn exchange_once(plan: &Arc<Plan>, case: &Case, exchange: &Exchange, host: &mut Alone) -> Observation {
+fn exchange_once(plan: &Arc<Plan>, route: &str, case: &Case, exchange: &Exchange, host: &mut Alone) -> Observation {
     let mut request = request_headers(case, exchange);
     let mut response = response_headers(exchange);
     let status = exchange.upstream.status;
-    let Some(mut run) = Run::request(plan, &case.route, &Health::default()) else {
+    let Some(mut run) = Run::request(plan, route, &Health::default()) else {
         return Observation::new(exchange, "", status, &response, Some(&request), b"");
     };
     let mut decision = drive(&mut run, exchange, &request, &response, host);
-    check_edits(plan, &case.route, &decision);
+    check_edits(plan, route, &decision);
     let mut records = std::mem::take(&mut decision.records);
     if let Some(exceeded) = exceeded(&decision, exchange) {
-        let recording = Run::unanswered(plan, &case.route, &Health::default(), run.take_outlook(), Some(exceeded()));
+        let recording = Run::unanswered(plan, route, &Health::default(), run.take_outlook(), Some(exceeded()));
         if let Some(mut run) = recording {
             records.extend(drive(&mut run, exchange, &request, &response, host).records);
         }
         let decision = exceeded();
-        let account = decision.account("r", &case.route);
+        let account = decision.account("r", route);
         let answer = answered(decision, &mut request).unwrap();
         return recorded(own_answer(exchange, &account, answer), exchange, &records);
     }
-    let account = decision.account("r", &case.route);
+    let account = decision.account("r", route);
     if let Some(answer) = answered(decision, &mut request) {
         return recorded(own_answer(exchange, &account, answer), exchange, &records);
     }
-    if let Some(mut run) = Run::response(plan, &case.route, &Health::default(), run.take_outlook()) {
+    if let Some(mut run) = Run::response(plan, route, &Health::default(), run.take_outlook()) {
         let decision = drive(&mut run, exchange, &request, &response, host);
         records.extend(decision.records.iter().cloned());
-        let account = decision.account("r", &case.route);
+        let account = decision.account("r", route);
         if let Some(answer) = answered(decision, &mut response) {
             return recorded(own_answer(exchange, &account, answer), exchange, &records);
         }
@@ -121,13 +145,13 @@ fn exceeded(decision: &Decision, exchange: &Exchange) -> Option<impl Fn() -> Dec
     Some(move || allowance.exceeded())
 }
 
-fn own_answer(exchange: &Exchange, account: &str, answer: postern_engine::Response) -> Observation {
+fn own_answer(exchange: &Exchange, account: &str, answer: Response) -> Observation {
     let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     Observation::new(exchange, account, answer.status, &headers, None, &answer.body)
 }
 
 /// The answer that a decision gives, or its edits applied.
-fn answered(decision: Decision, headers: &mut Pairs) -> Option<postern_engine::Response> {
+fn answered(decision: Decision, headers: &mut Pairs) -> Option<Response> {
     match decision.verdict {
         Verdict::Continue(edits) => {
             apply(&edits, headers);

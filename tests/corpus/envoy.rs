@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use postern_engine::record::GRPC_METHOD;
+use postern_tests::nameless::{AS_IT_CAME, NORMALIZATION, ROUTES};
 use postern_tests::{Client, Collector, ControlPlane, Envoy, GrpcCollector, Request, Upstream, site::free_port, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,6 +24,29 @@ pub struct Site {
     port: u16,
     directory: TempDir,
     running: Option<(ControlPlane, Envoy)>,
+    overlay: Option<Overlay>,
+}
+
+/// An Envoy with routes of its own that have no names.
+struct Overlay {
+    envoy: Envoy,
+    port: u16,
+    _control_plane: ControlPlane,
+    _directory: TempDir,
+}
+
+impl Overlay {
+    fn start(file: &CaseFile, upstream: u16) -> Self {
+        let (directory, port) = (tempfile::tempdir().unwrap(), free_port().unwrap());
+        std::fs::write(directory.path().join("shared.yaml"), documents(file.shared())).unwrap();
+        let control_plane = ControlPlane::start(directory.path()).unwrap();
+        let ports = [format!("port_value: {upstream}"), format!("port_value: {port}")];
+        let replace = [("port_value: 10001", ports[0].as_str()), ("port_value: 10000", ports[1].as_str())];
+        let replace = [&replace[..], &[(NORMALIZATION, AS_IT_CAME)], &ROUTES].concat();
+        let envoy = Envoy::start("overlay.yaml", control_plane.xds(), &replace).unwrap();
+        envoy.wait_until_serving(([127, 0, 0, 1], port).into(), &Request::get("/").host("ready.test")).unwrap();
+        Self { envoy, port, _control_plane: control_plane, _directory: directory }
+    }
 }
 
 impl Site {
@@ -36,11 +60,16 @@ impl Site {
             port: free_port().unwrap(),
             directory: tempfile::tempdir().unwrap(),
             running: None,
+            overlay: None,
         }
     }
 
     /// Serves the resources of all files, and waits until Envoy has them.
     pub fn publish(&mut self, files: &[CaseFile]) {
+        let (overlay, files): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| file.overlay);
+        assert!(overlay.len() < 2, "files with overlays would share one Envoy's policies");
+        self.overlay = overlay.first().map(|file| Overlay::start(file, self.upstream.address().port()));
+        let files = files.as_slice();
         let path: PathBuf = self.directory.path().join("gateway.yaml");
         std::fs::write(path, documents(&self.gateway(files))).unwrap();
         let mut shared: Vec<Value> = files.iter().flat_map(|file| file.shared().to_vec()).collect();
@@ -82,18 +111,23 @@ impl Site {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    fn envoy(&self) -> &Envoy {
-        &self.running.as_ref().unwrap().1
+    /// The Envoy to which the requests of a file come, and where it listens.
+    fn envoy(&self, file: &CaseFile) -> (&Envoy, std::net::SocketAddr) {
+        match self.overlay.as_ref().filter(|_| file.overlay) {
+            Some(overlay) => (&overlay.envoy, ([127, 0, 0, 1], overlay.port).into()),
+            None => (&self.running.as_ref().unwrap().1, self.address()),
+        }
     }
 
-    pub fn run(&mut self, case: &Case) -> Vec<Observation> {
-        case.exchanges().iter().map(|exchange| self.exchange(case, exchange)).collect()
+    pub fn run(&mut self, file: &CaseFile, case: &Case) -> Vec<Observation> {
+        case.exchanges().iter().map(|exchange| self.exchange(file, case, exchange)).collect()
     }
 
-    fn exchange(&self, case: &Case, exchange: &Exchange) -> Observation {
+    fn exchange(&self, file: &CaseFile, case: &Case, exchange: &Exchange) -> Observation {
+        let (envoy, address) = self.envoy(file);
         let spec = &exchange.request;
         assert_eq!(spec.at, None, "`{}` needs a clock that Envoy does not have", case.note);
-        let mut request = Request::new(&spec.method, &spec.path).host(&format!("{}.test", case.route));
+        let mut request = Request::new(&spec.method, &spec.path).host(&case.host(spec));
         for (name, value) in &spec.headers {
             request = request.header(name, value.get());
         }
@@ -102,10 +136,10 @@ impl Site {
         if let Some(body) = &spec.body {
             request = if spec.chunked { request.chunked(body.get()) } else { request.body(body.get()) };
         }
-        let seen = self.envoy().access_log_len();
+        let seen = envoy.access_log_len();
         let recorded = exchange.want.is_recorded().then(|| (self.logged(case).len(), self.posted(case).len()));
-        let answer = Client::new(self.address()).send(&request).unwrap();
-        let (line, _) = wait::until("the access log", || Ok(self.envoy().access_log_line(seen))).unwrap();
+        let answer = Client::new(address).send(&request).unwrap();
+        let (line, _) = wait::until("the access log", || Ok(envoy.access_log_line(seen))).unwrap();
         let account = line["decision"].as_str().unwrap_or_default();
         let headers: Pairs =
             answer.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
@@ -128,7 +162,7 @@ impl Site {
 
     /// The records of a case's route in Envoy's log.
     fn logged(&self, case: &Case) -> Vec<String> {
-        let log = self.envoy().log();
+        let log = self.running.as_ref().unwrap().1.log();
         let records = log.iter().filter_map(|line| Some(line.get(line.find(r#"{"audit":"#)?..)?.to_owned()));
         records.filter(|record| is_of(case, record)).collect()
     }
@@ -144,10 +178,12 @@ impl Site {
     }
 
     pub fn assert_no_vm_failure(&self) {
+        let overlay = self.overlay.iter().flat_map(|overlay| overlay.envoy.log());
         let failed: Vec<_> = self
-            .envoy()
-            .log()
-            .into_iter()
+            .running
+            .iter()
+            .flat_map(|(_, envoy)| envoy.log())
+            .chain(overlay)
             .filter(|line| line.contains("Function: proxy_on") || line.contains("request refused"))
             .collect();
         assert_eq!(failed, Vec::<String>::new());

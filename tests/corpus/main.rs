@@ -85,9 +85,9 @@ fn every_case_holds_on_a_real_envoy() {
         site.publish(&files);
         site
     }));
-    check(Runner::Envoy, |_| {
-        let site = std::rc::Rc::clone(&site);
-        Box::new(move |case| site.borrow_mut().run(case))
+    check(Runner::Envoy, |file| {
+        let (site, file) = (std::rc::Rc::clone(&site), file.clone());
+        Box::new(move |case| site.borrow_mut().run(&file, case))
     });
     site.borrow().assert_no_vm_failure();
 }

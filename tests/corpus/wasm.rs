@@ -7,6 +7,7 @@ use std::{
 
 use envoy_types::pb::envoy::config::core::v3::{GrpcService, grpc_service::TargetSpecifier};
 use postern_compile::wasm::{Callout, Filter, Flow, HeaderMap, HeadersPause, HttpReply, Properties, RootId, Setup, Vm};
+use postern_engine::Placement;
 use postern_proto::configuration;
 use postern_tests::control_plane::from_environment;
 use prost::Message as _;
@@ -25,15 +26,19 @@ pub fn compile() -> Filter {
 pub struct Worker {
     vm: Vm,
     root: RootId,
+    overlay: bool,
 }
 
 impl Worker {
     pub fn start(filter: &Filter, file: &CaseFile) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let setup = Setup { headers_pause: HeadersPause::ShowsBody, time, ..Setup::default() };
+        let mut setup = Setup { headers_pause: HeadersPause::ShowsBody, time, ..Setup::default() };
+        if file.overlay {
+            setup.properties = Properties::new().with(&["plugin_root_id"], Placement::Overlay.name());
+        }
         let mut vm = filter.start(setup).unwrap();
         let root = vm.configure(&configuration::wrap(&file.plan_bytes())).unwrap();
-        Self { vm, root }
+        Self { vm, root, overlay: file.overlay }
     }
 
     pub fn run(&mut self, case: &Case) -> Vec<Observation> {
@@ -42,8 +47,8 @@ impl Worker {
 
     fn exchange(&mut self, case: &Case, exchange: &Exchange) -> Observation {
         self.vm.set_time(exchange.request.time());
-        let mut properties =
-            Properties::new().with(&["xds", "route_name"], &case.route).with(&["source", "address"], PEER);
+        let route = if self.overlay { "" } else { case.route.as_str() };
+        let mut properties = Properties::new().with(&["xds", "route_name"], route).with(&["source", "address"], PEER);
         if let Some(source) = &exchange.request.source {
             let names = exchange.request.names().unwrap();
             properties = properties

@@ -289,6 +289,7 @@ mod overlay {
     const OWN_ROUTES: &str = "                        - name: preview
                           match: { path_separated_prefix: /a, headers: [{ name: x-preview, present_match: true }] }
                           route: { cluster: backend }
+                          response_headers_to_add: [{ header: { key: x-taken, value: preview } }]
                         - name: a
                           match: { path_separated_prefix: /a }
                           route: { cluster: backend }
@@ -407,6 +408,31 @@ mod overlay {
         // Neither route has a chain.
         check(&overlay, "/b/x", &[("x-edit-after", "+x-preview")], 200, "");
         check(&overlay, "/b/x", &[("x-preview", "1"), ("x-edit-after", "-x-preview")], 200, "");
+        assert_no_vm_failure(&overlay.envoy);
+    }
+
+    #[test]
+    fn answers_by_the_chain_of_the_request_though_another_filter_changes_its_route_in_between() {
+        let marks = |route: &str| {
+            format!(
+                "---\napiVersion: postern/v1\nkind: RoutePolicy\nmetadata: {{ name: {route} }}\nspec:\n  targetRef: {{ kind: \
+                 HTTPRoute, name: {route} }}\n  response: [{{ policy: headers, params: {{ set: {{ x-chain: {route} }} }} }}]\n"
+            )
+        };
+        // Nothing verifies the route here, so that a request whose route changes is not refused.
+        let overlay = Overlay::start(&(marks("a") + &marks("preview")), false);
+        let check = |headers: &[(&str, &str)], chain: &str, taken: Option<&str>| {
+            let mut request = Request::get("/a/x");
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+            let answer = Client::new(overlay.listener).send(&request).unwrap();
+            assert_eq!((answer.header("x-chain"), answer.header("x-taken")), (Some(chain), taken), "{headers:?}");
+        };
+        check(&[], "a", None);
+        check(&[("x-preview", "1")], "preview", Some("preview"));
+        check(&[("x-edit-after", "+x-preview")], "a", Some("preview"));
+        check(&[("x-preview", "1"), ("x-edit-after", "-x-preview")], "preview", None);
         assert_no_vm_failure(&overlay.envoy);
     }
 

@@ -277,8 +277,8 @@ fn drive(variant: Variant) {
     let ports = NAMES.map(|name| (name, free_port().unwrap())).into();
     let (mut dice, mut desired) = (Dice(seed), Desired::new());
     desired.apply(directory.path(), &ports);
-    // A refusal is not to take the change back.
-    let options = ["--max-refused", "1"].map(OsStr::new);
+    // A refusal is not to take the change back, and no removal is held.
+    let options = ["--max-refused", "1", "--max-removed", "100%"].map(OsStr::new);
     let mut control_plane = ControlPlane::start_with(directory.path(), &options).unwrap();
     let envoy = envoy_of(variant, control_plane.xds());
     let (mut before, mut good): (Has, _) = ([("clusters", BTreeMap::new())].into(), BTreeMap::new());

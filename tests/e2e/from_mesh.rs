@@ -169,3 +169,72 @@ fn mesh_is_all_traffic_and_a_subset_goes_by_tags() {
     assert!(closed.len() == 4 && closed.iter().all(|decision| decision.contains("reason=source_denied")), "{closed:?}");
     assert_no_vm_failure(&backend.envoy);
 }
+
+/// Two overlapping AccessLogs, each with `to` and `from`: the mesh's, and that of the service.
+fn write_logs(directory: &Path) {
+    let backends = ["everyone", "web", "any-service", "other"];
+    let file = |name: &str| format!("{{ name: {name}, file: {{ path: {} }} }}", directory.join(name).display());
+    let backends = backends.map(file).join(", ");
+    let text = format!(
+        "apiVersion: postern/v1
+kind: Settings
+metadata: {{ name: s }}
+spec: {{ logBackends: [{backends}] }}
+---
+apiVersion: postern/v1
+kind: AccessLog
+metadata: {{ name: base }}
+spec:
+  targetRef: {{ kind: Mesh }}
+  to: [{{ targetRef: {{ kind: Mesh }}, backends: [{{ name: any-service }}] }}]
+  from: [{{ targetRef: {{ kind: Mesh }}, backends: [{{ name: everyone }}] }}]
+---
+apiVersion: postern/v1
+kind: AccessLog
+metadata: {{ name: own }}
+spec:
+  targetRef: {{ kind: Service, name: backend }}
+  to: [{{ targetRef: {{ kind: Service, name: other }}, backends: [{{ name: other }}] }}]
+  from: [{{ targetRef: {{ kind: Service, name: web }}, backends: [{{ name: web }}] }}]
+"
+    );
+    fs::write(directory.join("logs.yaml"), text).unwrap();
+}
+
+#[test]
+fn overlapping_access_logs_merge_by_source_and_by_destination_independently() {
+    let authority = Authority::new("mesh").unwrap();
+    let upstream = Upstream::start(0).unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let (inner, outer) = (free_port().unwrap(), free_port().unwrap());
+    let backend = Side::start("backend", inner, |directory| {
+        write_backend(directory, &authority, inner, upstream.address().port());
+        write_logs(logs.path());
+        fs::copy(logs.path().join("logs.yaml"), directory.join("logs.yaml")).unwrap();
+    });
+    let callers = Side::start("callers", outer, |directory| write_callers(directory, &authority, outer, inner));
+    wait::until_true("the way through", || Ok(callers.get("/web/members").status == 200)).unwrap();
+    let paths = |file: &str| -> Vec<String> {
+        let text = fs::read_to_string(logs.path().join(file)).unwrap_or_default();
+        let line =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["path"].as_str().map(str::to_owned);
+        text.lines().filter_map(line).filter(|path| path.ends_with("/guests") || path.ends_with("/other")).collect()
+    };
+    for caller in ["web", "batch", GUEST] {
+        for route in ["guests", "other"] {
+            assert_eq!(callers.get(&format!("/{caller}/{route}")).status, 200, "{caller} {route}");
+        }
+    }
+    let expect = [
+        // By source: the service's entry for `web` comes before the mesh's for all traffic.
+        ("web", vec!["/web/guests", "/web/other"]),
+        ("everyone", vec!["/batch/guests", "/batch/other", "/guest/guests", "/guest/other"]),
+        // By destination, whoever calls.
+        ("other", vec!["/web/other", "/batch/other", "/guest/other"]),
+        ("any-service", vec!["/web/guests", "/batch/guests", "/guest/guests"]),
+    ];
+    for (file, expect) in expect {
+        wait::until_true(&format!("{file}: {expect:?}, not {:?}", paths(file)), || Ok(paths(file) == expect)).unwrap();
+    }
+    assert_no_vm_failure(&backend.envoy);
+}

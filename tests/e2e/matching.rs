@@ -24,6 +24,11 @@ impl Deployment {
         write(self.directory.path(), file, resources);
     }
 
+    /// Waits until the control plane's status is like this.
+    pub fn wait_for_status(&self, what: &str, fits: impl Fn(&Value) -> bool) {
+        self.control_plane.wait_for_status(what, fits).unwrap();
+    }
+
     /// An Envoy of a service, with tags.
     pub fn node(&self, id: &str, service: &str, tags: &str) -> Envoy {
         let replace = [

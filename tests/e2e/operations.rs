@@ -104,9 +104,10 @@ fn rolls_back_to_a_previous_policy_version_in_case_of_issues_with_the_latest() {
 
     let table = shop.says(&["revisions"]);
     let lines: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["REVISION", "DIGEST", "AGE", "DOCUMENTS", "AUTHOR", "MESSAGE"]);
-    assert_eq!((lines[1][0], &lines[1][4..]), ("2", &["alice", "try", "something"][..]));
-    assert_eq!((lines[2][0], lines[2][4]), ("1", "directory"));
+    assert_eq!(lines[0], ["REVISION", "STATE", "DIGEST", "AGE", "DOCUMENTS", "AUTHOR", "MESSAGE"]);
+    assert_eq!(lines[1][..3], ["2", "in", "force"]);
+    assert_eq!(lines[1][6..], ["alice", "try", "something"]);
+    assert_eq!((&lines[2][..2], lines[2][5]), (&["1", "superseded"][..], "directory"));
     let status = shop.says(&["status"]);
     assert!(status.contains("revision  2 (") && status.contains("completed, step 1 of 1; last good: 2"), "{status}");
     assert!(status.contains("edge-1") && status.contains("edge-2"), "{status}");
@@ -206,5 +207,5 @@ fn says_what_is_wrong_with_a_command_or_a_request() {
     check(request, 422, r#""errors":["#);
     let request = post("/api/v1/rollback", r#"{"revision": 1}"#);
     check(request.header("if-match", "one"), 400, "`If-Match` must be the number of a revision");
-    check(post("/api/v1/rollout/stop", ""), 404, "`stop` is none of pause, resume and abort");
+    check(post("/api/v1/rollout/stop", ""), 404, "`stop` is none of pause, resume, promote and abort");
 }

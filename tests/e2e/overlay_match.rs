@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use postern_tests::{
     Client, ControlPlane, Envoy, Upstream,
     http2::{H2, StreamEnd},
+    nameless::{AS_IT_CAME, NORMALIZATION, ROUTES},
     site::free_port,
     wait,
 };
@@ -13,32 +14,9 @@ use tempfile::TempDir;
 
 use crate::{hosts, world::assert_no_vm_failure};
 
-/// What the file `overlay.yaml` says, with what takes its place here: routes without names, and nothing that normalizes.
-const ROUTES: [(&str, &str); 4] = [
-    (
-        "                            prefix: /\n                            headers:\n",
-        "                            path: /unused\n                            headers:\n",
-    ),
-    ("                        - name: welcome\n                          match: { path: /welcome }\n", EVERYTHING),
-    (
-        "                        - name: users\n                          match: { path_separated_prefix: /users }\n",
-        EVERYTHING,
-    ),
-    (
-        "                          match: { safe_regex: { regex: '.*(?:;|%3[bB]).*' } }\n",
-        "                          match: { path: /unused }\n",
-    ),
-];
-const EVERYTHING: &str = "                        - match: { prefix: / }\n";
-const NORMALIZATION: &str = "                strip_trailing_host_dot: true
-                normalize_path: true
-                merge_slashes: true
-                path_with_escaped_slashes_action: REJECT_REQUEST
-";
-
 /// How Envoy treats paths and hosts.
 const SETTINGS: [&str; 4] = [
-    "                normalize_path: false\n                merge_slashes: false\n                path_with_escaped_slashes_action: KEEP_UNCHANGED\n",
+    AS_IT_CAME,
     "                normalize_path: true\n                merge_slashes: true\n                path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD\n                strip_trailing_host_dot: true\n",
     "                normalize_path: true\n                merge_slashes: false\n                path_with_escaped_slashes_action: KEEP_UNCHANGED\n",
     "                normalize_path: false\n                merge_slashes: true\n                path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD\n",

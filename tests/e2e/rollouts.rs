@@ -71,6 +71,7 @@ impl InProcess {
             parent: Parent::Latest,
             again: false,
             allow_unguarded: false,
+            ..Proposal::default()
         }
     }
 
@@ -86,13 +87,13 @@ impl InProcess {
 }
 
 /// Sends requests continuously until it is dropped, and keeps unexpected answers.
-struct Load {
+pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<(usize, Vec<String>)>>,
 }
 
 impl Load {
-    fn start(listener: SocketAddr) -> Self {
+    pub fn start(listener: SocketAddr) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let one = |_| {
             let stop = Arc::clone(&stop);
@@ -118,7 +119,7 @@ impl Load {
         Self { threads: (0..2).map(one).collect(), stop }
     }
 
-    fn stop(self) -> usize {
+    pub fn stop(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         let results: Vec<_> = self.threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         for (_, unexpected) in &results {

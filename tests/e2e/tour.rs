@@ -81,7 +81,7 @@ fn tries_every_command_as_a_new_user_does() {
     check(&shop, &["diff", "--revision", "2"], 1, &["x-api-key → x-key"]);
     check(&shop, &["diff", "--revision", "2", "--against", "2"], 0, &["no difference"]);
     check(&shop, &["diff", "--revision", "9"], 2, &["revision 9 is not kept"]);
-    check(&shop, &["diff"], 2, &["DIRECTORY"]);
+    check(&shop, &["diff"], 2, &["SOURCE"]);
     shop.edited.replace("policies.yaml", "policy: apiKeyAuth", "policy: apiKeyAuht").unwrap();
     check(&shop, &["diff", shop.edited()], 2, &["policies.yaml:8:", "did you mean `apiKeyAuth`?"]);
     check(&shop, &["revisions", "2"], 0, &["REVISION", "Ready        edge-1  True"]);

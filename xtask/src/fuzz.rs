@@ -16,8 +16,8 @@ use crate::run::{cargo, find_on_path, output, run, say, step};
 use crate::tally::Counts;
 
 /// The targets, as their programs are named behind `fuzz-`.
-pub(crate) const TARGETS: [&str; 9] =
-    ["plan", "expression", "pairs", "request", "jwt", "address", "origin", "fields", "json-schema"];
+pub(crate) const TARGETS: [&str; 10] =
+    ["plan", "expression", "pairs", "request", "jwt", "address", "origin", "fields", "json-schema", "matches"];
 
 /// What libFuzzer needs from the compiler: what cargo-fuzz sets, without a sanitizer, which would need nightly.
 const FLAGS: [&str; 6] = [

@@ -56,7 +56,7 @@ impl Lint {
     /// Notes whether callers of these nodes can have an identity for the AccessLogs that select by source. Of Envoys with
     /// listeners of their own, nothing is known.
     fn look_at_sources(&mut self, scope: &Scope<'_>) {
-        if scope.gateways.is_empty() {
+        if !scope.has_gateways() {
             return;
         }
         let identified = |tls: &ListenerTls| tls.client_ca.is_some();

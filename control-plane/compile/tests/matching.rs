@@ -384,7 +384,8 @@ fn traffic_log() {
     ]);
     let node = node("any", &[]);
     let logs = access_logs(&Scope::of(&bundle, &node)).unwrap();
-    let shown: Vec<_> = logs.iter().map(|Logged { which, unless, backends }| (which, unless.len(), backends)).collect();
+    let shown: Vec<_> =
+        logs.iter().map(|Logged { which, unless, backends, .. }| (which, unless.len(), backends)).collect();
     assert_eq!(shown.len(), 2);
     assert_eq!(
         (shown[0].0.service.as_deref(), shown[0].1, shown[0].2.as_slice()),

@@ -62,6 +62,8 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::PathTemplate => text(node, format::path_template, path, report),
         Kind::Regex => text(node, format::regex, path, report),
         Kind::Host => text(node, format::host, path, report),
+        Kind::HostTemplate => text(node, format::host_template, path, report),
+        Kind::PortTemplate => port_template(node, path, report),
         Kind::Address => text(node, format::address, path, report),
         Kind::IpAddress => text(node, format::ip_address, path, report),
         Kind::Cidr => text(node, format::cidr, path, report),
@@ -143,6 +145,18 @@ fn size(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
         Value::Integer(bytes) if *bytes >= 0 => {}
         Value::Integer(_) | Value::Float(_) => report.error(node.at, path, "expected a size such as `64KiB`"),
         _ => text(node, format::size, path, report),
+    }
+}
+
+/// A port: a number, or text that becomes one.
+fn port_template(node: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+    let found = match &node.value {
+        Value::Integer(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        _ => return wrong_type(node, "a port, or text that becomes one", path, report),
+    };
+    if let Err(message) = format::port_template(&found) {
+        report.error(node.at, path, message);
     }
 }
 

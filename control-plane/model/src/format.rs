@@ -8,7 +8,7 @@ use postern_engine::{
     header::{self, HeaderUse},
 };
 
-use super::{cidr::Cidr, unit};
+use super::{cidr::Cidr, name_template::Template, unit};
 
 /// How the names of generated routes start. No user's route has such a name.
 const OWN_ROUTES: &str = "postern/";
@@ -176,6 +176,37 @@ pub(super) fn host(text: &str) -> Checked {
     let name = text.strip_prefix("*.").unwrap_or(text);
     let valid = text == "*" || is_host_name(name) || text.parse::<Ipv4Addr>().is_ok();
     expect(valid, "a host name, `*`, or `*.` and a host name, without a port", text)
+}
+
+/// A template for a host. It must become one whatever simple name a placeholder stands for.
+pub(super) fn host_template(text: &str) -> Checked {
+    let template = Template::read(text)?;
+    expect(
+        is_one_host(&template.sample("a")),
+        "a host name, without a port, in which `{service}`, `{mesh}` and `{tags.NAME}` are replaced",
+        text,
+    )
+}
+
+/// A template for a port. It must become one if a placeholder stands for a digit.
+pub(super) fn port_template(text: &str) -> Checked {
+    let template = Template::read(text)?;
+    expect(
+        port(&template.sample("1")).is_some(),
+        "a port from 1 to 65535, or text such as `{tags.port}` that becomes one",
+        text,
+    )
+}
+
+/// The port that a text is. `None` if it is none.
+pub fn port(text: &str) -> Option<u16> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| digits && *port > 0)
+}
+
+/// Whether a text is exactly one host: no wildcard.
+pub fn is_one_host(text: &str) -> bool {
+    is_host_name(text) || text.parse::<Ipv4Addr>().is_ok()
 }
 
 pub(super) fn address(text: &str) -> Checked {

@@ -8,10 +8,12 @@ use postern_base::{diagnostic::Diagnostic, yaml::Node};
 
 use super::{
     AccessLog, Agent, CircuitBreaker, Consumer, EnvoyResource, Gateway, HealthChecking, Issuer, Retry, RoutePolicy,
-    Service, Settings, Timeout, Tracing, TrafficPermission,
+    Service, Settings, Timeout, Tracing, TrafficPermission, VirtualOutbound,
+    generated::Generated,
     kind::{KindSchema, Spec},
     report::Report,
     resource::{self, Declaration, Resource, declaration},
+    virtual_outbound::outbound_route,
 };
 
 /// Generates the types and functions that have a part for each kind.
@@ -26,6 +28,8 @@ macro_rules! kinds {
             $($(#[$about])* pub $field: Vec<Resource<$kind>>,)*
             /// Whether every request is refused at every node, because something could not be read that may guard it.
             pub refuses_all: bool,
+            /// Gateways that were made of other resources.
+            pub(super) generated: Generated,
         }
 
         /// Some of the resources of a [`Bundle`]. Made by [`Bundle::select`].
@@ -120,6 +124,8 @@ kinds! {
     Retry in retries;
     /// Health checks of the services that are called.
     HealthChecking in health_checks;
+    /// Host names for outbound requests.
+    VirtualOutbound in virtual_outbounds;
     /// Access logs: every backend that they name exists.
     AccessLog in access_logs;
     /// Traces of requests.
@@ -129,6 +135,23 @@ kinds! {
 }
 
 impl Bundle {
+    /// A gateway that is made of another resource, for as long as the bundle lives. Equal ones are kept once.
+    pub fn generated_gateway<T>(&self, of: &Resource<T>, name: String, spec: Gateway) -> &Resource<Gateway> {
+        self.generated.keep(&of.made("listener", name, spec))
+    }
+
+    /// The names of the routes that VirtualOutbounds can come to in a mesh, on some nodes at least.
+    pub fn outbound_routes<'a>(&'a self, mesh: &'a str) -> impl Iterator<Item = String> + 'a {
+        let services = self.services.iter().filter(move |service| service.mesh() == mesh);
+        let entries = move || {
+            let attached = self.virtual_outbounds.iter().filter(move |outbound| outbound.mesh() == mesh);
+            attached.flat_map(|outbound| &outbound.spec.to)
+        };
+        services
+            .filter(move |service| entries().any(|entry| service.is_selected_by(&entry.target_ref)))
+            .map(|service| outbound_route(&service.name))
+    }
+
     /// Whether there are no resources.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -24,9 +24,11 @@ mod edge;
 mod envoy_resource;
 mod format;
 mod gateway;
+mod generated;
 mod header_match;
 mod health_check;
 mod health_checking;
+mod hidden;
 mod host_pattern;
 mod issuer;
 pub mod jwk;
@@ -39,7 +41,9 @@ mod log_backend;
 mod log_credentials;
 mod log_format;
 mod match_links;
+mod name_template;
 mod outbound;
+mod outbound_links;
 mod overlay_match;
 mod password;
 mod path_text;
@@ -69,6 +73,7 @@ mod traffic_permission;
 pub mod unit;
 mod upstream_tls;
 mod validity;
+mod virtual_outbound;
 
 use std::fmt;
 
@@ -87,10 +92,12 @@ pub use self::{
         EdgeHttp, EscapedSlashes, MISDIRECTED_ROUTE, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores,
     },
     envoy_resource::{EnvoyResource, RawResource},
+    format::{is_one_host, port},
     gateway::{Gateway, Listener},
     header_match::{HeaderCondition, HeaderMatch},
     health_check::{HealthCheck, Probe},
     health_checking::{CheckFields, HealthChecking},
+    hidden::{HIDDEN, holds_a_credential},
     host_pattern::{ANY_HOST, covers, most_specific},
     issuer::{Issuer, KeySource},
     key_uri::KeyUri,
@@ -98,6 +105,7 @@ pub use self::{
     kinds::{Bundle, SCHEMAS, Selected},
     listener_tls::{ClientCertificate, Clients, HostCertificate, ListenerTls},
     log_backend::{LogBackend, LogCollector, LogFile, LogFormat, LogSink},
+    name_template::{Placeholder, Template},
     outbound::{Outbound, To},
     overlay_match::OverlayMatch,
     password::PasswordHash,
@@ -113,8 +121,8 @@ pub use self::{
     route::{Backend, Cause, Match, PathMatch, Retries, Route},
     route_policy::{Chains, Directed, RoutePolicy},
     secret::{CREDENTIAL_HEADERS, Secret},
-    service::{Address, Endpoint, Protocol, Service},
-    settings::{ErrorAnswer, MaxRefused, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
+    service::{Address, Endpoint, NoTag, Protocol, Service},
+    settings::{ErrorAnswer, MaxRefused, MaxRemoved, Retention, RolloutSettings, RolloutStep, Settings, Unguarded},
     step::{DenyWith, Inheritable, Mode, OnFailure, Step},
     target_ref::{Level, Reach, TargetRef, Targeted},
     timeout::{HttpTimeouts, Timeout, Timeouts},
@@ -122,6 +130,7 @@ pub use self::{
     traffic_permission::{Action, Permission, TrafficPermission},
     upstream_tls::{KeyPair, SubjectAltName, UpstreamTls},
     validity::Validity,
+    virtual_outbound::{OUTBOUND_ROUTE, OutboundName, OutboundPort, VirtualOutbound, outbound_route},
 };
 use self::{
     attachment::{Attachments, is_attachment},

@@ -8,7 +8,7 @@ use postern_base::diagnostic::{Diagnostic, quote, suggestion};
 use super::{
     Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step, TargetRef,
     claims::{collisions, owner, place},
-    log_credentials, match_links,
+    log_credentials, match_links, outbound_links,
     report::{Lacking, StepKey},
     shared_ports,
 };
@@ -52,6 +52,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(one_settings(bundle));
     found.extend(settings_of_all_meshes(bundle));
     found.extend(routes(bundle));
+    found.extend(outbound_links::check(bundle));
     found.extend(match_links::check(bundle));
     found.extend(listener_names(bundle));
     found.extend(shared_ports::check(bundle));

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use postern_base::{
     diagnostic::{Diagnostic, Diagnostics, Path, quote, suggestion_or_all},
     node::DEFAULT_MESH,
-    yaml::{Document, Fault, Node, parse},
+    yaml::{Document, Fault, Node, Value, parse},
 };
 use postern_engine::schema::{Field, Kind};
 
 use super::{
     File,
     attachment::Attachments,
-    check, kind,
+    check, hidden, kind,
     kinds::{self, AnyResource, Bundle},
     links::{self, ServiceNames},
     report::{Lacking, Report},
@@ -127,6 +127,11 @@ fn read_document(
         unknown_kind(&root, report);
         return (root, None);
     };
+    // `postern get` shows it beside a resource. What is shown can be applied again.
+    if let Value::Map(entries) = &mut root.value {
+        entries.retain(|(key, _)| key.name != "status");
+    }
+    hidden::refuse(&root, "", &Path::Root, report);
     attachments.resolve(&mut root, &schema.document, file, report);
     let read = AnyResource::read(schema.name, file, &root, report);
     (root, read)
@@ -229,7 +234,7 @@ mod tests {
             &document("Ingress"),
             &["f:1:8: kind: unknown kind `Ingress`: expected one of `Gateway`, `Service`, `EnvoyResource`, \
                  `Consumer`, `Issuer`, `Agent`, `RoutePolicy`, `TrafficPermission`, `Timeout`, `CircuitBreaker`, `Retry`, \
-                 `HealthCheck`, `AccessLog`, `Tracing`, `Settings`"],
+                 `HealthCheck`, `VirtualOutbound`, `AccessLog`, `Tracing`, `Settings`"],
         );
         check(&document("3"), &["f:1:8: kind: expected a string, found a number: put it in quotes"]);
     }

@@ -76,6 +76,21 @@ impl<T> Resource<T> {
         self.origin.start().below(self.lines_before)
     }
 
+    /// A resource that is made of this one, under a kind and a name of its own. Its errors are at this one.
+    pub(super) fn made<U: Serialize>(&self, kind: &'static str, name: String, spec: U) -> Resource<U> {
+        // Serializing what was read does not fail.
+        let digest = Digest::of(&serde_json::to_vec(&(kind, &self.mesh, &name, &spec)).unwrap_or_default());
+        let (mesh, origin) = (self.mesh.clone(), self.origin.clone());
+        let declared = Declared { name, mesh, labels: BTreeMap::new(), spec, kind, origin, digest };
+        Resource { declared: Arc::new(declared), file: Arc::clone(&self.file), lines_before: self.lines_before }
+    }
+
+    /// Whether another resource has the same content and position.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let place = |it: &Self| (it.start(), Arc::clone(&it.file));
+        self.digest == other.digest && place(self) == place(other)
+    }
+
     /// An error at a field such as `spec.routes[0].service`, or at its nearest parent that exists.
     pub fn diagnose(&self, field: &str, message: impl Into<String>) -> Diagnostic {
         let at = self.origin.find(field).below(self.lines_before);

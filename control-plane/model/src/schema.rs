@@ -157,6 +157,10 @@ fn value(kind: &Kind) -> Json {
             { "type": "integer", "minimum": 0, "maximum": u32::MAX },
             { "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)?$" },
         ] }),
+        Kind::PortTemplate => json!({ "anyOf": [
+            { "type": "integer", "minimum": 1, "maximum": 65535 },
+            { "type": "string", "minLength": 1 },
+        ] }),
         Kind::JsonSchema => json!({ "type": ["object", "boolean"] }),
         Kind::JwkSet => json!({ "type": ["object", "string"] }),
         Kind::Pem => json!({ "anyOf": [

@@ -12,7 +12,7 @@ use super::{
     kind::{self, Absence, KindSchema, Spec},
     report::Report,
     resource::Resource,
-    target_ref::Reach,
+    target_ref::{Reach, TargetRef},
     upstream_tls::{self, UpstreamTls},
 };
 
@@ -156,6 +156,39 @@ impl Resource<Service> {
     /// The SPIFFE identity in certificates of the service.
     pub fn spiffe_id(&self) -> String {
         format!("spiffe://{}/{}", self.mesh, self.name)
+    }
+
+    /// Whether an entry's destination selects the service, by its name and the tags that all endpoints have.
+    pub fn is_selected_by(&self, target: &TargetRef) -> bool {
+        let named = target.service().is_none_or(|name| *name == self.name);
+        let mut tags = target.tags().into_iter().flatten();
+        target.route().is_none() && named && tags.all(|(name, value)| self.spec.tag(name) == Ok(value.as_str()))
+    }
+}
+
+/// Why a service has no value for a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoTag<'a> {
+    /// No endpoint has it.
+    Absent,
+    /// Some endpoints have it, and this one does not.
+    Partial(&'a Endpoint),
+    /// Two endpoints have these different values.
+    Differs(&'a str, &'a str),
+}
+
+impl Service {
+    /// The value of a tag that all endpoints have.
+    pub fn tag(&self, name: &str) -> Result<&str, NoTag<'_>> {
+        let first = self.endpoints.iter().find_map(|endpoint| endpoint.tags.get(name)).ok_or(NoTag::Absent)?;
+        for endpoint in &self.endpoints {
+            match endpoint.tags.get(name) {
+                None => return Err(NoTag::Partial(endpoint)),
+                Some(other) if other != first => return Err(NoTag::Differs(first, other)),
+                Some(_) => {}
+            }
+        }
+        Ok(first)
     }
 }
 

@@ -102,8 +102,9 @@ const SPEC: Object = Object {
         Field::optional(
             "rollout",
             Kind::Object(&ROLLOUT),
-            "How a revision that says so spreads, and those after it; what `postern serve` was started with by default. It \
-             holds for all meshes, so that only one of them can say it.",
+            "How the revisions after the one that says so spread, once that one has reached all nodes; what `postern serve` was \
+             started with by default. A revision spreads by the settings that are in force before it. It holds for all meshes, so \
+             that only one of them can say it.",
         ),
         Field::optional(
             "unguarded",
@@ -137,8 +138,26 @@ const ROLLOUT: Object = Object {
             "How many nodes may refuse it before all go back; none by default. Nodes count that ran the last good revision when \
              this one started: one that never did proves nothing about it.",
         ),
+        Field::optional(
+            "maxRemoved",
+            Kind::Object(&MAX_REMOVED),
+            "How many resources in force one change may remove without another word: `postern sync` then wants `--remove-many`, \
+             and a change of a followed directory is held. 25 percent by default.",
+        ),
     ],
     exactly_one_of: &[],
+};
+
+const MAX_REMOVED: Object = Object {
+    fields: &[
+        Field::optional("resources", Kind::Integer { min: 0, max: 1_000_000 }, "This number of resources."),
+        Field::optional(
+            "share",
+            Kind::Integer { min: 0, max: 100 },
+            "This percentage of the resources in force, rounded down, but at least one resource.",
+        ),
+    ],
+    exactly_one_of: &["resources", "share"],
 };
 
 const MAX_REFUSED: Object = Object {
@@ -235,6 +254,21 @@ pub struct RolloutSettings {
     /// How many nodes may refuse a revision. `None` means the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_refused: Option<MaxRefused>,
+    /// How many resources a change may remove without another word. `None` means the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_removed: Option<MaxRemoved>,
+}
+
+/// How many resources a change may remove: a number or a percentage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaxRemoved {
+    /// A number of resources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<u32>,
+    /// A percentage of the resources in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<u8>,
 }
 
 /// How many nodes may refuse a revision: a number or a percentage.

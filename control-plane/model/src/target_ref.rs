@@ -34,6 +34,12 @@ pub(super) const DESTINATION: Kind = Kind::Object(&Object {
 pub(super) const DESTINATION_SERVICE: Kind =
     Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
 
+/// The schema of an entry's destination that is one or more whole services, which tags of endpoints can select.
+pub(super) const SERVICES: Kind = Kind::Object(&Object {
+    fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],
+    exactly_one_of: &[],
+});
+
 /// The schema of an entry's source.
 pub(super) const SOURCE: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset"]), NAME, TAGS, OPTIONAL],

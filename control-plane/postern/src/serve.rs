@@ -18,7 +18,6 @@ use postern_model::{
 use postern_release::{
     owner::Commands,
     releases::{ApplyError, Proposal},
-    store::Parent,
 };
 use tokio::{net::TcpListener, task};
 
@@ -217,5 +216,5 @@ fn unread(error: &SourceError, directory: &Path) -> Diagnostic {
 fn proposal(files: Vec<File>, Followed { path, allow_unguarded, .. }: Followed<'_>) -> Proposal {
     let (author, message) = ("directory".to_owned(), format!("as in {}", path.display()));
     // A restart does not retry what nodes have refused.
-    Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded }
+    Proposal { files, author, message, allow_unguarded, ..Proposal::default() }
 }

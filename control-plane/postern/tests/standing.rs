@@ -56,7 +56,15 @@ impl World {
         let (author, message) = ("alice".to_owned(), String::new());
         self.plane
             .commands()
-            .apply(Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false })
+            .apply(Proposal {
+                files,
+                author,
+                message,
+                parent: Parent::Latest,
+                again: false,
+                allow_unguarded: false,
+                ..Proposal::default()
+            })
             .wait()
             .unwrap();
     }

@@ -146,6 +146,11 @@ impl Conditions {
         self.0.retain(fits);
     }
 
+    /// Like [`Self::retain`], for a predicate that counts.
+    pub(crate) fn retain_mut(&mut self, fits: impl FnMut(&Condition) -> bool) {
+        self.0.retain(fits);
+    }
+
     /// The condition of a type for a node or, without a node, for all nodes together.
     pub fn get(&self, kind: ConditionType, node: Option<&str>) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.kind == kind && condition.node.as_deref() == node)

@@ -40,6 +40,17 @@ pub enum Happening {
         /// Why, a line an error.
         reasons: Vec<String>,
     },
+    /// A change of the followed directory is held, and what was in force stays until somebody confirms it.
+    ChangeHeld {
+        /// The digest that confirms it.
+        digest: String,
+        /// How many resources it would remove.
+        removals: usize,
+        /// The first of them.
+        resources: Vec<String>,
+        /// The routes that would lose their last authentication step.
+        routes: Vec<String>,
+    },
     /// A deleted resource was removed from the revisions that had it.
     ResourcePurged {
         /// Which one.
@@ -103,6 +114,7 @@ impl Happening {
         match self {
             Self::RevisionAccepted { .. } => "revisionAccepted",
             Self::ChangeRefused { .. } => "changeRefused",
+            Self::ChangeHeld { .. } => "changeHeld",
             Self::ResourcePurged { .. } => "resourcePurged",
             Self::Rollout { .. } => "rollout",
             Self::NodeConnected { .. } => "nodeConnected",

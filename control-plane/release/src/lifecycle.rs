@@ -19,7 +19,28 @@ pub struct Lifecycle {
     conditions: Conditions,
     /// Errors of single resources: the resource's label, then the message.
     wrong: Vec<(String, String)>,
+    /// Why its rollout failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<Failure>,
 }
+
+/// Why the rollout of a revision failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Failure {
+    /// A node refused it, or went away.
+    Refused {
+        /// The node.
+        node: String,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody sent all nodes back.
+    Aborted,
+}
+
+/// The most refusals of nodes that are kept of a revision that is no longer live.
+const MOST_REFUSALS: usize = 50;
 
 impl Lifecycle {
     /// The lifecycle of a revision that was accepted: `Scheduled` is true.
@@ -27,7 +48,7 @@ impl Lifecycle {
         let mut conditions = Conditions::default();
         let words = ("Accepted", "it was taken in and is waiting to be loaded");
         conditions.set((ConditionType::Scheduled, None), Truth::True, words, now);
-        Self { conditions, wrong: Vec::new() }
+        Self { conditions, wrong: Vec::new(), failure: None }
     }
 
     /// Records that the revision compiles, and that the filter loaded it at the gate: `Initialized` is true.
@@ -77,6 +98,49 @@ impl Lifecycle {
             None => (Truth::Unknown, ("Pending", share)),
         };
         self.conditions.set((ConditionType::Ready, None), status, words, now);
+    }
+
+    /// Records why its rollout failed; `None` if the rollout started again.
+    pub fn failed(&mut self, failure: Option<Failure>, now: SystemTime) {
+        let words = match &failure {
+            Some(Failure::Refused { node, reason }) => {
+                Some((Truth::False, "Rejected", format!("node `{node}`: {reason}")))
+            }
+            Some(Failure::Aborted) => Some((Truth::False, "Aborted", "somebody sent all nodes back".to_owned())),
+            None => None,
+        };
+        if let Some((status, reason, message)) = words {
+            self.conditions.set((ConditionType::Ready, None), status, (reason, message), now);
+        }
+        self.failure = failure;
+    }
+
+    /// Why its rollout failed, if it did.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Forgets all messages, since they may name what was purged. That its rollout failed, and at which node, is kept.
+    pub fn forget_words(&mut self) {
+        (self.conditions, self.wrong) = Default::default();
+        if let Some(Failure::Refused { reason, .. }) = &mut self.failure {
+            "the reason was purged".clone_into(reason);
+        }
+    }
+
+    /// Records that no node is to run it any more, because a later revision took its place. What nodes refused of it, and
+    /// why it failed, is kept.
+    pub fn superseded(&mut self, now: SystemTime) {
+        let mut left = MOST_REFUSALS;
+        self.conditions.retain_mut(|condition| {
+            let stays = condition.node.is_none() || (condition.status == Truth::False && left > 0);
+            left = left.saturating_sub(usize::from(stays && condition.node.is_some()));
+            stays
+        });
+        if self.failure.is_none() {
+            let words = ("Superseded", "a later revision took its place");
+            self.conditions.set((ConditionType::Ready, None), Truth::Unknown, words, now);
+        }
     }
 
     /// The conditions of the revision.

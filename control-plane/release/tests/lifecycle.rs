@@ -24,7 +24,7 @@ use postern_release::{
     condition::{ConditionType, Truth},
     fleet::{Nack, Sighting},
     publication::Publication,
-    releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases},
+    releases::{Admission, Applied, ApplyError, PlanUse, Proposal, Releases, RevisionState},
     rollout::{DEPARTED, State, Strategy},
     store::{Memory, Parent, Store},
 };
@@ -92,6 +92,7 @@ fn proposal(value: &str) -> Proposal {
         parent: Parent::Latest,
         again: false,
         allow_unguarded: false,
+        ..Proposal::default()
     }
 }
 
@@ -328,7 +329,7 @@ fn policy_update_lifecycle_overtaken_by_another_update() {
     world.apply("three").unwrap();
     // No node is to run the second one any more, and the conditions say so.
     let start = [(Scheduled, "", True, "Accepted"), (Initialized, "", True, "Loaded")];
-    world.check(2, &[&start[..], &[(Ready, "", Unknown, "NoNodes")]].concat());
+    world.check(2, &[&start[..], &[(Ready, "", Unknown, "Superseded")]].concat());
     assert_eq!(world.releases.report().unwrap().last_good, Some(1));
 }
 
@@ -493,6 +494,33 @@ fn bootstrap_from_the_store() {
 }
 
 #[test]
+fn why_a_revision_failed_is_kept_over_later_ones_and_a_restart() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let mut world = World::on(Arc::clone(&store), 20);
+    world.join("edge-1");
+    world.apply("one").unwrap();
+    world.ack("edge-1");
+    world.look();
+    world.apply("two").unwrap();
+    world.nack("edge-1", "it is odd");
+    world.look();
+    for value in ["three", "four"] {
+        world.apply(value).unwrap();
+        world.ack("edge-1");
+        world.look();
+    }
+    let failed = RevisionState::RolledBack { node: "edge-1".to_owned(), reason: "ECDS: it is odd".to_owned() };
+    let expect = [RevisionState::Superseded, failed, RevisionState::Superseded, RevisionState::InForce];
+    let states = |world: &World| (1..=4).map(|number| world.releases.view().state(number)).collect::<Vec<_>>();
+    assert_eq!(states(&world), expect);
+    let mut world = World::on(store, 20);
+    world.releases.restore(&world.line, world.now()).unwrap();
+    assert_eq!(states(&world), expect);
+    let ready = world.releases.lifecycles()[&2].conditions().get(Ready, None).unwrap().clone();
+    assert_eq!((ready.status, ready.message.as_str()), (False, "node `edge-1`: ECDS: it is odd"));
+}
+
+#[test]
 fn bootstrap_initializes_what_an_earlier_process_only_stored() {
     let store: Arc<dyn Store> = Arc::new(Memory::default());
     let mut world = World::on(Arc::clone(&store), 20);
@@ -555,7 +583,7 @@ fn bootstrap_serves_what_has_become_invalid_as_a_refusal() {
 }
 
 #[test]
-fn settings_say_how_their_revision_spreads() {
+fn a_revision_spreads_by_the_settings_in_force_before_it() {
     let mut world = World::new();
     ["a", "b", "c", "d"].iter().for_each(|id| world.join(id));
     world.apply_with("v1", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
@@ -564,14 +592,24 @@ fn settings_say_how_their_revision_spreads() {
     (0..10).for_each(|_| world.look());
     assert_eq!(world.state(), State::Completed);
     let first = world.offered("a");
-    world.apply_with("v2", "{ rollout: { steps: [{ share: 25, pause: 5s }] } }").unwrap();
+    world.apply_with("v2", "{ rollout: { steps: [{ share: 50 }] } }").unwrap();
     world.look();
     let picked = |world: &World| ["a", "b", "c", "d"].into_iter().filter(|id| world.offered(id) != first).count();
     assert_eq!(picked(&world), 1, "a quarter of four");
-    // Settings without a strategy leave the server's in force.
-    world.apply_with("v3", "{}").unwrap();
+    // Settings that have not reached all nodes do not count yet, and deleted ones still do.
+    world.apply("v3").unwrap();
     world.look();
-    assert_eq!(picked(&world), 4);
+    assert_eq!(picked(&world), 1);
+    // The next one after it goes by what the server was started with.
+    for _ in 0..20 {
+        ["a", "b", "c", "d"].iter().for_each(|id| world.ack(id));
+        world.look();
+    }
+    assert_eq!(world.state(), State::Completed);
+    let third = world.offered("a");
+    world.apply("v4").unwrap();
+    world.look();
+    assert_eq!(["a", "b", "c", "d"].into_iter().filter(|id| world.offered(id) != third).count(), 4);
 }
 
 #[test]

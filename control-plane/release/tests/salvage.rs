@@ -92,7 +92,15 @@ fn document(kind: &str, name: &str, spec: &str) -> String {
 fn proposal(text: &str) -> Proposal {
     let files = vec![File { name: "site.yaml".to_owned(), bytes: text.as_bytes().to_vec() }];
     let (author, message) = ("directory".to_owned(), String::new());
-    Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false }
+    Proposal {
+        files,
+        author,
+        message,
+        parent: Parent::Latest,
+        again: false,
+        allow_unguarded: false,
+        ..Proposal::default()
+    }
 }
 
 fn releases(store: Arc<dyn Store>) -> Releases {

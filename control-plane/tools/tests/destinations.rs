@@ -4,7 +4,10 @@
 
 use postern_base::node::NodeIdentity;
 use postern_model::{File, read};
-use postern_tools::explain::{Explanation, FieldLine, Subject, explain};
+use postern_tools::{
+    explain::{Explanation, FieldLine, Subject, explain},
+    simulate::Request,
+};
 
 const SITE: &str = "
 apiVersion: postern/v1
@@ -95,4 +98,31 @@ fn says_that_a_route_and_a_service_say_it_themselves_unless_overridden() {
     let overridden = explained("own", true);
     assert_eq!(lines(&overridden.destinations[0].retry), ["numRetries=3 Retry `r`: spec.to[0].numRetries"]);
     assert_eq!(lines(&overridden.destinations[0].health_check), ["tcp={} HealthCheck `h`: spec.to[0].tcp"]);
+}
+
+#[test]
+fn knows_outbound_routes_and_their_names() {
+    let outbound = "to: [{ targetRef: { kind: Service, name: one }, host: '{service}.mesh' }]";
+    let policy = attached("RoutePolicy", "p", "request: [{ policy: respond, params: { status: 418 } }]");
+    let permission = attached("TrafficPermission", "q", "from: [{ targetRef: { kind: Mesh }, action: DENY }]");
+    let text = [SITE.to_owned(), attached("VirtualOutbound", "v", outbound), policy, permission].concat();
+    let bundle = read(&[File { name: "f".to_owned(), bytes: text.into_bytes() }]).unwrap();
+    let at = |host: &str| {
+        let request = Request { host: host.to_owned(), ..Request::default() };
+        let subject =
+            Subject { gateway: Some("outbound:127.0.0.1:15001"), request: Some(&request), ..Subject::default() };
+        explain(&bundle, &NodeIdentity::default(), subject).unwrap()
+    };
+    let explained = at("ONE.mesh:80");
+    assert_eq!(explained.reached.as_ref().unwrap().route.as_deref(), Some("outbound:one"));
+    assert_eq!(explained.declared.as_ref().unwrap().gateway, "outbound:127.0.0.1:15001");
+    let named = lines(&explained.destinations[0].virtual_outbound);
+    assert_eq!(named, [r#"host="{service}.mesh" VirtualOutbound `v`: spec.to[0].host"#]);
+    // The permission is for incoming requests.
+    assert!(explained.permissions.is_empty() && explained.request.len() == 1);
+    assert_eq!(explained.decision.as_ref().unwrap().status, Some(418));
+    assert_eq!(at("two.mesh").reached.unwrap().answer.unwrap().status, 404);
+    let subject = Subject { route: Some("outbound:two"), ..Subject::default() };
+    let hint = explain(&bundle, &NodeIdentity::default(), subject).unwrap().hint.unwrap();
+    assert!(hint.contains("did you mean `outbound:one`"), "{hint}");
 }

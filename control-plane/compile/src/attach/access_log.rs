@@ -15,6 +15,8 @@ pub struct Logged {
     pub unless: Vec<Which>,
     /// The names of the backends, without duplicates.
     pub backends: Vec<String>,
+    /// Whether it is an entry of `from`: it is for incoming requests alone.
+    pub incoming: bool,
 }
 
 /// A condition on requests. Every part that is there must be met.
@@ -36,6 +38,7 @@ pub fn access_logs(scope: &Scope<'_>) -> Option<Vec<Logged>> {
     }
     let mut found = direction(
         scope,
+        false,
         |log| &log.to,
         |_, target| Which {
             route: target.route().map(str::to_owned),
@@ -45,6 +48,7 @@ pub fn access_logs(scope: &Scope<'_>) -> Option<Vec<Logged>> {
     );
     found.extend(direction(
         scope,
+        true,
         |log| &log.from,
         |log, target| Which { route: None, service: None, source: Source::of(target, log.mesh()) },
     ));
@@ -53,6 +57,7 @@ pub fn access_logs(scope: &Scope<'_>) -> Option<Vec<Logged>> {
 
 fn direction(
     scope: &Scope<'_>,
+    incoming: bool,
     entries: impl Fn(&AccessLog) -> &[LogEntry],
     which: impl Fn(&Resource<AccessLog>, &TargetRef) -> Which,
 ) -> Vec<Logged> {
@@ -67,7 +72,7 @@ fn direction(
             which.route = which.route.or(attached);
             let names: BTreeMap<_, ()> = entry.backends.iter().map(|LogBackendRef { name }| (name, ())).collect();
             let backends = names.into_keys().cloned().collect();
-            found.push(Logged { which: which.clone(), unless: earlier.clone(), backends });
+            found.push(Logged { which: which.clone(), unless: earlier.clone(), backends, incoming });
             earlier.push(which);
         }
     }

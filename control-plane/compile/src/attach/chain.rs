@@ -12,7 +12,7 @@ use std::{
 
 use postern_base::diagnostic::quote;
 use postern_engine::event::Phase;
-use postern_model::{Chains, Diagnostic, Mode, Resource, RoutePolicy, Step, TargetRef};
+use postern_model::{Chains, Diagnostic, Directed, Mode, Resource, RoutePolicy, Step, TargetRef};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -228,6 +228,17 @@ pub fn attach_routes<'a>(scope: &Scope<'a>, concerns: impl Fn(&str) -> bool) -> 
         }
     }
     attachment.default = place(None, None, &mut attachment);
+    if attachment.default.is_some() || !scope.has_gateways() {
+        // What is for incoming traffic alone must not come to local routes as the default, and where filters count
+        // requests on routes without a chain, those of local routes are none to look at.
+        let nothing = attachment.chains.len();
+        let without = scope.local_routes().filter(|route| concerns(route) && !attachment.routes.contains_key(route));
+        let without: Vec<_> = without.map(|route| (route, nothing)).collect();
+        if !without.is_empty() {
+            attachment.chains.push(chain(&[], Vec::new()));
+            attachment.routes.extend(without);
+        }
+    }
     attachment
 }
 
@@ -243,11 +254,18 @@ struct Concern<'a> {
     policy: &'a Resource<RoutePolicy>,
     place: usize,
     to: Vec<usize>,
+    /// Whether `from` entries apply: the requests come from other nodes.
+    incoming: bool,
 }
 
-impl Concern<'_> {
-    fn key(&self) -> (usize, Vec<usize>) {
-        (self.place, self.to.clone())
+impl<'a> Concern<'a> {
+    /// The `from` entries that apply.
+    fn from(&self) -> &'a [Directed] {
+        if self.incoming { &self.policy.spec.from } else { &[] }
+    }
+
+    fn key(&self) -> (usize, Vec<usize>, bool) {
+        (self.place, self.to.clone(), self.incoming)
     }
 }
 
@@ -284,7 +302,9 @@ impl<'a> Index<'a> {
         let concern = |place: usize| {
             let policy = *scope.route_policies.get(place)?;
             let to = policy.spec.to.iter().enumerate().filter(|(_, entry)| selects(&entry.target_ref));
-            Some(Concern { policy, place, to: to.map(|(entry, _)| entry).collect() })
+            let of_the_route = policy.spec.target_ref.route().is_some();
+            let incoming = of_the_route || !route.is_some_and(|route| scope.is_local(route));
+            Some(Concern { policy, place, incoming, to: to.map(|(entry, _)| entry).collect() })
         };
         places.into_iter().filter_map(concern).collect()
     }
@@ -364,10 +384,10 @@ fn order<'a>(concern: &[Concern<'a>], phase: Phase) -> Vec<&'a str> {
     let mut policies: Vec<_> = concern.iter().collect();
     policies.sort_by_key(|concern| (concern.policy.spec.target_ref.level(), concern.policy.name.as_str()));
     let mut names: Vec<&'a str> = Vec::new();
-    for Concern { policy, to, .. } in policies {
+    for concern @ Concern { policy, to, .. } in policies {
         let spec = &policy.spec;
         let to = to.iter().filter_map(|entry| spec.to.get(*entry));
-        let chains = [&spec.chains].into_iter().chain(to.chain(&spec.from).map(|entry| &entry.chains));
+        let chains = [&spec.chains].into_iter().chain(to.chain(concern.from()).map(|entry| &entry.chains));
         for step in chains.flat_map(|chains: &Chains| chains.of(phase)) {
             if !names.contains(&step.name.as_str()) {
                 names.push(&step.name);
@@ -385,7 +405,7 @@ fn parts_of<'a>(concern: &Concern<'a>, phase: Phase) -> Vec<Part<'a>> {
         let steps = chains.of(phase).iter().enumerate();
         parts.extend(steps.map(|(index, step)| Part { policy, step, source: source.clone(), entry, phase, index }));
     };
-    for (index, entry) in policy.spec.from.iter().enumerate() {
+    for (index, entry) in concern.from().iter().enumerate() {
         add(&entry.chains, Entry::From(index), Source::of(&entry.target_ref, policy.mesh()));
     }
     for index in &concern.to {

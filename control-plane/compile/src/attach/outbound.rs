@@ -5,42 +5,12 @@ use postern_model::{
     CircuitBreaker, Diagnostic, HealthCheck, HealthChecking, Outbound, Probe, Protocol, Resource, Retries, Retry,
     Route, Service, TargetRef, Timeout,
 };
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::{
-    merge::{Fields, merge},
+    effective::{Effective, effective},
     scope::Scope,
 };
-
-/// What the resources of a kind come to for a destination, with the origins.
-#[derive(Debug)]
-pub struct Effective<'a, T: Outbound> {
-    /// The merged fields.
-    pub conf: T::Conf,
-    /// The entries that they are merged from, by priority: a resource, and an index in its `spec.to`.
-    pub parts: Vec<(&'a Resource<T>, usize)>,
-    /// The part that each field comes from.
-    pub fields: Fields,
-}
-
-impl<T: Outbound> Effective<'_, T> {
-    /// Whether an entry with `override: true` is among the parts, so that it precedes what the destination itself says.
-    pub fn overrides(&self) -> bool {
-        self.parts.first().is_some_and(|(resource, _)| resource.spec.overrides())
-    }
-
-    /// An error at a field, where its value is written.
-    fn diagnose(&self, field: &str, message: String) -> Option<Diagnostic> {
-        let (resource, entry) = self.parts.get(self.fields.provider(field)?.by)?;
-        Some(resource.diagnose(&format!("spec.to[{entry}].{field}"), message))
-    }
-
-    /// The value of a merged field. Null if none sets it.
-    fn value(&self, field: &str) -> Json {
-        let conf = serde_json::to_value(&self.conf).unwrap_or_default();
-        field.split('.').try_fold(conf, |value, name| value.get(name).cloned()).unwrap_or_default()
-    }
-}
 
 /// All that is said of one destination of a route.
 #[derive(Debug)]
@@ -97,34 +67,8 @@ fn receivers(route: &Route) -> impl Iterator<Item = &str> {
     route.backends.iter().filter(|backend| backend.weight > 0).map(|backend| backend.service.as_str())
 }
 
-fn effective<'a, T: Outbound>(
-    attached: &[&'a Resource<T>],
-    concerns: impl Fn(&Resource<T>, &TargetRef) -> bool,
-) -> Effective<'a, T> {
-    let mut parts = Vec::new();
-    for resource in attached {
-        let entries = resource.spec.to().iter().enumerate();
-        parts.extend(
-            entries.filter(|(_, entry)| concerns(resource, &entry.target_ref)).map(|(entry, _)| (*resource, entry)),
-        );
-    }
-    let confs = parts.iter().enumerate().map(|(index, (resource, entry))| (index, conf(resource, *entry)));
-    let (merged, fields) = merge(T::CONF, confs);
-    // Merging field by field keeps the type.
-    let conf = serde_json::from_value(merged).unwrap_or_default();
-    Effective { conf, parts, fields }
-}
-
-fn conf<T: Outbound>(resource: &Resource<T>, entry: usize) -> Map<String, Json> {
-    let conf = resource.spec.to().get(entry).map(|entry| serde_json::to_value(&entry.conf));
-    match conf {
-        Some(Ok(Json::Object(fields))) => fields,
-        _ => Map::new(),
-    }
-}
-
 /// The errors of merged fields: those that contradict each other, those that Envoy has once for a route whose services
-/// differ in them, and health checks that a service cannot answer.
+/// differ in them, health checks that a service cannot answer, and host names that services cannot have.
 pub fn faults(scope: &Scope<'_>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for route in scope.gateways.iter().flat_map(|gateway| &gateway.spec.routes) {
@@ -135,6 +79,7 @@ pub fn faults(scope: &Scope<'_>) -> Vec<Diagnostic> {
         }
     }
     found.extend(scope.services.iter().filter_map(|service| unanswerable(scope, service)));
+    found.extend(scope.outbound_faults.iter().cloned());
     found
 }
 

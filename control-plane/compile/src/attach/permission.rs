@@ -30,7 +30,9 @@ impl Rule<'_> {
 
 /// The rules for a route, or for all unnamed routes if `route` is `None`.
 pub(super) fn rules<'a>(scope: &Scope<'a>, route: Option<&str>) -> Vec<Rule<'a>> {
-    let here = |target: &TargetRef| target.route().is_none_or(|target| Some(target) == route);
+    // They are about incoming traffic, and what a node itself sends out is not. Those of the route itself hold anyway.
+    let incoming = !route.is_some_and(|route| scope.is_local(route));
+    let here = |target: &TargetRef| target.route().map_or(incoming, |target| Some(target) == route);
     let mut found = Vec::new();
     for permission in scope.traffic_permissions.iter().filter(|permission| here(&permission.spec.target_ref)) {
         for (entry, written) in permission.spec.from.iter().enumerate() {

@@ -105,7 +105,7 @@ pub fn lower(
     }
     lowering.plan.silent = logs_nothing(scope);
     // Without our listeners, the nodes have routes that are not known here.
-    lowering.plan.count_routes = scope.gateways.is_empty();
+    lowering.plan.count_routes = !scope.has_gateways();
     let reads_source_tags = lowering.reads_source_tags || attachment.selects_by_tags();
     let (mut plan, mut problems) = lowering.finish(strictness)?;
     let mut found = route_edits::refuse(&mut plan, scope, attachment);
@@ -119,7 +119,7 @@ pub fn lower(
 
 /// Whether no access log can contain decisions. Users' own listeners may log them, so they count as logging.
 fn logs_nothing(scope: &Scope<'_>) -> bool {
-    let ours = !scope.gateways.is_empty() && scope.envoy_resources.is_empty();
+    let ours = scope.has_gateways() && scope.envoy_resources.is_empty();
     ours && attach::access_logs(scope).is_some_and(|logs| logs.iter().all(|log| log.backends.is_empty()))
 }
 

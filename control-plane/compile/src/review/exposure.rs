@@ -102,7 +102,7 @@ impl<'a> Exposure<'a> {
             }
         }
         // Without our listeners, nodes have routes that are not known here.
-        if scope.gateways.is_empty() {
+        if !scope.has_gateways() {
             add(Cow::Borrowed(""), RouteOrigin::Unnamed, false);
         }
         for policy in scope.route_policies.iter().filter(|policy| policy.spec.public.is_some()) {

@@ -44,7 +44,10 @@ pub fn lost_guards(before: &Bundle, after: &Bundle, live: &[NodeIdentity]) -> Ve
 fn touched<'b>(before: &'b Bundle, after: &'b Bundle) -> Option<BTreeSet<&'b str>> {
     let same = same(&before.gateways, &after.gateways)
         && same(&before.envoy_resources, &after.envoy_resources)
-        && same(&before.traffic_permissions, &after.traffic_permissions);
+        && same(&before.traffic_permissions, &after.traffic_permissions)
+        && same(&before.virtual_outbounds, &after.virtual_outbounds)
+        // Tags of services are in the names of outbound routes' hosts and in their ports.
+        && (after.virtual_outbounds.is_empty() || same(&before.services, &after.services));
     if !same {
         return None;
     }

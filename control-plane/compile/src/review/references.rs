@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_model::{
-    Bundle, Diagnostic, EnvoyResource, LogSink, Outbound, Protocol, Resource, Service, Settings, TargetRef, Targeted,
-    TraceCollector, Tracing,
+    Bundle, Diagnostic, EnvoyResource, LogSink, OUTBOUND_ROUTE, Outbound, Protocol, Resource, Service, Settings,
+    TargetRef, Targeted, To, TraceCollector, Tracing,
 };
 
 /// An error for each reference to something that does not exist, unless it is `optional`.
@@ -22,6 +22,8 @@ pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
     known.check_outbound(&bundle.circuit_breakers, &mut found);
     known.check_outbound(&bundle.retries, &mut found);
     known.check_outbound(&bundle.health_checks, &mut found);
+    known.check_outbound(&bundle.virtual_outbounds, &mut found);
+    found.extend(selects_nothing(bundle));
     for log in &bundle.access_logs {
         known.check(log, log.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
@@ -52,6 +54,24 @@ fn omits_nothing(bundle: &Bundle) -> impl Iterator<Item = Diagnostic> {
     })
 }
 
+/// An error for each entry of a VirtualOutbound whose tags no service has.
+fn selects_nothing(bundle: &Bundle) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for outbound in &bundle.virtual_outbounds {
+        let services = || bundle.services.iter().filter(|service| service.mesh() == outbound.mesh());
+        for (index, To { target_ref, .. }) in outbound.spec.to.iter().enumerate() {
+            let tagged = target_ref.tags().is_some() && !target_ref.is_optional();
+            // A service that does not exist is reported already.
+            let named = target_ref.service().is_none_or(|name| services().any(|service| service.name == name));
+            if tagged && named && !services().any(|service| service.is_selected_by(target_ref)) {
+                let message = format!("{target_ref}: no Service has these tags at all of its endpoints");
+                found.push(outbound.diagnose(&format!("spec.to[{index}].targetRef.tags"), message));
+            }
+        }
+    }
+    found
+}
+
 /// The declared names, by mesh.
 #[derive(Default)]
 pub(super) struct DeclaredNames<'a> {
@@ -67,6 +87,8 @@ struct Names<'a> {
     /// Routes that a policy's `match` finds.
     matched: BTreeSet<&'a str>,
     services: BTreeSet<&'a str>,
+    /// Routes that VirtualOutbounds come to. `None` if there are no VirtualOutbounds.
+    outbound: Option<BTreeSet<String>>,
 }
 
 impl<'a> DeclaredNames<'a> {
@@ -87,12 +109,19 @@ impl<'a> DeclaredNames<'a> {
         for service in &bundle.services {
             known.meshes.entry(service.mesh()).or_default().services.insert(&service.name);
         }
+        for outbound in &bundle.virtual_outbounds {
+            let names = known.meshes.entry(outbound.mesh()).or_default();
+            names.outbound.get_or_insert_with(|| bundle.outbound_routes(outbound.mesh()).collect());
+        }
         known
     }
 
-    /// Whether any route of a mesh is declared. Otherwise all routes are Envoy's own, and unknown.
-    pub(super) fn has_routes(&self, mesh: &str) -> bool {
-        self.meshes.get(mesh).is_some_and(|names| !names.gateways.is_empty() || !names.raw.is_empty())
+    /// Whether it is known if a mesh has a route. It is not if no route is declared: all are Envoy's own then.
+    pub(super) fn knows_of(&self, mesh: &str, route: &str) -> bool {
+        self.meshes.get(mesh).is_some_and(|names| {
+            let outbound = names.outbound.is_some() && route.starts_with(OUTBOUND_ROUTE);
+            outbound || !names.gateways.is_empty() || !names.raw.is_empty()
+        })
     }
 
     /// Whether a service of a mesh is declared.
@@ -168,6 +197,11 @@ impl<'a> DeclaredNames<'a> {
         let nothing = Names::default();
         let names = self.meshes.get(mesh).unwrap_or(&nothing);
         let of_gateway = matches!(target, TargetRef::MeshGatewayRoute { .. });
+        if let Some(outbound) = names.outbound.as_ref().filter(|_| !of_gateway && route.starts_with(OUTBOUND_ROUTE)) {
+            let near = suggestion(route, outbound.iter().map(String::as_str));
+            let message = || format!("unknown route {}{near} (no VirtualOutbound comes to it)", quote(route));
+            return (!outbound.contains(route)).then(message);
+        }
         let raw = || names.raw.iter().map(String::as_str).filter(|_| !of_gateway);
         let none = names.gateways.is_empty() && names.raw.is_empty();
         let own = names.raw.contains(route) || names.matched.contains(route);

@@ -44,6 +44,7 @@ impl Waiting {
         bundle.circuit_breakers.iter().for_each(|breaker| waiting.target(breaker, &known));
         bundle.retries.iter().for_each(|retry| waiting.target(retry, &known));
         bundle.health_checks.iter().for_each(|check| waiting.target(check, &known));
+        bundle.virtual_outbounds.iter().for_each(|outbound| waiting.target(outbound, &known));
         bundle.tracings.iter().for_each(|tracing| waiting.target(tracing, &known));
         for log in &bundle.access_logs {
             waiting.target(log, &known);
@@ -77,7 +78,7 @@ impl Waiting {
         let target = resource.spec.target_ref();
         match target.route() {
             None => self.nodes(resource, Some(target)),
-            Some(route) if !target.is_optional() && !known.has_routes(resource.mesh()) => {
+            Some(route) if !target.is_optional() && !known.knows_of(resource.mesh(), route) => {
                 self.add(resource, "spec.targetRef.name", Awaited::Route(route.to_owned()));
             }
             Some(_) => {}

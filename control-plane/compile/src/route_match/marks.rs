@@ -6,13 +6,16 @@
 //! with another guard has the rest. A mark is a digest of all that decides which requests take a route and what guards
 //! them: its hosts and conditions, its services as far as policies target them, and the hosts and conditions of
 //! preceding routes that could match first.
+//!
+//! Routes that VirtualOutbounds come to have a host each, so that none precedes another: a new service changes no other
+//! mark. Whether only the node itself reaches them is in the mark, since it decides which policies are for them.
 
 use std::{
     collections::{BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use postern_model::{Gateway, PathMatch, Route, RoutePolicy, TargetRef};
+use postern_model::{Gateway, OUTBOUND_ROUTE, PathMatch, Route, RoutePolicy, TargetRef};
 
 /// The separator between a route's name and its mark. Names do not contain it.
 pub const MARK: char = '#';
@@ -25,9 +28,27 @@ pub fn guarded_services<'p>(policies: impl IntoIterator<Item = &'p RoutePolicy>)
 
 /// The names of a gateway's routes in Envoy, in order. `guarded` are the services that policies target.
 pub fn marked_names(gateway: &Gateway, guarded: &BTreeSet<&str>) -> Vec<String> {
+    let outbound = gateway.routes.iter().all(|route| route.name.starts_with(OUTBOUND_ROUTE));
+    if outbound && are_apart(&gateway.routes) {
+        let local = gateway.listeners.iter().all(|listener| listener.address.is_loopback());
+        let first = |route: &Route| Before { all: local.into(), ..Before::default() }.mark(route, guarded);
+        return gateway.routes.iter().map(|route| marked(route, first(route))).collect();
+    }
     let mut before = Before::default();
-    let name = |route: &Route| format!("{}{MARK}{:016x}", route.name, before.mark(route, guarded));
-    gateway.routes.iter().map(name).collect()
+    gateway.routes.iter().map(|route| marked(route, before.mark(route, guarded))).collect()
+}
+
+fn marked(route: &Route, mark: u64) -> String {
+    format!("{}{MARK}{mark:016x}", route.name)
+}
+
+/// Whether no request fits two of the routes, since each is for one host of its own.
+fn are_apart(routes: &[Route]) -> bool {
+    let mut hosts = BTreeSet::new();
+    routes.iter().all(|route| match route.hosts.as_slice() {
+        [host] => !host.contains('*') && hosts.insert(host),
+        _ => false,
+    })
 }
 
 /// The preceding routes. Routes whose paths start with different segments never match the same request, so they are

@@ -60,14 +60,15 @@ const TROUBLE: u32 = 400;
 const SAMPLE_KEY: &str = "postern.log_sampling";
 const TROUBLE_KEY: &str = "postern.log_always_from_status";
 
-/// The access logs for a group of nodes.
-pub(super) fn access_logs(scope: &Scope<'_>) -> Vec<AccessLog> {
+/// The access logs of listeners for a group of nodes. Listeners that only the node itself reaches have no incoming
+/// requests.
+pub(super) fn access_logs(scope: &Scope<'_>, local: bool) -> Vec<AccessLog> {
     let nothing = Settings::default();
     let settings = scope.settings().map_or(&nothing, |settings| &settings.spec);
     let sample = settings.log_sampling;
     let Some(logged) = attach::access_logs(scope) else { return vec![to_stdout(None, filter(None, sample))] };
     let mut logs = Vec::new();
-    for logged in logged {
+    for logged in logged.into_iter().filter(|logged| !(local && logged.incoming)) {
         let filter = filter(condition(&logged), sample);
         for name in &logged.backends {
             logs.push(match settings.log_backends.iter().find(|backend| backend.name == *name) {

@@ -136,6 +136,8 @@ fn health_check(check: &postern_model::HealthCheck, protocol: Protocol) -> Healt
     HealthCheck {
         timeout: Some(duration(check.timeout)),
         interval: Some(duration(check.interval)),
+        // By default, a minute passes between two checks of a service that nobody has called yet.
+        no_traffic_interval: Some(duration(check.interval)),
         unhealthy_threshold: Some(UInt32Value { value: check.unhealthy_threshold }),
         healthy_threshold: Some(UInt32Value { value: check.healthy_threshold }),
         health_checker: Some(checker),

@@ -4,7 +4,7 @@ use envoy_types::pb::{
     envoy::{
         config::{
             accesslog::v3::AccessLog,
-            core::v3::ExtensionConfigSource,
+            core::v3::{ExtensionConfigSource, TrafficDirection},
             listener::v3::{
                 Filter, FilterChain, FilterChainMatch, Listener, ListenerFilter, filter::ConfigType,
                 listener_filter::ConfigType as ListenerConfigType,
@@ -53,6 +53,8 @@ pub(super) fn listener<'a>(
     let chains = port.doors.iter().map(|door| filter_chain(port, door, &manager(door.gateway)));
     let buffers = port.doors.iter().map(|door| door.gateway.spec.http.buffer_limit);
     let reads_names = port.has_several_doors();
+    let outbound = port.doors.iter().any(|door| door.gateway.is_outbound());
+    let direction = if outbound { TrafficDirection::Outbound } else { TrafficDirection::Unspecified };
     let message = Listener {
         name: port.name.clone(),
         address: Some(socket_address(&port.address.ip().to_string(), port.address.port())),
@@ -60,6 +62,7 @@ pub(super) fn listener<'a>(
         listener_filters: reads_names.then(tls_inspector).into_iter().collect(),
         listener_filters_timeout: reads_names.then_some(HANDSHAKE_TIMEOUT),
         per_connection_buffer_limit_bytes: buffers.max().map(|value| UInt32Value { value }),
+        traffic_direction: direction.into(),
         ..Default::default()
     };
     Resource::new(&port.name, &message)

@@ -191,13 +191,14 @@ impl Projection {
     ) -> Snapshot {
         let PlanOf { plan, filters, reads_source_tags, needs_verification } = plan;
         let Self(mut resources) = self;
-        let (logs, traced) = (access_log::access_logs(scope), attach::tracing(scope).conf);
+        let (logs, local_logs) = (access_log::access_logs(scope, false), access_log::access_logs(scope, true));
+        let traced = attach::tracing(scope).conf;
         // All placements; a listener subscribes to the one that it needs.
         insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
         let manager = |gateway: &postern_model::Resource<Gateway>| listener::Manager {
             trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
             reads_source_tags: reads_source_tags || access_log::reads_source_tags(scope),
-            access_logs: &logs,
+            access_logs: if gateway.is_local() { &local_logs } else { &logs },
             tracing: &traced,
         };
         let listeners = ports(&scope.gateways).into_iter().map(|port| listener::listener(&port, manager));

@@ -1,14 +1,22 @@
 //! Adds `EnvoyResource`s unchanged to the generated resources.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::{
+    cluster::v3::Cluster,
+    core::v3::{
+        Address, SocketAddress,
+        address::Address as AnyAddress,
+        socket_address::{PortSpecifier, Protocol},
+    },
+    listener::v3::Listener,
+};
 use postern_base::{diagnostic::quote, digest::Digest};
 use postern_model::{Diagnostic, Diagnostics, EnvoyResource};
 use prost::Message;
 
 use super::{Author, Resource, ResourceType, Resources, Selection, Snapshot};
-use crate::attach::Scope;
+use crate::attach::{Scope, overlap};
 
 /// Adds users' resources. If a generated one has the name, it is kept, and [`check`] reports it.
 pub(super) fn add(resources: &mut Resources, scope: &Scope<'_>) {
@@ -45,7 +53,43 @@ pub(crate) fn check(scope: &Scope<'_>, snapshot: &Snapshot) -> Result<(), Diagno
             raw.diagnose(&resource.name_field(), message)
         })
     });
-    Diagnostics::reject(clashes.collect())
+    Diagnostics::reject(clashes.chain(taken_addresses(scope)).collect())
+}
+
+/// An error for each outbound listener that would take the address of a user's own listener.
+fn taken_addresses<'a>(scope: &'a Scope<'_>) -> impl Iterator<Item = Diagnostic> + 'a {
+    let outbound = scope.gateways.iter().filter(|gateway| gateway.is_outbound());
+    outbound.flat_map(|gateway| gateway.spec.listeners.iter().map(move |listener| (gateway, listener))).filter_map(
+        |(gateway, listener)| {
+            let address = SocketAddr::new(listener.address, listener.port);
+            let (raw, other) = scope.envoy_resources.iter().find_map(|raw| {
+                let other = listener_addresses(&raw.spec).into_iter().find(|other| overlap(address, *other))?;
+                Some((raw, other))
+            })?;
+            let at = raw.diagnose("metadata.name", "");
+            let place = format!("{} ({}:{})", raw.label(), at.file, at.line);
+            let other = if address == other { String::new() } else { format!(" at `{other}`") };
+            Some(gateway.diagnose("spec.to", format!("`{address}` is already used by {place}{other}")))
+        },
+    )
+}
+
+/// The TCP addresses of a user's own listener. None if it is no listener.
+fn listener_addresses(raw: &EnvoyResource) -> Vec<SocketAddr> {
+    if raw.resource.kind() != ResourceType::Listener {
+        return Vec::new();
+    }
+    let Ok(listener) = Listener::decode(raw.resource.body().value.as_slice()) else { return Vec::new() };
+    let additional = listener.additional_addresses.into_iter().filter_map(|additional| additional.address);
+    let socket = |address: Address| match address.address {
+        Some(AnyAddress::SocketAddress(SocketAddress { address, port_specifier, protocol, .. })) => {
+            let tcp = protocol == i32::from(Protocol::Tcp);
+            let Some(PortSpecifier::PortValue(port)) = port_specifier.filter(|_| tcp) else { return None };
+            Some(SocketAddr::new(address.parse().ok()?, port.try_into().ok()?))
+        }
+        _ => None,
+    };
+    listener.address.into_iter().chain(additional).filter_map(socket).collect()
 }
 
 /// The label and position of the resource from which a generated one was made.

@@ -8,35 +8,41 @@ use postern_compile::review::{Expiring, Waiting};
 use postern_model::File;
 use postern_release::{
     owner::{PendingAnswer, Steering, warnings},
-    releases::{Applied, ApplyError, Proposal},
+    releases::{Applied, ApplyError, Extent, Proposal, Removals, RevivedCredential, complete},
     rollout::RolloutReport,
-    store::Revision,
+    store::{Parent, Revision, StoreError},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
     LARGEST_BUNDLE,
-    extract::{Follows, Form, IF_MATCH, Named, Sent, Shown},
+    extract::{Asked, Follows, Form, IF_MATCH, Named, Sent, Shown},
     operation::Operation,
     problem::Problem,
     warnings::Warnings,
 };
 use crate::control_plane::ControlPlane;
 
+/// The number of attempts when what is in force changes meanwhile.
+const ATTEMPTS: usize = 3;
+
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post(
             "/api/v1/apply",
-            ("apply", "Put resources in force as a new revision, or refuse them whole."),
+            (
+                "apply",
+                "Add resources to what is in force, and replace those of the same name, as a new revision, or refuse them whole.",
+            ),
             apply,
         )
         .header(IF_MATCH.0, IF_MATCH.1)
         .takes::<Bundle>()
         .up_to(LARGEST_BUNDLE)
         .json::<ChangeReport>(200, "It is a revision now, or would be, or says what is in force already.")
-        .problem(400, "`If-Match` cannot be read.")
-        .problem(409, "Routes would lose their authentication, or all resources would go: `allowUnguarded` says that this is meant.")
+        .problem(400, "`If-Match` cannot be read, or there is no resource in what was sent.")
+        .problem(409, "Routes would lose their authentication: `allowUnguarded` says that this is meant.")
         .problem(412, "Another revision came in between.")
         .problem(422, "The resources are not valid, or the filter refuses them.")
         .problem(507, "No space is left to store it."),
@@ -49,26 +55,28 @@ pub(super) fn operations() -> Vec<Operation> {
         .problem(404, "Nothing was ever applied."),
         Operation::post(
             "/api/v1/rollout/{command}",
-            ("commandRollout", "Pause, resume or abort the rollout under way."),
+            ("commandRollout", "Pause, resume, promote or abort the rollout under way."),
             command,
         )
         .path::<Command>()
+        .query::<Haste>()
         .empty(204, "It is done.")
+        .problem(400, "`now` is for `promote` alone.")
         .problem(404, "There is no such command.")
         .problem(409, "The rollout is not in a state for it."),
     ]
 }
 
-/// A bundle: all resources, and not a change to some.
+/// Resources to be added, or to replace those of the same kind, mesh and name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Bundle {
-    /// The files that they stand in.
+    /// The files that they stand in. A value that was hidden when the resource was shown is kept if it comes back.
     files: Vec<SentFile>,
     /// Only say whether it would be taken.
     #[serde(default)]
     dry_run: bool,
-    /// Whether it may leave routes without authentication that have it now, or remove everything.
+    /// Whether it may leave routes without authentication that have it now.
     #[serde(default)]
     allow_unguarded: bool,
     /// Why it is applied, in at most 4,096 bytes.
@@ -100,18 +108,25 @@ impl From<SentFile> for File {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangeReport {
-    result: ChangeResult,
+    pub(super) result: ChangeResult,
     /// The revision that it is now, or that says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<Revision>,
+    pub(super) revision: Option<Revision>,
+    /// What it removes, if it may remove anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) removals: Option<Removals>,
+    /// The credentials that are valid again by a rollback: of which resource, and at which field. Never the credentials
+    /// themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) revived: Vec<RevivedCredential>,
     /// What is worth a warning about it, such as routes without authentication.
     #[serde(flatten)]
-    warnings: Warnings,
+    pub(super) warnings: Warnings,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-enum ChangeResult {
+pub(super) enum ChangeResult {
     /// It is a new revision, and spreads.
     Created,
     /// The latest revision says the same.
@@ -141,18 +156,22 @@ impl ChangeReport {
             Applied::Unchanged(revision) => (ChangeResult::Unchanged, revision),
         };
         let warnings = blocking(move || Ok(shared.in_force().warnings(&shared.identities()).into())).await?;
-        Ok(Self { result, revision: Some(revision), warnings })
+        let (removals, revived) = Default::default();
+        Ok(Self { result, revision: Some(revision), removals, revived, warnings })
     }
 
     /// Checks a proposal with everything but the store, and returns its warnings.
     fn of_dry_run(plane: &ControlPlane, proposal: &Proposal) -> Result<Self, ApplyError> {
-        let (bundle, examined) = plane.examiner().examine(&proposal.files)?;
+        let reading = plane.in_force();
+        let files = complete(proposal, (reading.releases().in_force(), &**plane.store()))?;
+        let (bundle, examined) = plane.examiner().examine(&files)?;
         let nodes = plane.identities();
         if !proposal.allow_unguarded {
-            plane.in_force().releases().stays_guarded(&bundle, &nodes)?;
+            reading.releases().stays_guarded(&bundle, &nodes)?;
         }
+        let removals = matches!(proposal.extent, Extent::Exactly(_)).then(|| reading.releases().removals(&bundle));
         let warnings = warnings(&examined.findings, &Waiting::of(&bundle), &Expiring::of(&bundle), &nodes).into();
-        Ok(Self { result: ChangeResult::Valid, revision: None, warnings })
+        Ok(Self { result: ChangeResult::Valid, revision: None, removals, revived: Vec::new(), warnings })
     }
 }
 
@@ -163,8 +182,25 @@ async fn apply(
 ) -> Result<Json<ChangeReport>, Problem> {
     let files = bundle.files.into_iter().map(File::from).collect();
     let Bundle { dry_run, allow_unguarded, message, .. } = bundle;
-    let proposal = Proposal { files, author: named(bundle.author), message, parent, again: true, allow_unguarded };
-    Ok(Json(ChangeReport::of(&plane, proposal, dry_run).await?))
+    let (author, extent, again) = (named(bundle.author), Extent::Additions, true);
+    let proposal = Proposal { files, author, message, parent, again, allow_unguarded, extent, ..Proposal::default() };
+    Ok(Json(completed(&plane, proposal, dry_run).await?))
+}
+
+/// Applies a proposal that is completed with what is in force. If that changes meanwhile, tries again.
+pub(super) async fn completed(
+    plane: &Arc<ControlPlane>,
+    proposal: Proposal,
+    dry_run: bool,
+) -> Result<ChangeReport, ApplyError> {
+    let mut attempts = 1..ATTEMPTS;
+    loop {
+        match ChangeReport::of(plane, proposal.clone(), dry_run).await {
+            Err(ApplyError::Store(StoreError::Conflict { .. }))
+                if proposal.parent == Parent::Latest && attempts.next().is_some() => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Runs blocking work, such as compilation, on a thread where it delays no other request.
@@ -184,20 +220,36 @@ async fn rollout(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<S
 /// What to do with a rollout.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Command {
-    /// `pause`, `resume` or `abort`.
+    /// `pause`, `resume`, `promote` or `abort`.
     command: String,
+}
+
+/// How fast to go on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Haste {
+    /// With `promote`: to all nodes at once, without further steps. Default: to the next step, without the pause of this one.
+    #[serde(default)]
+    now: bool,
 }
 
 async fn command(
     State(plane): State<Arc<ControlPlane>>,
     Named(Command { command }): Named<Command>,
+    Asked(Haste { now }): Asked<Haste>,
 ) -> Result<StatusCode, Problem> {
     let steering = match command.as_str() {
+        "promote" if now => Steering::PromoteNow,
+        "promote" => Steering::Promote,
+        "pause" | "resume" | "abort" if now => {
+            let detail = format!("`now` is for `promote`, and not for `{command}`");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid request", detail));
+        }
         "pause" => Steering::Pause,
         "resume" => Steering::Resume,
         "abort" => Steering::Abort,
         _ => {
-            let detail = format!("`{command}` is none of pause, resume and abort");
+            let detail = format!("`{command}` is none of pause, resume, promote and abort");
             return Err(Problem::not_found("no such command", detail));
         }
     };

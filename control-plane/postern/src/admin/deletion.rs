@@ -101,7 +101,7 @@ fn deletion(
     let left = without(documents, key).ok_or_else(|| unknown(plane, key))?;
     let message = if message.is_empty() { format!("delete {key}") } else { message };
     let (files, author, parent) = (assemble(&left), named(author), Parent::Exactly(latest));
-    Ok(Proposal { files, author, message, parent, again: true, allow_unguarded: false })
+    Ok(Proposal { files, author, message, parent, again: true, ..Proposal::default() })
 }
 
 fn needed(key: &ResourceKey, error: ApplyError) -> Problem {

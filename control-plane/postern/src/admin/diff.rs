@@ -7,7 +7,7 @@ use postern_base::node::NodeIdentity;
 use postern_model::{Bundle, File};
 use postern_release::{
     catalogue::Catalogue,
-    releases::ApplyError,
+    releases::{ApplyError, Extent, Proposal, Word, complete},
     store::{assemble, split},
 };
 use postern_tools::difference::{Difference, Side, compare};
@@ -40,21 +40,27 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// All resources that somebody thinks of applying.
+/// Resources that somebody thinks of applying.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Proposed {
     /// The files that they stand in.
     files: Vec<SentFile>,
+    /// Whether they are to be added to what is in force, as `apply` does. Default: they are all resources, as for `sync`.
+    #[serde(default)]
+    additions: bool,
 }
 
 async fn diff(
     State(plane): State<Arc<ControlPlane>>,
     form: Form,
-    Sent(Proposed { files }): Sent<Proposed>,
+    Sent(Proposed { files, additions }): Sent<Proposed>,
 ) -> Result<Shown<Difference>, Problem> {
     on_a_thread(move || {
         let files: Vec<File> = files.into_iter().map(File::from).collect();
+        let extent = if additions { Extent::Additions } else { Extent::Exactly(Word::default()) };
+        let proposal = Proposal { files, extent, ..Proposal::default() };
+        let files = complete(&proposal, (plane.in_force().releases().in_force(), &**plane.store()))?;
         let (bundle, _) = plane.examiner().examine(&files)?;
         let catalogue = Catalogue::of(&split(&files));
         let after = Side { revision: None, bundle: &bundle, catalogue: &catalogue };

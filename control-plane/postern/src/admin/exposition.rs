@@ -288,6 +288,11 @@ fn revisions(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {
     if let Some(times) = plane.code().gate().times() {
         text.histogram("gate_seconds", "How long a plan took to load at the gate.", times)?;
     }
+    let reading = plane.in_force();
+    let held = reading.held();
+    text.gauge("change_held", "1 while a change of the directory waits for a word.", alone(u64::from(held.is_some())))?;
+    let removals = held.map_or(0, |held| u64::try_from(held.removals.resources.len()).unwrap_or(u64::MAX));
+    text.gauge("held_removals", "The resources that the held change would remove.", alone(removals))?;
     let refused = u64::from(plane.in_force().is_directory_refused());
     text.gauge("change_refused", "1 while the latest change of the directory is refused.", alone(refused))
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, http::StatusCode};
-use postern_base::digest::Digest;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -27,8 +26,8 @@ pub(super) fn operations() -> Vec<Operation> {
 /// What nodes are served.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Ready {
-    /// The revision, by its content.
-    revision: Digest,
+    /// The digest of the revision in force, as `revisions` shows it.
+    revision: String,
 }
 
 async fn ready(State(plane): State<Arc<ControlPlane>>) -> Result<Json<Ready>, Problem> {
@@ -36,8 +35,11 @@ async fn ready(State(plane): State<Arc<ControlPlane>>) -> Result<Json<Ready>, Pr
     let store = Arc::clone(plane.store());
     on_a_thread(move || store.latest().map_err(|error| not_ready(format!("the store does not answer: {error}"))))
         .await?;
-    let published = plane.publications().latest().map(|publication| publication.revision().clone());
-    match published {
+    let published = plane.publications().latest().map(|publication| publication.revision().to_string());
+    let reading = plane.in_force();
+    let number = reading.releases().in_force();
+    let digest = number.and_then(|number| reading.releases().digest(number)).map(str::to_owned);
+    match digest.or(published) {
         Some(revision) => Ok(Json(Ready { revision })),
         None => {
             let refused = plane.in_force().refused_change().join("\n");

@@ -23,6 +23,7 @@ mod resources;
 mod revisions;
 mod rollback;
 mod status;
+mod sync;
 mod warnings;
 
 use std::sync::Arc;
@@ -51,6 +52,7 @@ fn operations() -> Vec<Operation> {
         health::operations(),
         status::operations(),
         changes::operations(),
+        sync::operations(),
         diff::operations(),
         resources::operations(),
         deletion::operations(),

@@ -88,6 +88,9 @@ impl From<ApplyError> for Problem {
             }
             ApplyError::NoRevision(_) => (StatusCode::NOT_FOUND, "no such revision"),
             ApplyError::Unguarded(_) => (StatusCode::CONFLICT, "routes would lose their authentication"),
+            ApplyError::Removes(_) => (StatusCode::CONFLICT, "resources would be removed"),
+            ApplyError::NotHeld(_) => (StatusCode::CONFLICT, "nothing such is held"),
+            ApplyError::NoResource => (StatusCode::BAD_REQUEST, "there is no resource"),
             ApplyError::Ended => (StatusCode::INTERNAL_SERVER_ERROR, "the change was not taken in"),
             ApplyError::NotNow(_) | ApplyError::NoRollout => (StatusCode::CONFLICT, "not now"),
         };

@@ -7,7 +7,7 @@ use postern_base::diagnostic::quote;
 use postern_release::{
     condition::Conditions,
     owner::InForce,
-    releases::{ApplyError, PlanUse},
+    releases::{ApplyError, NodeRefusal, PlanUse, RevisionState},
     store::Revision,
 };
 use postern_tools::difference::{Difference, Side, compare};
@@ -31,7 +31,7 @@ pub(super) fn operations() -> Vec<Operation> {
             ("listRevisions", "List the revisions that are kept, the latest first."),
             list,
         )
-        .shows::<Vec<Revision>>("The revisions."),
+        .shows::<Vec<ListedRevision>>("The revisions, each with what became of it."),
         Operation::get("/api/v1/revisions/{number}", ("getRevision", "Show a revision, with its conditions."), get)
             .path::<Numbered>()
             .shows::<RevisionReport>("The revision.")
@@ -71,7 +71,7 @@ pub(super) fn operations() -> Vec<Operation> {
             plan,
         )
         .path::<Labelled>()
-        .shows::<Vec<PlanUse>>("The revisions with this plan, the latest first.")
+        .shows::<Vec<PlanReport>>("The revisions with this plan, the latest first.")
         .problem(404, "No revision that is remembered had such a plan."),
     ]
 }
@@ -89,18 +89,48 @@ struct Against {
     against: Option<u64>,
 }
 
+/// A revision, and what became of it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ListedRevision {
+    #[serde(flatten)]
+    revision: Revision,
+    #[serde(flatten)]
+    state: RevisionState,
+    /// Whether parts of it are not valid, and are served as refusals.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    invalid: bool,
+    /// The nodes that refused it, as far as is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_by: Vec<NodeRefusal>,
+}
+
+impl ListedRevision {
+    fn of(revision: Revision, reading: &InForce) -> Self {
+        let number = revision.number;
+        let invalid = reading.releases().lifecycle(number).is_some_and(|lifecycle| !lifecycle.errors().is_empty());
+        let (state, refused_by) = (reading.releases().state(number), reading.releases().refusals(number));
+        Self { revision, state, invalid, refused_by }
+    }
+}
+
 /// A revision, and where it is.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RevisionReport {
     #[serde(flatten)]
-    revision: Revision,
+    revision: ListedRevision,
     /// Where it is; absent if that is no longer known.
     #[serde(skip_serializing_if = "Option::is_none")]
     conditions: Option<Conditions>,
 }
 
-async fn list(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Vec<Revision>>, Problem> {
-    read(move || Ok(Shown(form, plane.store().revisions()?))).await
+async fn list(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Vec<ListedRevision>>, Problem> {
+    let reading = plane.looked().await;
+    read(move || {
+        let listed = |revision| ListedRevision::of(revision, &reading);
+        Ok(Shown(form, plane.store().revisions()?.into_iter().map(listed).collect()))
+    })
+    .await
 }
 
 async fn get(
@@ -124,7 +154,7 @@ async fn conditions(
 fn report(plane: &ControlPlane, reading: &InForce, number: u64) -> Result<RevisionReport, ApplyError> {
     let revision = plane.store().revision(number)?.ok_or(ApplyError::NoRevision(number))?;
     let conditions = reading.releases().lifecycle(number).map(|lifecycle| lifecycle.conditions().clone());
-    Ok(RevisionReport { revision, conditions })
+    Ok(RevisionReport { revision: ListedRevision::of(revision, reading), conditions })
 }
 
 async fn resources(
@@ -145,17 +175,34 @@ struct Labelled {
     label: String,
 }
 
+/// A plan in one revision.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlanReport {
+    #[serde(flatten)]
+    used: PlanUse,
+    /// The digest of the revision, as `revisions` shows it; absent if the revision is no longer kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
 async fn plan(
     State(plane): State<Arc<ControlPlane>>,
     form: Form,
     Named(Labelled { label }): Named<Labelled>,
-) -> Result<Shown<Vec<PlanUse>>, Problem> {
+) -> Result<Shown<Vec<PlanReport>>, Problem> {
     let uses = plane.looked().await.releases().plan_uses(&label);
     if uses.is_empty() {
         let detail = format!("no revision that is remembered had a plan {}", quote(&label));
         return Err(Problem::not_found("no such plan", detail));
     }
-    Ok(Shown(form, uses))
+    read(move || {
+        let report = |used: PlanUse| {
+            let digest = plane.store().revision(used.revision)?.map(|revision| revision.digest);
+            Ok(PlanReport { used, digest })
+        };
+        Ok(Shown(form, uses.into_iter().map(report).collect::<Result<_, ApplyError>>()?))
+    })
+    .await
 }
 
 async fn diff(

@@ -7,7 +7,9 @@ use axum::{Json, extract::State, http::StatusCode};
 use postern_base::bounded;
 use postern_release::{
     catalogue::ResourceKey,
-    releases::{ApplyError, Proposal},
+    owner::InForce,
+    releases::{ApplyError, Pace, Proposal, RevivedCredential, revived},
+    rollout::Step,
     store::{Parent, StoreError},
 };
 use schemars::JsonSchema;
@@ -29,13 +31,16 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post(
             "/api/v1/rollback",
-            ("rollback", "Go back to what an earlier revision said, or single resources of it, as a new revision."),
+            (
+                "rollback",
+                "Go back to what an earlier revision said, or single resources of it, as a new revision: on all nodes at once.",
+            ),
             rollback,
         )
         .header(IF_MATCH.0, IF_MATCH.1)
         .takes::<RollbackTo>()
         .json::<ChangeReport>(200, "It is a revision now, or says what is in force already.")
-        .problem(400, "`If-Match` cannot be read.")
+        .problem(400, "`If-Match` or a step of `canary` cannot be read.")
         .problem(404, "There is no such revision, or it does not have a resource.")
         .problem(409, "Routes would lose their authentication, the revision is no longer whole, or single resources do not fit the others.")
         .problem(412, "Another revision came in between.")
@@ -55,6 +60,12 @@ struct RollbackTo {
     /// Whether it may leave routes without authentication that have it now, or remove everything.
     #[serde(default)]
     allow_unguarded: bool,
+    /// Spread it like any other change, by the settings in force. Default: to all nodes at once.
+    #[serde(default)]
+    gradually: bool,
+    /// Spread it by these steps, such as `25%:30s` or `stage=canary:1m`.
+    #[serde(default)]
+    canary: Vec<String>,
     /// Who goes back, in at most 256 bytes.
     #[serde(default, deserialize_with = "bounded::read_name")]
     author: String,
@@ -63,20 +74,46 @@ struct RollbackTo {
 async fn rollback(
     State(plane): State<Arc<ControlPlane>>,
     Follows(parent): Follows,
-    Sent(RollbackTo { revision, only, allow_unguarded, author }): Sent<RollbackTo>,
+    Sent(RollbackTo { revision, only, allow_unguarded, gradually, canary, author }): Sent<RollbackTo>,
 ) -> Result<Json<ChangeReport>, Problem> {
+    let pace = pace(gradually, &canary)?;
     let only = only.into_iter().map(Reference::key).collect::<Result<Vec<_>, _>>()?;
     let mut attempts = 1..=ATTEMPTS;
     loop {
         let (from, only_these, author) = (Arc::clone(&plane), only.clone(), named(author.clone()));
         let proposal = read(move || proposal(&from, revision, &only_these, parent, author)).await?;
-        let applied = plane.commands().go_back(Proposal { allow_unguarded, ..proposal }, revision);
-        match ChangeReport::of_applied(&plane, applied).await {
+        let before = plane.in_force();
+        let proposal = Proposal { allow_unguarded, pace: pace.clone(), ..proposal };
+        let applied = plane.commands().go_back(proposal, revision);
+        let report = ChangeReport::of_applied(&plane, applied).await;
+        match report.map(|report| ChangeReport { revived: revived_since(&before, &plane.in_force()), ..report }) {
             Err(ApplyError::Store(StoreError::Conflict { .. }))
                 if parent == Parent::Latest && attempts.next().is_some() => {}
             Err(error @ ApplyError::Compile(_)) if !only.is_empty() => return Err(unfit(&only, revision, error)),
             outcome => return outcome.map(Json).map_err(Problem::from),
         }
+    }
+}
+
+/// How a rollback spreads.
+fn pace(gradually: bool, canary: &[String]) -> Result<Pace, Problem> {
+    let steps = canary.iter().map(|step| step.parse::<Step>()).collect::<Result<Vec<_>, _>>();
+    match steps {
+        Ok(steps) if steps.is_empty() => Ok(if gradually { Pace::Settings } else { Pace::AtOnce }),
+        Ok(steps) => Ok(Pace::Steps(steps)),
+        Err(error) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid request", format!("`canary`: {error}"))),
+    }
+}
+
+/// The credentials that are valid now, and were not in an earlier reading.
+fn revived_since(before: &InForce, now: &InForce) -> Vec<RevivedCredential> {
+    let bundle = |reading: &InForce| {
+        let number = reading.releases().in_force()?;
+        reading.releases().bundle(number).map(Arc::clone)
+    };
+    match (bundle(before), bundle(now)) {
+        (Some(before), Some(now)) => revived(&before, &now),
+        _ => Vec::new(),
     }
 }
 

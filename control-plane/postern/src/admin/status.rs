@@ -11,7 +11,7 @@ use postern_base::digest::Digest;
 use postern_compile::keys::KeySetReport;
 use postern_release::{
     fleet::NodeReport,
-    releases::{HeldBack, kept_build},
+    releases::{HeldBack, HeldChange, kept_build},
     rollout::RolloutReport,
 };
 use schemars::JsonSchema;
@@ -48,9 +48,12 @@ pub(super) fn operations() -> Vec<Operation> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Status {
-    /// The revision that nodes should run.
+    /// The digest of the revision in force, as `revisions` shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<Digest>,
+    revision: Option<String>,
+    /// The number of the revision in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_force: Option<u64>,
     /// How it spreads.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout: Option<RolloutReport>,
@@ -71,13 +74,26 @@ struct Status {
     /// What the followed directory says that is not in force, because it was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     directory: Option<HeldBack>,
+    /// The change of the followed directory that waits for a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HeldChange>,
     /// What is worth a warning about what is in force.
     #[serde(flatten)]
     warnings: Warnings,
     /// The key sets that issuers publish.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     key_sets: Vec<KeySetReport>,
-    nodes: Vec<NodeReport>,
+    nodes: Vec<StatusNode>,
+}
+
+/// A node, and what it runs.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StatusNode {
+    #[serde(flatten)]
+    report: NodeReport,
+    /// The digest of the revision that it runs in all that it subscribed to, as `revisions` shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
 }
 
 async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Shown<Status>, Problem> {
@@ -88,8 +104,21 @@ impl Status {
     fn of(plane: &ControlPlane) -> Self {
         let reading = plane.in_force();
         let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
+        let in_force = reading.releases().in_force();
+        // A publication that is no revision.
+        let published = || plane.publications().latest().map(|publication| publication.revision().to_string());
+        // That of the publication covers the keys that issuers publish, too.
+        let node = |mut report: NodeReport| {
+            let digest = report.revision.take().and_then(|revision| match in_force {
+                Some(_) => reading.releases().digest_of(revision.as_str()).map(str::to_owned),
+                None => Some(revision.to_string()),
+            });
+            StatusNode { report, revision: digest }
+        };
+        let nodes = plane.fleet().report().into_iter().map(node).collect();
         Self {
-            revision: plane.publications().latest().map(|publication| publication.revision().clone()),
+            revision: in_force.map_or_else(published, |number| reading.releases().digest(number).map(str::to_owned)),
+            in_force,
             rollout: reading.rollout_report(),
             filter: plane.code().digest().clone(),
             filters: reading.releases().in_force().and_then(filters).unwrap_or_default(),
@@ -97,9 +126,10 @@ impl Status {
             invalid: reading.invalid(),
             refused_change: reading.refused_change(),
             directory: reading.releases().held_back(),
+            held: reading.held().cloned(),
             warnings: reading.warnings(&plane.identities()).into(),
             key_sets: plane.keys().report(),
-            nodes: plane.fleet().report(),
+            nodes,
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::{str::FromStr, time::Duration};
 
 use postern_model::unit;
-use postern_release::rollout::{Pick, Step, Tolerance};
+use postern_release::{
+    releases::Removable,
+    rollout::{Step, Tolerance},
+};
 
 /// A step such as `25%:30s` or `stage=canary:1m`. Without a time, the next step follows at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,17 +16,7 @@ impl FromStr for CanaryStep {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (nodes, pause) = text.split_once(':').unwrap_or((text, "0s"));
-        let pause = duration(pause)?;
-        let nodes = match (nodes.strip_suffix('%'), nodes.split_once('=')) {
-            (Some(share), _) => match share.parse() {
-                Ok(share @ 1..=100) => Pick::Share(share),
-                _ => return Err(format!("`{share}` is not a share from 1 to 100")),
-            },
-            (None, Some((tag, value))) if !tag.is_empty() => Pick::Tags([(tag.to_owned(), value.to_owned())].into()),
-            _ => return Err(format!("`{nodes}` is neither a share such as `25%` nor a tag such as `stage=canary`")),
-        };
-        Ok(Self(Step { nodes, pause }))
+        text.parse().map(Self)
     }
 }
 
@@ -44,8 +37,23 @@ pub(super) fn tolerance(text: &str) -> Result<Tolerance, String> {
     }
 }
 
+/// Parses how many resources a change may remove, such as `10` or `25%`.
+pub(super) fn removable(text: &str) -> Result<Removable, String> {
+    let wrong = || format!("`{text}` is neither a number such as `10` nor a percentage such as `25%`");
+    let parsed = match text.strip_suffix('%') {
+        None => text.parse().map(Tolerance::Nodes).map_err(|_| wrong()),
+        Some(share) => match share.parse() {
+            Ok(share @ 0..=100) => Ok(Tolerance::Share(share)),
+            _ => Err(wrong()),
+        },
+    };
+    parsed.map(Removable)
+}
+
 #[cfg(test)]
 mod tests {
+    use postern_release::rollout::Pick;
+
     use super::*;
 
     fn check(text: &str, expect: Result<(Pick, u64), &str>) {

@@ -8,18 +8,23 @@ use postern_tools::difference::Difference;
 use serde::Deserialize as _;
 use serde_json::json;
 
-use super::{client::Remote, remote::files};
+use super::{client::Remote, sources::files};
 
-/// Say which resources, routes, steps and nodes a directory would change, without changing anything
+/// Say which resources, routes, steps and nodes a change would change, without changing anything
+///
+/// It compares as `sync` does: what is not in the sources counts as removed. With `--apply`, it compares as `apply` does.
 ///
 /// Exit code 0 if nothing would change, 1 if something would, 2 if that cannot be told.
 #[derive(Debug, Args)]
 pub(super) struct Diff {
-    /// The directory with `.yaml` files: all resources
-    #[arg(required_unless_present = "revision")]
-    directory: Option<PathBuf>,
+    /// Files, directories with `.yaml` files, or `-` for the standard input
+    #[arg(required_unless_present = "revision", value_name = "SOURCE")]
+    sources: Vec<PathBuf>,
+    /// Say what `apply` would change: resources that are not in the sources stay
+    #[arg(long, conflicts_with = "revision")]
+    apply: bool,
     /// Compare this revision instead, with the one that it followed
-    #[arg(long, value_name = "N", conflicts_with = "directory")]
+    #[arg(long, value_name = "N", conflicts_with = "sources")]
     revision: Option<u64>,
     /// Compare it with this one
     #[arg(long, value_name = "N", requires = "revision")]
@@ -32,11 +37,14 @@ impl Diff {
     /// Prints the difference. Returns whether there is one.
     pub(super) fn run(self) -> anyhow::Result<bool> {
         let server = &self.remote.server;
-        let found = match (&self.directory, self.revision) {
-            (Some(directory), _) => server.post("/api/v1/diff", &json!({ "files": files(directory)? }), None)?,
-            (None, number) => {
+        let found = match self.revision {
+            None => {
+                let body = json!({ "files": files(&self.sources)?, "additions": self.apply });
+                server.post("/api/v1/diff", &body, None)?
+            }
+            Some(number) => {
                 let against = self.against.map(|number| format!("?against={number}")).unwrap_or_default();
-                server.get(&format!("/api/v1/revisions/{}/diff{against}", number.unwrap_or_default()))?
+                server.get(&format!("/api/v1/revisions/{}/diff{against}", number))?
             }
         };
         let difference = Difference::deserialize(&found)?;

@@ -96,6 +96,12 @@ fn words(event: &Value) -> String {
             // A line each, below the first one.
             format!("change refused: {}", reasons.join("\n         "))
         }
+        "changeHeld" => {
+            let (digest, removals) = (field("digest"), field("removals"));
+            format!(
+                "change of the directory held, {removals} resources would be removed: postern sync confirm {digest}"
+            )
+        }
         "resourcePurged" => {
             let numbers: Vec<_> = items(at(event, "/revisions")).iter().map(text).collect();
             format!("{} purged by {} from revisions {}", field("resource"), field("author"), numbers.join(", "))

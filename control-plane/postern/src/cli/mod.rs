@@ -17,7 +17,9 @@ mod purge;
 mod remote;
 mod resource_name;
 mod resources;
+mod sources;
 mod status;
+mod sync;
 mod table;
 mod test;
 mod validate;
@@ -44,7 +46,7 @@ use postern_deliver::{
 use postern_model::{directory, schema};
 use postern_release::{
     publication::Publication,
-    releases::{KEPT, Releases, Terms},
+    releases::{KEPT, Releases, Removable, Terms},
     rollout::{Strategy, Tolerance},
     store::{Database, Memory, Store},
 };
@@ -57,7 +59,7 @@ use tokio::{
 
 use self::{
     bootstrap::Bootstrap,
-    canary::{CanaryStep, duration, tolerance},
+    canary::{CanaryStep, duration, removable, tolerance},
     diff::Diff,
     events::Events,
     explain::{Explain, Simulate},
@@ -68,6 +70,7 @@ use self::{
     remote::{Apply, Rollback, RolloutCommand},
     resources::{Delete, Get},
     status::{Nodes, Revisions, Status},
+    sync::Sync,
     test::Test,
     validate::Validate,
 };
@@ -104,8 +107,10 @@ enum Command {
     Validate(Validate),
     /// Run your own tests of policies, without a server; exit code 1 if one fails
     Test(Test),
-    /// Put a directory of resources in force as a new revision of a running control plane
+    /// Add resources to what a running control plane has in force, or replace those of the same name, as a new revision;
+    /// nothing is removed
     Apply(Apply),
+    Sync(Box<Sync>),
     Diff(Diff),
     Status(Status),
     Nodes(Nodes),
@@ -114,9 +119,9 @@ enum Command {
     Purge(Purge),
     Events(Events),
     Revisions(Revisions),
-    /// Go back to what an earlier revision said, as a new revision
+    /// Go back to what an earlier revision said, as a new revision, on all nodes at once
     Rollback(Rollback),
-    /// Pause, resume or abort the rollout under way
+    /// Pause, resume, promote or abort the rollout under way
     #[command(subcommand)]
     Rollout(RolloutCommand),
     /// Print what an Envoy is started with to be a node of this control plane
@@ -166,11 +171,16 @@ struct Serve {
     /// good revision when this one started. What `Settings` say goes first
     #[arg(long, value_name = "N|SHARE", default_value = "0", value_parser = tolerance)]
     max_refused: Tolerance,
+    /// How many resources in force one change may remove without another word: a number, or a percentage such as `25%`, which
+    /// is always at least one. Above it, `postern sync` wants `--remove-many`, and a change of the directory is held until it
+    /// is confirmed. What `Settings` say goes first
+    #[arg(long, value_name = "N|SHARE", default_value = "25%", value_parser = removable)]
+    max_removed: Removable,
     /// How long a node that refused a revision must be away until the revision is tried again without it: the node has then left
     /// for good, and no longer holds up the others
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     departed_after: Duration,
-    /// Let changes of the directory leave routes without authentication that have it now, or remove everything
+    /// Let changes of the directory leave routes without authentication that have it now; without it, they are held
     #[arg(long, requires = "config")]
     allow_unguarded: bool,
     /// Exit with the errors of a directory that is not valid, if nothing is stored that could be served in its place. Default:
@@ -254,6 +264,7 @@ impl Cli {
             Command::Validate(options) => options.run(),
             Command::Test(options) => options.run(),
             Command::Apply(options) => options.run(),
+            Command::Sync(options) => options.run(),
             Command::Status(options) => options.run(),
             Command::Nodes(options) => options.run(),
             Command::Get(options) => options.run(),
@@ -310,7 +321,8 @@ impl Serve {
         };
         let steps: Vec<_> = self.canary.iter().map(|step| step.0.clone()).collect();
         let strategy = if steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Canary(steps) };
-        let terms = Terms { strategy, tolerance: self.max_refused, departed_after: self.departed_after };
+        let (tolerance, departed_after, removable) = (self.max_refused, self.departed_after, self.max_removed);
+        let terms = Terms { strategy, tolerance, departed_after, removable };
         let plane = Arc::new(ControlPlane::with_releases(code, Releases::new(store, terms, self.keep)));
         let delivery = self.files.delivery()?;
         let sockets = Sockets::bind(self.xds, self.http).await?;

@@ -2,19 +2,19 @@
 
 use std::{
     io::{IsTerminal as _, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
-use postern_model::directory;
+use postern_base::node::DEFAULT_MESH;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Output, Remote, at, items},
+    client::{Output, Remote, at, items, text},
     resource_name::Reference,
-    warnings,
+    sources, warnings,
 };
 
 /// The interval of polling for progress.
@@ -22,8 +22,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(super) struct Apply {
-    /// The directory with `.yaml` files: all resources, and not a change to some
-    directory: PathBuf,
+    /// Files, directories with `.yaml` files, or `-` for the standard input
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<PathBuf>,
     #[command(flatten)]
     change: Change,
     #[command(flatten)]
@@ -51,7 +52,7 @@ pub(super) struct Change {
 /// The explicit word for a change that opens routes.
 #[derive(Debug, Args)]
 pub(super) struct AllowUnguarded {
-    /// Let it leave routes without authentication that have it now, or remove everything
+    /// Let it leave routes without authentication that have it now, or remove the last resource
     #[arg(long)]
     pub(super) allow_unguarded: bool,
 }
@@ -67,6 +68,12 @@ pub(super) struct Rollback {
     /// The mesh of these resources; default: `default`
     #[arg(long, value_name = "NAME", requires = "only")]
     mesh: Option<String>,
+    /// Spread it like any other change, by the settings in force. Default: to all nodes at once, without pauses
+    #[arg(long)]
+    gradually: bool,
+    /// Spread it by this step, such as `25%:30s` or `stage=canary:1m`; more than once for more steps
+    #[arg(long = "canary", value_name = "STEP", conflicts_with = "gradually")]
+    canary: Vec<String>,
     #[command(flatten)]
     unguarded: AllowUnguarded,
     #[command(flatten)]
@@ -92,13 +99,21 @@ pub(super) enum RolloutCommand {
     Pause(Remote),
     /// Go on
     Resume(Remote),
+    /// Go to the next step without the pause of this one, as soon as its nodes have acknowledged
+    Promote {
+        /// To all nodes at once, without further steps
+        #[arg(long)]
+        now: bool,
+        #[command(flatten)]
+        remote: Remote,
+    },
     /// Go back to the last good revision
     Abort(Remote),
 }
 
 impl Apply {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let files = files(&self.directory)?;
+        let files = sources::files(&self.sources)?;
         let Change { dry_run, waiting, unguarded, message, parent } = &self.change;
         let body = json!({
             "files": files,
@@ -117,8 +132,14 @@ impl Rollback {
         let allow_unguarded = self.unguarded.allow_unguarded;
         let only = self.only.iter().map(|resource| resource.in_mesh(self.mesh.as_deref()));
         let only = only.collect::<anyhow::Result<Vec<_>>>()?;
-        let body =
-            json!({ "revision": self.revision, "only": only, "allowUnguarded": allow_unguarded, "author": author() });
+        let body = json!({
+            "revision": self.revision,
+            "only": only,
+            "allowUnguarded": allow_unguarded,
+            "gradually": self.gradually,
+            "canary": self.canary,
+            "author": author(),
+        });
         let outcome = self.remote.server.post("/api/v1/rollback", &body, None)?;
         self.waiting.finish(&self.remote, &outcome)
     }
@@ -129,6 +150,10 @@ impl RolloutCommand {
         let (name, done, remote) = match &self {
             Self::Pause(remote) => ("pause", "paused", remote),
             Self::Resume(remote) => ("resume", "resumed", remote),
+            Self::Promote { now: false, remote } => {
+                ("promote", "promoted: the next step follows without a pause", remote)
+            }
+            Self::Promote { now: true, remote } => ("promote?now=true", "promoted: all nodes get it now", remote),
             Self::Abort(remote) => ("abort", "aborted: all nodes go back to the last good revision", remote),
         };
         remote.server.post(&format!("/api/v1/rollout/{name}"), &json!({}), None)?;
@@ -137,15 +162,6 @@ impl RolloutCommand {
         }
         Ok(())
     }
-}
-
-/// A directory as a bundle of the API.
-pub(super) fn files(directory: &Path) -> anyhow::Result<Vec<Value>> {
-    let file = |file: postern_model::File| {
-        let text = String::from_utf8(file.bytes).with_context(|| format!("{} is not text", file.name))?;
-        Ok(json!({ "name": file.name, "text": text }))
-    };
-    directory::read(directory)?.into_iter().map(file).collect()
 }
 
 /// The author to record: the user who runs the command.
@@ -170,6 +186,12 @@ impl Waiting {
             ("created", number) => println!("revision {number} created"),
             ("unchanged", number) => println!("nothing to do: revision {number} says the same"),
             _ => println!("valid"),
+        }
+        for revived in items(at(outcome, "/revived")) {
+            let mesh = at(revived, "/mesh").as_str().filter(|mesh| *mesh != DEFAULT_MESH);
+            let mesh = mesh.map(|mesh| format!(" of mesh {mesh}")).unwrap_or_default();
+            let [kind, name, field] = ["/kind", "/name", "/field"].map(|part| text(at(revived, part)));
+            println!("valid again: {kind}/{name}{mesh}: {field}");
         }
         number.map_or(Ok(()), |number| self.wait_for(remote, number))
     }

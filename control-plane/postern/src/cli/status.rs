@@ -13,6 +13,9 @@ use super::{
     warnings,
 };
 
+/// The most resources that a line names.
+const MOST_REMOVED: usize = 10;
+
 /// Show what is in force, how it spreads, and which node runs what; or where one resource is
 #[derive(Debug, Args)]
 pub(super) struct Status {
@@ -49,9 +52,11 @@ fn head(status: &Value) -> String {
         lines.push("revision  none".to_owned());
     } else {
         let (state, step, steps) = (text(at(rollout, "/state")), at(rollout, "/step"), at(rollout, "/steps"));
-        lines.push(format!("revision  {} ({})", at(rollout, "/candidate"), short(at(status, "/revision"))));
+        lines.push(format!("revision  {} ({})", at(status, "/inForce"), short(at(status, "/revision"))));
         let last_good = or_none(at(rollout, "/lastGood"));
-        lines.push(format!("rollout   {state}, step {step} of {steps}; last good: {last_good}"));
+        let candidate = at(rollout, "/candidate");
+        let of = if candidate == at(status, "/inForce") { String::new() } else { format!("revision {candidate} ") };
+        lines.push(format!("rollout   {of}{state}, step {step} of {steps}; last good: {last_good}"));
         if let Some(reason) = at(rollout, "/reason").as_str() {
             lines.push(format!("          node `{}`: {reason}", text(at(rollout, "/node"))));
         }
@@ -62,6 +67,7 @@ fn head(status: &Value) -> String {
     lines.extend(filters(status));
     lines.extend(items(at(status, "/invalid")).iter().map(|line| format!("invalid   {}", text(line))));
     lines.extend(held_back(at(status, "/directory")));
+    lines.extend(held(at(status, "/held")));
     lines.extend(items(at(status, "/refusedChange")).iter().map(|line| format!("refused   {}", text(line))));
     lines.extend(warnings::lines(status).map(|(line, _)| format!("warning   {line}")));
     lines.extend(warnings::more(status).map(|more| format!("          {more}")));
@@ -102,6 +108,30 @@ fn held_back(directory: &Value) -> Vec<String> {
         format!("directory still says revision {revision}, which was taken back to revision {to}: {reason}"),
         format!("          not applied until it changes there: {}", resources.join(", ")),
     ]
+}
+
+/// The change of the followed directory that waits for a word.
+fn held(change: &Value) -> Vec<String> {
+    let Some(digest) = change.get("digest").map(text) else { return Vec::new() };
+    let mut lines = Vec::new();
+    let removed = items(at(change, "/removals/resources"));
+    if !removed.is_empty() {
+        let names = removed.iter().take(MOST_REMOVED);
+        let mut names: Vec<_> =
+            names.map(|key| format!("{}/{}", text(at(key, "/kind")), text(at(key, "/name")))).collect();
+        if removed.len() > MOST_REMOVED {
+            names.push(format!("{} more", removed.len() - MOST_REMOVED));
+        }
+        let (count, of) = (removed.len(), at(change, "/removals/of"));
+        lines.push(format!("held      the directory would remove {count} of {of} resources: {}", names.join(", ")));
+    }
+    let routes: Vec<_> =
+        items(at(change, "/routes")).iter().map(|route| format!("`{}`", text(route).trim_matches('`'))).collect();
+    if !routes.is_empty() {
+        lines.push(format!("held      the directory would leave routes without authentication: {}", routes.join(", ")));
+    }
+    lines.push(format!("          nothing of it is applied; to put it in force: postern sync confirm {digest}"));
+    lines
 }
 
 /// The table of nodes, and of remembered ones that are not connected.
@@ -230,13 +260,23 @@ impl Revisions {
         if self.remote.output.write(&found)? {
             return Ok(());
         }
-        let mut table = Table::new(["REVISION", "DIGEST", "AGE", "DOCUMENTS", "AUTHOR", "MESSAGE"]);
+        let mut table = Table::new(["REVISION", "STATE", "DIGEST", "AGE", "DOCUMENTS", "AUTHOR", "MESSAGE"]);
         let all = if found.is_array() { items(&found) } else { std::slice::from_ref(&found) };
         for revision in all {
             let word = |name: &str| revision.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             let (number, documents) = (text(at(revision, "/number")), text(at(revision, "/documents")));
             let (digest, since) = (short(at(revision, "/digest")), age(at(revision, "/at")));
-            table.row([number, digest, since, documents, word("author"), word("message")]);
+            let state = state(revision);
+            table.row([number, state, digest, since, documents, word("author"), word("message")]);
+            if let Some(reason) = revision.get("reason") {
+                table.note(format!("node `{}`: {}", word("node"), text(reason)));
+            }
+            for refused in items(at(revision, "/refusedBy")) {
+                let (node, reason) = (text(at(refused, "/node")), text(at(refused, "/reason")));
+                if node != word("node") {
+                    table.note(format!("refused by node `{node}`: {reason}"));
+                }
+            }
             for purged in items(at(revision, "/purged")) {
                 table.note(format!("purged: {}", text(purged)));
             }
@@ -250,18 +290,32 @@ impl Revisions {
     }
 }
 
+/// What became of a revision, in words.
+fn state(revision: &Value) -> String {
+    let step = || format!("step {} of {}", at(revision, "/step"), at(revision, "/steps"));
+    let state = match at(revision, "/state").as_str().unwrap_or_default() {
+        "progressing" => format!("progressing, {}", step()),
+        "paused" => format!("paused, {}", step()),
+        "inForce" => "in force".to_owned(),
+        "lastGood" => "last good".to_owned(),
+        "rolledBack" => "rolled back".to_owned(),
+        other => other.to_owned(),
+    };
+    if at(revision, "/invalid") == true { format!("{state}, invalid") } else { state }
+}
+
 fn plan(remote: &Remote, label: &str) -> anyhow::Result<()> {
     let uses = remote.server.get(&format!("/api/v1/plans/{}", escaped(label)))?;
     if remote.output.write(&uses)? {
         return Ok(());
     }
-    let mut table = Table::new(["REVISION", "FROM", "UNTIL", "NODES", "GROUP"]);
+    let mut table = Table::new(["REVISION", "DIGEST", "FROM", "UNTIL", "NODES", "GROUP"]);
     for used in items(&uses) {
         let groups: Vec<_> = items(at(used, "/groups")).iter().map(text).collect();
         let until = at(used, "/until");
         let until = if until.is_null() { "now".to_owned() } else { utc(until) };
         let (number, nodes) = (text(at(used, "/revision")), text(at(used, "/acknowledged")));
-        table.row([number, utc(at(used, "/since")), until, nodes, groups.join("; ")]);
+        table.row([number, short(at(used, "/digest")), utc(at(used, "/since")), until, nodes, groups.join("; ")]);
         for (node, since) in at(used, "/nodes").as_object().into_iter().flatten() {
             table.note(format!("{node} since {}", utc(since)));
         }

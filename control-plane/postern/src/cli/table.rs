@@ -111,8 +111,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 /// The style of a cell: words for a state are highlighted.
 fn style_of(cell: &str) -> Style {
     match cell {
-        "True" | "ready" | "yes" | "completed" => GOOD,
-        "False" | "refusing" | "rolledBack" | "nodeNacked" | "changeRefused" => BAD,
+        "True" | "ready" | "yes" | "completed" | "in force" => GOOD,
+        "False" | "refusing" | "rolledBack" | "nodeNacked" | "changeRefused" | "rolled back" | "aborted" => BAD,
         "Unknown" | "pending" | "paused" | "progressing" | "missed" => OPEN,
         "gone" | "-" => DIM,
         _ => Style::new(),

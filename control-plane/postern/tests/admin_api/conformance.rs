@@ -17,8 +17,16 @@ const POLLED: [&str; 6] = ["clusters", "endpoints", "extension_configs", "listen
 
 /// Answers that cannot be provoked here, by operation and status: a full disk, sixty-five followers, a rollback to what
 /// an older version wrote.
-const NOT_TRIED: [(&str, u16); 5] =
-    [("apply", 507), ("followEvents", 429), ("followEvents", 503), ("rollback", 422), ("diffRevisions", 422)];
+const NOT_TRIED: [(&str, u16); 8] = [
+    ("apply", 507),
+    ("sync", 507),
+    ("confirmHeldChange", 422),
+    ("confirmHeldChange", 507),
+    ("followEvents", 429),
+    ("followEvents", 503),
+    ("rollback", 422),
+    ("diffRevisions", 422),
+];
 
 /// A request and its expected status.
 struct Example {
@@ -48,6 +56,11 @@ fn files(text: &str) -> Value {
     json!([{ "name": "r.yaml", "text": text }])
 }
 
+/// A consumer that was deleted.
+const GONE: &str = "apiVersion: postern/v1\nkind: Consumer\nmetadata: { name: gone }\nspec: { groups: [a] }\n";
+/// All resources that are left if most are removed.
+const FEW: &str = "apiVersion: postern/v1\nkind: Consumer\nmetadata: { name: app }\nspec: { groups: [a] }\n";
+
 /// Requests by operation, in the order of the description. They do not affect each other.
 fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let changed = RESOURCES.replace("x-api-key", "x-key");
@@ -56,9 +69,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
     let publication = server.plane.publications().latest().unwrap();
     let label = publication.snapshot_for(&NodeIdentity::default()).plan().label().to_owned();
     let unguarded = RESOURCES.replace("apiKeyAuth", "apiKeyAuht");
-    let gone = format!(
-        "{changed}---\napiVersion: postern/v1\nkind: Consumer\nmetadata: {{ name: gone }}\nspec: {{ groups: [a] }}\n"
-    );
+    let few = FEW;
     let open = RESOURCES.replace("policy: apiKeyAuth\n      params: { header: x-api-key }", "policy: headers");
     BTreeMap::from([
         ("healthz", vec![example(200, "/healthz")]),
@@ -71,12 +82,10 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(200, "/api/v1/apply").body(json!({ "files": files(RESOURCES) })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&changed), "dryRun": true })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&changed), "message": "m", "author": "a" })),
-                example(409, "/api/v1/apply").body(json!({ "files": [] })),
-                example(409, "/api/v1/apply").body(json!({ "files": files("# nothing"), "dryRun": true })),
+                example(400, "/api/v1/apply").body(json!({ "files": [] })),
+                example(200, "/api/v1/apply").body(json!({ "files": files("# nothing"), "dryRun": true })),
                 example(409, "/api/v1/apply").body(json!({ "files": files(&open) })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&open), "allowUnguarded": true })),
-                example(200, "/api/v1/apply").body(json!({ "files": files(&changed) })),
-                example(200, "/api/v1/apply").body(json!({ "files": files(&gone) })),
                 example(200, "/api/v1/apply").body(json!({ "files": files(&changed) })),
                 example(422, "/api/v1/apply").body(json!({ "files": files(wrong) })),
                 example(422, "/api/v1/apply").body(json!({ "files": files(&unguarded), "dryRun": true })),
@@ -87,11 +96,11 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
         (
             "rollback",
             vec![
-                example(409, "/api/v1/rollback").body(json!({ "revision": 3 })),
-                example(200, "/api/v1/rollback").body(json!({ "revision": 3, "allowUnguarded": true })),
+                example(409, "/api/v1/rollback").body(json!({ "revision": 5 })),
+                example(200, "/api/v1/rollback").body(json!({ "revision": 5, "allowUnguarded": true })),
                 example(200, "/api/v1/rollback").body(json!({ "revision": 1 })),
                 example(404, "/api/v1/rollback").body(json!({ "revision": 99 })),
-                example(412, "/api/v1/rollback").body(json!({ "revision": 2 })).header("if-match", "\"77\""),
+                example(412, "/api/v1/rollback").body(json!({ "revision": 4 })).header("if-match", "\"77\""),
                 example(400, "/api/v1/rollback").body(json!({ "revision": 1 })).header("if-match", "one"),
                 example(200, "/api/v1/rollback")
                     .body(json!({ "revision": 1, "only": [{ "kind": "Consumer", "name": "app", "mesh": "default" }] })),
@@ -119,6 +128,7 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(409, "/api/v1/rollout/pause"),
                 example(204, "/api/v1/rollout/resume"),
                 example(404, "/api/v1/rollout/stop"),
+                example(400, "/api/v1/rollout/pause?now=true"),
             ],
         ),
         (
@@ -213,6 +223,20 @@ fn examples(server: &Server) -> BTreeMap<&'static str, Vec<Example>> {
                 example(400, "/api/v1/events?last=many"),
             ],
         ),
+        (
+            "sync",
+            vec![
+                example(200, "/api/v1/sync").body(json!({ "files": files(&changed), "dryRun": true })),
+                example(200, "/api/v1/sync").body(json!({ "files": files(&changed), "allowRemovals": true })),
+                example(409, "/api/v1/sync").body(json!({ "files": files(few) })),
+                example(409, "/api/v1/sync").body(json!({ "files": [], "allowRemovals": true, "removeMany": true })),
+                example(422, "/api/v1/sync").body(json!({ "files": files(wrong) })),
+                example(412, "/api/v1/sync").body(json!({ "files": files(RESOURCES) })).header("if-match", "\"77\""),
+                example(400, "/api/v1/sync").body(json!({ "files": files(RESOURCES) })).header("if-match", "one"),
+            ],
+        ),
+        ("getHeldChange", vec![example(404, "/api/v1/sync/held")]),
+        ("confirmHeldChange", vec![example(409, "/api/v1/sync/confirm").body(json!({ "digest": "0", "author": "a" }))]),
         ("getMetrics", vec![example(200, "/metrics")]),
         ("getDescription", vec![example(200, "/api/v1/openapi.json")]),
     ])
@@ -287,6 +311,8 @@ fn is_as_it_describes_itself() {
     let server = Server::running();
     let description = Description(server.get("/api/v1/openapi.json").json());
     assert_eq!(description.0["openapi"], "3.1.0");
+    assert_eq!(server.apply(GONE).status, 200);
+    assert_eq!(server.send("delete", "/api/v1/resources/Consumer/gone", &[], None).status, 200);
     let mut examples = examples(&server);
     let mut tried = BTreeSet::new();
     for (id, method, _, operation) in description.operations() {
@@ -308,6 +334,16 @@ fn is_as_it_describes_itself() {
         }
     }
     assert_eq!(examples.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "examples of what is not described");
+    server.plane.commands().follow(crate::lifecycle::followed(FEW)).wait().unwrap();
+    let held = server.get("/api/v1/sync/held");
+    let digest = held.json()["digest"].clone();
+    let confirmed = server.send("post", "/api/v1/sync/confirm", &[], Some(&json!({ "digest": digest })));
+    for (id, answer) in [("getHeldChange", held), ("confirmHeldChange", confirmed)] {
+        let operations = description.operations();
+        let (.., operation) = operations.iter().find(|(other, ..)| other == id).unwrap();
+        check_answer(&description, operation, 200, &answer);
+        tried.insert((id.to_owned(), 200));
+    }
     let empty = Server::empty();
     for (id, Example { path, headers, body, status }) in examples_without_resources() {
         let operations = description.operations();

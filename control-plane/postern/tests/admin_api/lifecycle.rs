@@ -248,14 +248,22 @@ fn purges_a_deleted_resource_from_all_revisions() {
 }
 
 /// What a followed directory proposes.
-fn followed(text: &str) -> Proposal {
+pub(crate) fn followed(text: &str) -> Proposal {
     let files = vec![File { name: "r.yaml".to_owned(), bytes: text.as_bytes().to_vec() }];
     let (author, message) = ("directory".to_owned(), String::new());
-    Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false }
+    Proposal {
+        files,
+        author,
+        message,
+        parent: Parent::Latest,
+        again: false,
+        allow_unguarded: false,
+        ..Proposal::default()
+    }
 }
 
 /// Lets `edge-1` refuse the plan that it is served.
-fn refuse(server: &Server) {
+pub(crate) fn refuse(server: &Server) {
     let publication = server.plane.publications().latest().unwrap();
     let node = NodeIdentity { id: "edge-1".to_owned(), service: "edge".to_owned(), ..NodeIdentity::default() };
     let version = publication.snapshot_for(&node).select(ResourceType::ExtensionConfig, &Selection::Everything).version;

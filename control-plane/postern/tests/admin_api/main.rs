@@ -8,3 +8,4 @@ mod lifecycle;
 mod operators;
 mod resources;
 mod server;
+mod sync;

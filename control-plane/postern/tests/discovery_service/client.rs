@@ -51,7 +51,15 @@ pub(crate) fn service(port: u16) -> String {
 pub(crate) async fn apply(plane: &ControlPlane, text: &str) {
     let files = vec![File { name: "policies.yaml".to_owned(), bytes: text.as_bytes().to_vec() }];
     let (author, message) = ("test".to_owned(), String::new());
-    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: true };
+    let proposal = Proposal {
+        files,
+        author,
+        message,
+        parent: Parent::Latest,
+        again: false,
+        allow_unguarded: true,
+        ..Proposal::default()
+    };
     plane.commands().apply(proposal).await.unwrap();
 }
 

@@ -35,7 +35,15 @@ fn files(address: &str, header: &str) -> Vec<File> {
 async fn apply(server: &Server, address: &str, header: &str) -> u64 {
     let (author, message) = ("test".to_owned(), String::new());
     let files = files(address, header);
-    let proposal = Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false };
+    let proposal = Proposal {
+        files,
+        author,
+        message,
+        parent: Parent::Latest,
+        again: false,
+        allow_unguarded: false,
+        ..Proposal::default()
+    };
     match server.plane.commands().apply(proposal).await.unwrap() {
         Applied::Revision(revision) => revision.number,
         Applied::Unchanged(revision) => panic!("revision {} says the same", revision.number),

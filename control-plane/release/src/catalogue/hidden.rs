@@ -1,23 +1,8 @@
 //! Removes credentials from resources before they are shown, wherever users may write them.
 
-use postern_model::CREDENTIAL_HEADERS;
+use postern_model::{HIDDEN, holds_a_credential};
 use serde_json::Value;
 
-/// The text that replaces a hidden value.
-const HIDDEN: &str = "(hidden)";
-
-/// Fields that hold a credential, in whatever object they are.
-const FIELDS: [&str; 9] = [
-    "password",
-    "passwordHash",
-    "secret",
-    "secretBase64",
-    "inline_string",
-    "inlineString",
-    "inline_bytes",
-    "inlineBytes",
-    "token",
-];
 /// Fields that hold a credential in one object only: the object's name, then the field's.
 const NESTED: [(&str, &str); 3] = [("apiKeys", "key"), ("certificates", "key"), ("tls", "key")];
 /// Private members of a JSON Web Key (RFC 7518, 6.2.2, 6.3.2 and 6.4).
@@ -36,11 +21,6 @@ pub fn hide_field(path: &str, value: &mut Value) {
     *value = written.get_mut(name).map(Value::take).unwrap_or_default();
 }
 
-/// Whether the value of a header, or of another field of this name, is hidden.
-fn hides(name: &str) -> bool {
-    FIELDS.contains(&name) || CREDENTIAL_HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name))
-}
-
 /// Walks a value. `within` is the name of the nearest enclosing field; list indices do not count.
 fn walk(value: &mut Value, within: &str, keys: bool) {
     match value {
@@ -48,7 +28,7 @@ fn walk(value: &mut Value, within: &str, keys: bool) {
             for (name, value) in fields {
                 let nested = NESTED.iter().any(|(parent, field)| *parent == within && field == name);
                 let member = keys && KEY_MEMBERS.contains(&name.as_str());
-                if member || nested || (hides(name) && !names_a_place(value)) {
+                if member || nested || (holds_a_credential(name) && !names_a_place(value)) {
                     scalars(value);
                 } else {
                     walk(value, name, keys || name == "jwks");

@@ -2,6 +2,7 @@
 //! what was admitted before, and validates nothing.
 
 mod hidden;
+mod returned;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::hidden::hide;
-pub use self::hidden::hide_field;
+pub use self::{hidden::hide_field, returned::restore};
 use crate::store::{Document, Store, StoreError};
 
 /// The number of catalogues that are cached: those of the revisions in force, and of two that are being compared.
@@ -129,20 +130,25 @@ pub(crate) fn line_of(document: &Document) -> usize {
 
 /// The paths, normalized, of the files that a document names in place of a text. `None` if it declares no resource.
 pub(crate) fn files_of(document: &Document) -> Option<BTreeSet<PathBuf>> {
-    fn walk(value: &Value, file: &str, found: &mut BTreeSet<PathBuf>) {
+    Some(named_by(document)?.iter().map(|name| named_from(&document.file, name)).collect())
+}
+
+/// The files that a document names in place of a text, as it names them. `None` if it declares no resource.
+pub fn named_by(document: &Document) -> Option<BTreeSet<String>> {
+    fn walk(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(fields) => {
-                found.extend(fields.get("file").and_then(Value::as_str).map(|name| named_from(file, name)));
-                fields.values().for_each(|value| walk(value, file, found));
+                found.extend(fields.get("file").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|value| walk(value, found));
             }
-            Value::Array(items) => items.iter().for_each(|item| walk(item, file, found)),
+            Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
             _ => {}
         }
     }
     let (_, found) = entry(document)?;
-    let mut files = BTreeSet::new();
-    walk(&found.written, &document.file, &mut files);
-    Some(files)
+    let mut names = BTreeSet::new();
+    walk(&found.written, &mut names);
+    Some(names)
 }
 
 /// Whether a document is part of an attachment at one of these normalized paths.
@@ -156,7 +162,9 @@ fn entry(document: &Document) -> Option<(ResourceKey, Entry)> {
     }
     let file = File { name: document.file.clone(), bytes: document.text.clone() };
     // What was admitted can be read; what only an older version could read is not shown.
-    let written = read_document(&file).ok()?;
+    let mut written = read_document(&file).ok()?;
+    // It is ignored, and may be what `postern get` showed of an earlier revision.
+    written.as_object_mut().map(|fields| fields.remove("status"));
     let text = |place: &str| written.pointer(place).and_then(Value::as_str).map(str::to_owned);
     let (kind, name) = (text("/kind")?, text("/metadata/name")?);
     let mesh = text("/metadata/mesh").unwrap_or_else(|| DEFAULT_MESH.to_owned());

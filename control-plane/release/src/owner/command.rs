@@ -24,6 +24,10 @@ pub(super) enum Command {
     Salvage(Proposal, Vec<Diagnostic>, Reply<()>),
     Steer(Steering, Reply<()>),
     Purge(Purge, Reply<Purged>),
+    /// The digest of what is held, and who confirms it.
+    Confirm(String, String, Reply<Applied>),
+    /// Examine what is held again, since what is in force has changed.
+    Reconsider,
     Refuse(String, Reply<()>),
     RenewKeys,
     #[cfg(any(test, feature = "test-hooks"))]
@@ -43,6 +47,10 @@ pub enum Steering {
     Pause,
     /// Continue it.
     Resume,
+    /// Go on without the pause of the present step.
+    Promote,
+    /// Go to all nodes at once.
+    PromoteNow,
     /// Send all nodes back to the last good revision.
     Abort,
 }
@@ -129,6 +137,12 @@ impl Commands {
     /// Pauses, resumes or aborts the rollout under way.
     pub fn steer(&self, steering: Steering) -> PendingAnswer<()> {
         self.ask(|reply| Command::Steer(steering, reply))
+    }
+
+    /// Puts in force the change of the directory that is held. Fails if that is not the one with this digest, or if it
+    /// would remove something else by now.
+    pub fn confirm(&self, digest: String, author: String) -> PendingAnswer<Applied> {
+        self.ask(|reply| Command::Confirm(digest, author, reply))
     }
 
     /// Removes a deleted resource from all revisions that are kept, for good. What is in force does not change.

@@ -1,5 +1,7 @@
 //! The owner itself: its state, and how it carries out each command.
 
+mod held;
+
 use std::{
     collections::VecDeque,
     mem,
@@ -18,18 +20,19 @@ use postern_compile::{
 use postern_model::{Bundle, Diagnostic};
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot, watch};
 
+use self::held::Held;
 use super::{
     Counts, Examiner, InForce, Population, PreparedAdmission, Purge, Steering,
     command::Command,
     in_force::{Refusals, Warned},
-    work::{Examination, Reply, Step, Workshop},
+    work::{Examination, News, Reply, Step, Workshop},
 };
 use crate::{
     journal::{Happening, Journal},
     publication::Publication,
     releases::{
-        Admission, Applied, ApplyError, Ground, Proposal, Purged, RefusedChange, Releases, Salvaged, digest_of,
-        errors_by_resource, is_refusal, prove, salvage,
+        Admission, Applied, ApplyError, Ground, NotPurged, Proposal, Purged, RefusedChange, Releases, Salvaged,
+        digest_of, errors_by_resource, is_refusal, prove, salvage,
     },
     rollout::{Rollout, RolloutReport},
     store::Revision,
@@ -50,6 +53,8 @@ pub(super) struct Desk {
     releases: Releases,
     refusals: Refusals,
     warned: Arc<Warned>,
+    /// The change of the directory that waits for a word.
+    held: Option<Held>,
     /// The rollout as it was when something was last put in force.
     shown: Option<RolloutReport>,
     moves: u64,
@@ -80,11 +85,12 @@ impl Desk {
         (publications, in_force): (Publishing, watch::Sender<Arc<InForce>>),
         (keys, journal, population): (Arc<LiveSources>, Arc<Journal>, Population),
     ) -> Self {
-        let (refusals, warned, shown, moves, waiting, ended, counts) = Default::default();
+        let (refusals, warned, held, shown, moves, waiting, ended, counts) = Default::default();
         Self {
             releases,
             refusals,
             warned,
+            held,
             shown,
             moves,
             examiner,
@@ -157,6 +163,8 @@ impl Desk {
             Command::Follow(proposal, reply) => self.follow(proposal, reply),
             Command::Salvage(proposal, unread, reply) => self.salvage(proposal, unread, reply),
             Command::Steer(steering, reply) => answer(reply, self.steer(steering)),
+            Command::Confirm(digest, author, reply) => self.confirm(digest, author, reply),
+            Command::Reconsider => self.reconsider(),
             Command::Purge(purge, reply) => answer(reply, self.purge(&purge)),
             Command::Refuse(error, reply) => {
                 self.refuse_directory(&error);
@@ -217,7 +225,7 @@ impl Desk {
             let said = digest_of(&proposal.files);
             let news = directory.says_again(&proposal.files, &said).map_err(ApplyError::from);
             let news = news.map(|again| (!again).then(|| examine(&proposal)));
-            Step::Follow(news.map(|news| (news, said)), reply)
+            Step::Follow(news.map(|news| (news.map(|news| (news, proposal)), said)), reply)
         });
     }
 
@@ -248,6 +256,7 @@ impl Desk {
         match step {
             Step::TakeIn(examined, back_to, reply) => answer(reply, self.take_in_change(examined, back_to)),
             Step::Follow(news, reply) => answer(reply, self.take_in_directory(news)),
+            Step::Confirm(examined, said, by, reply) => answer(reply, self.take_in_confirmed(examined, said, by)),
             Step::Salvage(salvaged, said, reply) => {
                 answer(reply, salvaged.and_then(|salvaged| self.take_salvaged(*salvaged, said)));
             }
@@ -280,11 +289,12 @@ impl Desk {
         applied
     }
 
-    fn take_in_directory(&mut self, news: Result<(Option<Examination>, Digest), ApplyError>) -> Result<(), ApplyError> {
+    fn take_in_directory(&mut self, news: Result<News, ApplyError>) -> Result<(), ApplyError> {
         let (examined, said) = news?;
-        let Some(mut examined) = examined else {
+        let Some((mut examined, proposal)) = examined else {
             // The last refusal is obsolete.
             self.refusals.of_directory = None;
+            self.hold(None);
             self.releases.heard(said);
             self.publish();
             return Ok(());
@@ -294,6 +304,15 @@ impl Desk {
         {
             examined.proved = Err(still_said.into());
         }
+        if let Ok(proved) = &mut examined.proved
+            && let Some(change) = self.releases.holds(proved, &said, SystemTime::now())
+        {
+            self.refusals.of_directory = None;
+            self.hold(Some(Held { proposal, change: Arc::new(change) }));
+            self.publish();
+            return Ok(());
+        }
+        self.hold(None);
         let (by, errors) = (mem::take(&mut examined.by), mem::take(&mut examined.errors));
         let applied = self.take_in(examined).inspect_err(|error| {
             // That it is refused is told by who reads the directory; here its errors are kept by resource.
@@ -362,6 +381,8 @@ impl Desk {
         let command = match steering {
             Steering::Pause => Rollout::pause,
             Steering::Resume => Rollout::resume,
+            Steering::Promote => |rollout: &mut Rollout| rollout.promote(false),
+            Steering::PromoteNow => |rollout: &mut Rollout| rollout.promote(true),
             Steering::Abort => |rollout: &mut Rollout| rollout.abort().map(drop),
         };
         self.releases.command(command, SystemTime::now())?;
@@ -371,6 +392,9 @@ impl Desk {
     }
 
     fn purge(&mut self, Purge { resource, dry_run, author }: &Purge) -> Result<Purged, ApplyError> {
+        if self.holds(resource) {
+            return Err(NotPurged::Followed(resource.clone()).into());
+        }
         let purged = self.releases.purge(resource, *dry_run)?;
         if !dry_run {
             let (resource, revisions, author) = (resource.to_string(), purged.revisions.clone(), author.clone());
@@ -439,7 +463,6 @@ impl Desk {
     fn put_in_force(&mut self) {
         let Some(publication) = self.releases.publication() else { return };
         self.store_new_keys();
-        let revision = publication.revision().clone();
         let mut before = None;
         self.publications.send_if_modified(|current| {
             let is_news = !current.as_ref().is_some_and(|current| publication.serves_the_same_as(current));
@@ -454,7 +477,12 @@ impl Desk {
         self.keys.want_all(self.releases.bundles());
         let report = self.releases.report();
         if let Some(RolloutReport { candidate: number, step, steps, state, .. }) = &report {
-            tracing::info!(number, revision = revision.short(), step, steps, ?state, "in force");
+            let view = self.releases.view();
+            let digest = view.digest(*number).and_then(|digest| digest.get(..12)).unwrap_or_default();
+            tracing::info!(number, revision = digest, step, steps, ?state, "in force");
+        }
+        if self.held.as_ref().is_some_and(|held| held.change.revision != self.releases.in_force()) {
+            self.waiting.push_back(Command::Reconsider);
         }
         if let Some(rollout) = report.clone().filter(|report| self.shown.as_ref() != Some(report)) {
             self.counts.rollout(self.shown.as_ref(), &rollout);
@@ -500,7 +528,8 @@ impl Desk {
     fn publish(&self) {
         let (releases, moves) = (self.releases.view(), self.moves);
         let (refusals, warned) = (self.refusals.clone(), Arc::clone(&self.warned));
-        drop(self.in_force.send_replace(Arc::new(InForce { releases, refusals, warned, moves })));
+        let held = self.held.as_ref().map(|held| Arc::clone(&held.change));
+        drop(self.in_force.send_replace(Arc::new(InForce { releases, refusals, warned, held, moves })));
     }
 }
 

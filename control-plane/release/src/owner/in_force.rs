@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     lifecycle::Lifecycle,
-    releases::{RefusedChange, View},
+    releases::{HeldChange, RefusedChange, View},
     rollout::RolloutReport,
 };
 
@@ -21,6 +21,7 @@ pub struct InForce {
     pub(super) releases: View,
     pub(super) refusals: Refusals,
     pub(super) warned: Arc<Warned>,
+    pub(super) held: Option<Arc<HeldChange>>,
     /// The number of times that something was put in force.
     pub(super) moves: u64,
 }
@@ -54,6 +55,11 @@ impl InForce {
     /// The errors of the latest changes of the directory and of users that were refused; empty if they were accepted.
     pub fn refused_change(&self) -> Vec<String> {
         self.refused_changes().flat_map(|refused| refused.reasons.iter().cloned()).collect()
+    }
+
+    /// The change of the followed directory that waits for a word.
+    pub fn held(&self) -> Option<&HeldChange> {
+        self.held.as_deref()
     }
 
     /// Whether the latest change of the followed directory was refused.

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::{
     catalogue::ResourceKey,
     publication::Publication,
-    releases::{Applied, ApplyError, Proved, RefusedResource, Salvaged},
+    releases::{Applied, ApplyError, Proposal, Proved, RefusedResource, Salvaged},
 };
 
 /// The sender of an answer. The receiver may be gone.
@@ -34,13 +34,18 @@ pub(super) struct Examination {
     pub(super) begin: Instant,
 }
 
+/// What a directory says: its examination and what was examined, if it has changed, and the digest of its files.
+pub(super) type News = (Option<(Examination, Proposal)>, Digest);
+
 /// The result of a piece of work, for the owner to carry out.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Store and spread a proposal, or report its refusal; with the revision that it goes back to, if it does.
     TakeIn(Examination, Option<u64>, Reply<Applied>),
     /// The same for the contents of a directory, with the digest of its files; no examination if they have not changed.
-    Follow(Result<(Option<Examination>, Digest), ApplyError>, Reply<()>),
+    Follow(Result<News, ApplyError>, Reply<()>),
+    /// The same for a held change, with the digest that was confirmed and who did it.
+    Confirm(Examination, Digest, (String, String), Reply<Applied>),
     /// Store and spread what can be served of an invalid directory, with the digest of its files.
     Salvage(Result<Box<Salvaged>, ApplyError>, Digest, Reply<()>),
     /// Replace the live publications by ones compiled with other keys.

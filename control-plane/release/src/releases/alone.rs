@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use super::{ApplyError, Proposal, whole_documents};
+use super::{ApplyError, Pace, Proposal, whole_documents};
 use crate::{
     catalogue::{ResourceKey, files_of, is_one_of, key_of},
     store::{Document, Parent, Store, assemble},
@@ -32,7 +32,8 @@ impl Proposal {
         documents.dedup();
         let named: Vec<_> = only.iter().map(ToString::to_string).collect();
         let message = format!("rollback of {} to revision {number}", named.join(", "));
-        Ok(Self { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
+        let (files, pace) = (assemble(&documents), Pace::AtOnce);
+        Ok(Self { files, author, message, parent, again: true, pace, ..Self::default() })
     }
 }
 

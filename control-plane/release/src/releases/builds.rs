@@ -7,7 +7,7 @@ use postern_base::digest::Digest;
 use postern_compile::snapshot::FilterCode;
 use serde::{Deserialize, Serialize};
 
-use super::{Ground, Proposal, Releases, whole_documents};
+use super::{Extent, Ground, Pace, Proposal, Releases, whole_documents};
 use crate::store::{Document, Parent, Store, StoreError, assemble, split};
 
 /// The note that says which builds each revision is for.
@@ -225,6 +225,8 @@ impl Releases {
         match whole_documents(&*self.store, number) {
             Ok(documents) => Some(Proposal {
                 files: assemble(&documents),
+                extent: Extent::Whole,
+                pace: Pace::default(),
                 author: AUTHOR.to_owned(),
                 message,
                 parent: Parent::Latest,

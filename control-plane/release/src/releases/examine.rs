@@ -11,7 +11,7 @@ use postern_compile::{
 };
 use postern_model::Bundle;
 
-use super::{Admission, ApplyError, Opens, Proposal};
+use super::{Admission, ApplyError, Extent, Opens, Pace, Proposal, complete};
 use crate::{
     publication::Publication,
     store::{Parent, Prepared, Store, StoreError, split},
@@ -46,6 +46,8 @@ pub struct Proved {
     pub(super) message: String,
     pub(super) parent: Parent,
     pub(super) again: bool,
+    pub(super) extent: Extent,
+    pub(super) pace: Pace,
     allow_unguarded: bool,
     /// The routes that it would open, compared with the revision in force at its examination.
     opens: Result<(), Opens>,
@@ -60,13 +62,14 @@ pub fn examine(bundle: &Bundle, admission: &dyn Admission) -> Result<Examined, C
 
 /// Reads, reviews and admits a proposal, or returns all errors.
 pub fn prove(proposal: &Proposal, ground: &Ground, admission: &dyn Admission) -> Result<Proved, ApplyError> {
-    let Proposal { files, author, message, parent, again, allow_unguarded } = proposal;
+    let Proposal { author, message, parent, again, allow_unguarded, extent, pace, .. } = proposal;
     let (parent, again, allow_unguarded) = (*parent, *again, *allow_unguarded);
-    let (author, message) = (author.clone(), message.clone());
-    let bundle = admission.read(files)?;
+    let (author, message, extent, pace) = (author.clone(), message.clone(), extent.clone(), pace.clone());
+    let files = complete(proposal, (ground.revision(), &*ground.store))?;
+    let bundle = admission.read(&files)?;
     let beside = || {
         let opens = ground.stays_guarded(&bundle, allow_unguarded, admission.nodes());
-        (opens, admission.digest(&bundle).to_string(), ground.store.prepare(split(files)))
+        (opens, admission.digest(&bundle).to_string(), ground.store.prepare(split(&files)))
     };
     let (examined, (opens, digest, documents)) = examine_beside(&bundle, admission, beside);
     let Examined { publication, findings } = examined?;
@@ -81,6 +84,8 @@ pub fn prove(proposal: &Proposal, ground: &Ground, admission: &dyn Admission) ->
         message,
         parent,
         again,
+        extent,
+        pace,
         allow_unguarded,
         opens,
         compared_with,
@@ -90,7 +95,7 @@ pub fn prove(proposal: &Proposal, ground: &Ground, admission: &dyn Admission) ->
 
 impl Ground {
     /// The revision in force.
-    fn revision(&self) -> Option<u64> {
+    pub(super) fn revision(&self) -> Option<u64> {
         self.in_force.as_ref().map(|(number, _)| *number)
     }
 
@@ -113,12 +118,37 @@ pub(super) fn stays_guarded(before: Option<&Bundle>, after: &Bundle, nodes: &[No
 }
 
 impl Proved {
+    /// Checks that what it was completed with is in force still.
+    pub(super) fn stays_complete(&self, ground: &Ground) -> Result<(), StoreError> {
+        if self.extent == Extent::Whole || ground.revision() == self.compared_with {
+            return Ok(());
+        }
+        Err(StoreError::Conflict { expected: self.compared_with, latest: ground.revision() })
+    }
+
+    /// What it would open, compared with what is in force now.
+    pub(super) fn opens(&mut self, ground: &Ground) -> Option<&Opens> {
+        if ground.revision() != self.compared_with {
+            self.opens = ground.stays_guarded(&self.bundle, self.allow_unguarded, &self.nodes);
+            self.compared_with = ground.revision();
+        }
+        self.opens.as_ref().err()
+    }
+
+    /// Lets it open routes, because somebody said the word for it.
+    pub(crate) fn allow_unguarded(&mut self) {
+        (self.allow_unguarded, self.opens) = (true, Ok(()));
+    }
+
+    /// Replaces the author's message.
+    pub(crate) fn say(&mut self, message: String) {
+        self.message = message;
+    }
+
     /// Checks that no route is opened, compared with what is in force now. That differs from what was in force at the
     /// examination only if a rollout was rolled back meanwhile.
     pub(super) fn stays_guarded(&mut self, ground: &Ground) -> Result<(), Opens> {
-        if ground.revision() != self.compared_with {
-            self.opens = ground.stays_guarded(&self.bundle, self.allow_unguarded, &self.nodes);
-        }
+        self.opens(ground);
         std::mem::replace(&mut self.opens, Ok(()))
     }
 }

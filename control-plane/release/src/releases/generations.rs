@@ -11,7 +11,8 @@ use postern_base::digest::Digest;
 use postern_model::{Bundle, Declaration};
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::ResourceKey;
+use super::{Admission, Releases};
+use crate::{catalogue::ResourceKey, store::StoreError};
 
 /// The revisions that changed a resource, in order, with its generation since; `None` since one that deleted it.
 type Changes = Vec<(u64, Option<u64>)>;
@@ -113,6 +114,31 @@ impl Generations {
     /// Forgets a resource.
     pub(super) fn forget(&mut self, key: &ResourceKey) {
         self.changes.remove(key);
+    }
+}
+
+impl Releases {
+    /// Counts the latest revision if an earlier process ended before it did, or counted none at all.
+    pub(super) fn count_missing(&mut self, latest: u64, admission: &dyn Admission) -> Result<(), StoreError> {
+        let counted = self.generations.counted();
+        if counted < latest {
+            let before = self.written(counted, admission)?;
+            if let Some(after) = self.written(latest, admission)? {
+                let before = before.as_ref().map(|before| (counted, before));
+                Arc::make_mut(&mut self.generations).count(latest, before, &after);
+                self.has_counted = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the changes of a revision, compared with the one before it or, if that cannot be served, with the last good
+    /// one.
+    pub(super) fn count(&mut self, number: u64, bundle: &Bundle) {
+        let earlier = self.rollout.iter().flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]);
+        let before = earlier.flatten().find_map(|number| Some((number, &*self.live.get(&number)?.bundle)));
+        Arc::make_mut(&mut self.generations).count(number, before, bundle);
+        self.has_counted = true;
     }
 }
 

@@ -6,16 +6,21 @@
 
 mod alone;
 mod builds;
+mod complete;
 mod directory;
 mod examine;
 mod generations;
+mod held;
 mod observed;
 mod permissive;
 mod plans;
 mod proposal;
 mod purge;
 mod refused;
+mod removals;
+mod revived;
 mod salvage;
+mod state;
 mod terms;
 mod trust;
 mod view;
@@ -41,14 +46,21 @@ use self::{
 };
 pub use self::{
     builds::{ChangeBuilds, kept_build, kept_code},
+    complete::complete,
     directory::{Directory, HeldBack, digest_of},
     examine::{Examined, Ground, Proved, examine, prove},
+    held::HeldChange,
     observed::observed,
     plans::PlanUse,
-    proposal::{Admission, Applied, ApplyError, NotPurged, Opens, Proposal, StillSaid, whole_documents},
+    proposal::{
+        Admission, Applied, ApplyError, Extent, NotHeld, NotPurged, Opens, Pace, Proposal, StillSaid, whole_documents,
+    },
     purge::Purged,
     refused::{RefusedChange, RefusedResource, errors_by_resource, is_refusal},
+    removals::{Removable, Removals, Removes, Word},
+    revived::{RevivedCredential, revived},
     salvage::{Salvaged, salvage},
+    state::{NodeRefusal, RevisionState},
     terms::Terms,
     view::{Concerns, NodeStanding, View},
 };
@@ -75,6 +87,8 @@ pub const KEPT: usize = 20;
 /// A live revision: nodes run it or are to run it.
 #[derive(Debug, Clone)]
 struct Release {
+    /// The digest of the revision, as the store has it. Unlike that of the publication, it does not depend on keys.
+    digest: Arc<str>,
     bundle: Arc<Bundle>,
     publication: Arc<Publication>,
     /// Its warnings.
@@ -143,8 +157,7 @@ impl Releases {
             // The earlier process ended after storing a revision, and before its first step.
             earlier => {
                 let last_good = earlier.and_then(|rollout| rollout.last_good());
-                let documents = self.store.documents(latest.number)?.unwrap_or_default();
-                let said = admission.read(&assemble(&documents)).ok();
+                let said = last_good.map(|number| self.written(number, admission)).transpose()?.flatten();
                 let terms = said.map_or_else(|| self.terms.clone(), |bundle| self.terms.with(&bundle));
                 terms.start(latest.number, last_good).witnessed_by(runners_of(last_good, &self.known))
             }
@@ -163,6 +176,7 @@ impl Releases {
         }
         rollout.restarted();
         self.rollout = Some(rollout);
+        self.note_failure(now);
         self.restore_directory(admission)?;
         self.count_missing(latest.number, admission)?;
         self.record_live_builds()?;
@@ -180,20 +194,6 @@ impl Releases {
     /// Keeps key sets for a later process.
     pub fn keep_key_sets(&self, sets: &[StoredKeySet]) -> Result<(), StoreError> {
         self.store.put_sealed_note(KEY_SETS, &serde_json::to_vec(sets).unwrap_or_default())
-    }
-
-    /// Counts the latest revision if an earlier process ended before it did, or counted none at all.
-    fn count_missing(&mut self, latest: u64, admission: &dyn Admission) -> Result<(), StoreError> {
-        let counted = self.generations.counted();
-        if counted < latest {
-            let before = self.written(counted, admission)?;
-            if let Some(after) = self.written(latest, admission)? {
-                let before = before.as_ref().map(|before| (counted, before));
-                Arc::make_mut(&mut self.generations).count(latest, before, &after);
-                self.has_counted = true;
-            }
-        }
-        Ok(())
     }
 
     /// The resources of a stored revision as they were written. `None` if it is not kept, or is no longer valid.
@@ -219,7 +219,8 @@ impl Releases {
         let own = self.builds.of(number).and_then(|builds| admission.for_builds(builds, &*self.store));
         let admission = own.as_deref().unwrap_or(admission);
         let revision = self.store.revisions()?.into_iter().find(|revision| revision.number == number);
-        let trust = revision.map_or(Trust::Never, |revision| trust::trust_of(&revision.digest));
+        let trust = revision.as_ref().map_or(Trust::Never, |revision| trust::trust_of(&revision.digest));
+        let digest = revision.map(|revision| revision.digest).unwrap_or_default().into();
         let mut lifecycle =
             self.lifecycles.remove(&number).map_or_else(|| Lifecycle::scheduled(now), Arc::unwrap_or_clone);
         let permissive::Served { bundle, publication, findings, problems } =
@@ -237,7 +238,7 @@ impl Releases {
             }
         }
         let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
-        self.live.insert(number, Release { bundle, publication, findings: findings.into() });
+        self.live.insert(number, Release { digest, bundle, publication, findings: findings.into() });
         self.lifecycles.insert(number, Arc::new(lifecycle));
         Ok(())
     }
@@ -280,21 +281,26 @@ impl Releases {
         {
             return Ok(Applied::Unchanged(latest));
         }
+        proved.stays_complete(&self.ground())?;
         proved.stays_guarded(&self.ground())?;
-        let Proved { digest, author, message, parent, documents, bundle, publication, findings, .. } = proved;
+        if let Extent::Exactly(word) = &proved.extent {
+            self.removals(&proved.bundle).check(word)?;
+        }
+        let Proved { digest, author, message, parent, documents, bundle, publication, findings, pace, .. } = proved;
+        let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
+        let release = Release { digest: digest.as_str().into(), bundle, publication, findings };
         let draft = Draft { digest, author, message, at: now, documents: documents? };
-        let release = Release { bundle: Arc::new(bundle), publication: Arc::new(publication), findings };
-        self.release(draft, parent, release, None, now).map(Applied::Revision)
+        self.release((draft, pace), parent, release, None, now).map(Applied::Revision)
     }
 
     /// Stores and spreads what can be served of invalid resources. For a start with nothing else in force.
     pub fn take_salvaged(&mut self, salvaged: Salvaged, now: SystemTime) -> Result<Revision, ApplyError> {
         let Salvaged { proposal: (digest, author, message, documents), served, .. } = salvaged;
-        let draft = Draft { digest, author, message, at: now, documents: documents? };
         let permissive::Served { bundle, publication, findings, problems } = served;
         let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
-        let release = Release { bundle, publication, findings: findings.into() };
-        self.release(draft, Parent::Latest, release, problems.as_ref(), now)
+        let release = Release { digest: digest.as_str().into(), bundle, publication, findings: findings.into() };
+        let draft = Draft { digest, author, message, at: now, documents: documents? };
+        self.release((draft, Pace::default()), Parent::Latest, release, problems.as_ref(), now)
     }
 
     /// Stores and spreads a publication that no gate has checked.
@@ -308,10 +314,10 @@ impl Releases {
         now: SystemTime,
     ) -> Result<Revision, ApplyError> {
         let (bundle, publication) = (Arc::new(bundle), Arc::new(publication));
-        let release = Release { bundle, publication, findings: Arc::default() };
-        let Proposal { files, author, message, parent, .. } = proposal;
+        let release = Release { digest: digest.as_str().into(), bundle, publication, findings: Arc::default() };
+        let Proposal { files, author, message, parent, pace, .. } = proposal;
         let draft = Draft { digest, author, message, at: now, documents: crate::store::split(&files).into() };
-        let revision = self.release(draft, parent, release, None, now)?;
+        let revision = self.release((draft, pace), parent, release, None, now)?;
         self.note();
         Ok(revision)
     }
@@ -319,7 +325,7 @@ impl Releases {
     /// Stores a release, and starts its rollout. `problems` are the errors for which parts of it are refusals.
     fn release(
         &mut self,
-        draft: Draft,
+        (draft, pace): (Draft, Pace),
         parent: Parent,
         release: Release,
         problems: Option<&Diagnostics>,
@@ -330,7 +336,7 @@ impl Releases {
         let revision = self.store.append(draft, parent)?;
         let last_good = self.rollout.as_ref().and_then(Rollout::last_good);
         let last_good = last_good.filter(|number| self.live.contains_key(number));
-        let terms = self.terms.with(&release.bundle);
+        let terms = self.settled_terms().at(pace);
         self.count(revision.number, &release.bundle);
         self.live.insert(revision.number, release);
         let mut lifecycle = Lifecycle::scheduled(now);
@@ -339,24 +345,10 @@ impl Releases {
             Some(problems) => lifecycle.invalid(problems, now),
         }
         self.lifecycles.insert(revision.number, Arc::new(lifecycle));
-        // A superseded candidate is no longer live.
-        let superseded = self.rollout.as_ref().map(Rollout::candidate).filter(|number| Some(*number) != last_good);
-        if let Some(lifecycle) = superseded.and_then(|number| self.lifecycles.get_mut(&number)) {
-            Arc::make_mut(lifecycle).observe(&[], now);
-        }
         let witnesses = self.runners.take(last_good, &self.known);
         self.rollout = Some(terms.start(revision.number, last_good).witnessed_by(witnesses));
         self.forget(now);
         Ok(revision)
-    }
-
-    /// Counts the changes of a revision, compared with the one before it or, if that cannot be served, with the last good
-    /// one.
-    fn count(&mut self, number: u64, bundle: &Bundle) {
-        let earlier = self.rollout.iter().flat_map(|rollout| [Some(rollout.candidate()), rollout.last_good()]);
-        let before = earlier.flatten().find_map(|number| Some((number, &*self.live.get(&number)?.bundle)));
-        Arc::make_mut(&mut self.generations).count(number, before, bundle);
-        self.has_counted = true;
     }
 
     /// A proposal with the content of an earlier revision.
@@ -404,6 +396,7 @@ impl Releases {
             self.note_taken_back();
             self.note_builds_taken_back();
         }
+        self.note_failure(now);
         self.tidy_up(now);
         true
     }
@@ -415,6 +408,7 @@ impl Releases {
         now: SystemTime,
     ) -> Result<(), ApplyError> {
         command(self.rollout.as_mut().ok_or(ApplyError::NoRollout)?)?;
+        self.note_failure(now);
         self.note_taken_back();
         self.note_builds_taken_back();
         self.tidy_up(now);
@@ -478,8 +472,9 @@ impl Releases {
     pub fn view(&self) -> View {
         let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
         let (known, generations) = (Arc::clone(&self.known), Arc::clone(&self.generations));
-        let (directory, builds) = (self.directory.clone(), self.builds.clone());
-        View { rollout, live, lifecycles, uses: self.plans.all().clone(), known, generations, directory, builds }
+        let (directory, removable) = (self.directory.clone(), self.settled_terms().removable);
+        let (uses, builds) = (self.plans.all().clone(), self.builds.clone());
+        View { rollout, live, lifecycles, uses, known, generations, directory, removable, builds }
     }
 
     /// The lifecycles of the revisions that matter now.
@@ -506,6 +501,11 @@ impl Releases {
     /// Forgets the revisions that are neither live nor a target of a rollback.
     fn forget(&mut self, now: SystemTime) {
         let needed = self.needed();
+        for number in self.live.keys().filter(|number| !needed.contains(number)) {
+            if let Some(lifecycle) = self.lifecycles.get_mut(number) {
+                Arc::make_mut(lifecycle).superseded(now);
+            }
+        }
         self.live.retain(|number, _| needed.contains(number));
         self.plans.serve(&self.live, milliseconds(now));
     }

@@ -4,11 +4,14 @@ use postern_base::{digest::Digest, node::NodeIdentity};
 use postern_compile::pipeline::CompileError;
 use postern_model::{Bundle, Diagnostics, File};
 
-use super::trust::{Trust, trust_of};
+use super::{
+    removals::{Removes, Word},
+    trust::{Trust, trust_of},
+};
 use crate::{
     catalogue::ResourceKey,
     publication::Publication,
-    rollout::NotNow,
+    rollout::{NotNow, Step},
     store::{Document, Parent, Revision, Store, StoreError, assemble},
 };
 
@@ -38,10 +41,14 @@ pub trait Admission: Sync {
 }
 
 /// A set of resources that somebody proposes to put in force.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Proposal {
-    /// The complete set of resources.
+    /// The resources.
     pub files: Vec<File>,
+    /// Whether these are all resources, or a change to some.
+    pub extent: Extent,
+    /// Which nodes get it first.
+    pub pace: Pace,
     /// The author.
     pub author: String,
     /// The author's message.
@@ -54,6 +61,30 @@ pub struct Proposal {
     pub allow_unguarded: bool,
 }
 
+/// What the files of a proposal are, beside what is in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All resources, as they stand.
+    #[default]
+    Whole,
+    /// All resources. Hidden values are kept, and what is not there is removed only with a word.
+    Exactly(Word),
+    /// Resources to be added, or to replace those of the same name. Hidden values are kept.
+    Additions,
+}
+
+/// How a proposal spreads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// By the settings that are in force before it.
+    #[default]
+    Settings,
+    /// To all nodes at once.
+    AtOnce,
+    /// By these steps.
+    Steps(Vec<Step>),
+}
+
 impl Proposal {
     /// A proposal with the content of an earlier revision. Fails if that revision is not kept, or not whole.
     pub fn to_go_back(store: &dyn Store, number: u64, author: String, parent: Parent) -> Result<Self, ApplyError> {
@@ -63,7 +94,15 @@ impl Proposal {
         }
         let documents = whole_documents(store, number)?;
         let message = format!("rollback to revision {number}");
-        Ok(Self { files: assemble(&documents), author, message, parent, again: true, allow_unguarded: false })
+        Ok(Self {
+            files: assemble(&documents),
+            author,
+            message,
+            parent,
+            again: true,
+            pace: Pace::AtOnce,
+            ..Self::default()
+        })
     }
 }
 
@@ -98,6 +137,15 @@ pub enum ApplyError {
     /// It would open routes, and this was not allowed explicitly.
     #[error(transparent)]
     Unguarded(#[from] Opens),
+    /// It would remove resources, and this was not allowed explicitly.
+    #[error(transparent)]
+    Removes(#[from] Removes),
+    /// A held change cannot be confirmed.
+    #[error(transparent)]
+    NotHeld(#[from] NotHeld),
+    /// There is no resource in what is to be added.
+    #[error("there is no resource in what was sent: a certificate or key comes with the resource that names it")]
+    NoResource,
     /// The followed directory still has what was taken back.
     #[error(transparent)]
     TakenBack(#[from] StillSaid),
@@ -171,6 +219,19 @@ pub enum NotPurged {
     /// No revision has it.
     #[error("no revision that is kept has {0}")]
     Unknown(ResourceKey),
+}
+
+/// Why nothing is confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotHeld {
+    /// No change is held.
+    #[error("no change of the directory is held: there is nothing to confirm")]
+    Nothing,
+    /// Another change is held than the one that was shown.
+    #[error(
+        "what is held is not what was shown: its digest is {0} now; look at it with `postern status`, and confirm that"
+    )]
+    Other(String),
 }
 
 /// What a change would open. It must be allowed explicitly.

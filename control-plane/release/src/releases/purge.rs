@@ -82,7 +82,12 @@ impl Releases {
 
     /// Forgets what errors and counters said of a purged resource.
     fn forget_purged(&mut self, key: &ResourceKey, revisions: &[u64]) {
-        self.lifecycles.retain(|number, _| !revisions.contains(number));
+        self.lifecycles.retain(|number, lifecycle| {
+            if revisions.contains(number) {
+                Arc::make_mut(lifecycle).forget_words();
+            }
+            !revisions.contains(number) || lifecycle.failure().is_some()
+        });
         Arc::make_mut(&mut self.generations).forget(key);
         self.has_counted = true;
         self.note();

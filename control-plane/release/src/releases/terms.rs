@@ -7,6 +7,7 @@ use std::{
 
 use postern_model::Bundle;
 
+use super::{Pace, Releases, removals::Removable};
 use crate::{
     rollout::{DEPARTED, Rollout, Strategy, Tolerance},
     store::NodeRecord,
@@ -21,12 +22,14 @@ pub struct Terms {
     pub tolerance: Tolerance,
     /// How long a node that refused one must be away for the rollout to start again without it.
     pub departed_after: Duration,
+    /// How many resources a change may remove without another word.
+    pub removable: Removable,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        let (strategy, tolerance) = Default::default();
-        Self { strategy, tolerance, departed_after: DEPARTED }
+        let (strategy, tolerance, removable) = Default::default();
+        Self { strategy, tolerance, departed_after: DEPARTED, removable }
     }
 }
 
@@ -37,20 +40,41 @@ impl From<Strategy> for Terms {
 }
 
 impl Terms {
-    /// The terms of a revision: those of its `Settings`, with these as defaults.
+    /// The terms while a revision is the last good one: those of its `Settings`, with these as defaults.
     pub(super) fn with(&self, bundle: &Bundle) -> Self {
         let said = bundle.settings.iter().find_map(|settings| settings.spec.rollout.as_ref());
         let steps = said.and_then(|said| said.steps.as_deref());
         let tolerance = said.and_then(|said| said.max_refused.as_ref());
+        let removable = said.and_then(|said| said.max_removed.as_ref());
         Self {
             strategy: steps.map_or_else(|| self.strategy.clone(), Strategy::from),
             tolerance: tolerance.map_or(self.tolerance, Tolerance::from),
             departed_after: self.departed_after,
+            removable: removable.map_or(self.removable, Removable::from),
+        }
+    }
+
+    /// These terms at the pace of a proposal.
+    pub(super) fn at(self, pace: Pace) -> Self {
+        match pace {
+            Pace::Settings => self,
+            Pace::AtOnce => Self { strategy: Strategy::AllAtOnce, ..self },
+            Pace::Steps(steps) => Self { strategy: Strategy::Canary(steps), ..self },
         }
     }
 
     pub(super) fn start(self, candidate: u64, stable: Option<u64>) -> Rollout {
         Rollout::start(candidate, stable, self.strategy).tolerating(self.tolerance).departed_after(self.departed_after)
+    }
+}
+
+impl Releases {
+    /// The terms by which the next revision spreads: those of the last good revision. So no change escapes a canary by
+    /// what it says itself, nor by what one before it says that has not reached all nodes.
+    pub(super) fn settled_terms(&self) -> Terms {
+        let settled = self.rollout.as_ref().and_then(Rollout::last_good).or_else(|| self.in_force());
+        let settled = settled.and_then(|number| self.bundle(number));
+        settled.map_or_else(|| self.terms.clone(), |bundle| self.terms.with(bundle))
     }
 }
 

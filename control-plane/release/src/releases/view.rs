@@ -21,6 +21,7 @@ use super::{
     generations::Generations,
     in_force, observed,
     plans::{Uses, uses_of},
+    removals::{Removable, Removals},
 };
 use crate::{
     catalogue::{ResourceKey, digests},
@@ -53,6 +54,7 @@ pub struct View {
     pub(super) generations: Arc<Generations>,
     pub(super) directory: Following,
     pub(super) builds: Builds,
+    pub(super) removable: Removable,
 }
 
 impl View {
@@ -91,6 +93,12 @@ impl View {
     pub fn findings(&self) -> Arc<[Finding]> {
         let release = self.in_force().and_then(|number| self.live.get(&number));
         release.map(|release| Arc::clone(&release.findings)).unwrap_or_default()
+    }
+
+    /// What a change would remove from what is in force.
+    pub fn removals(&self, after: &Bundle) -> Removals {
+        let before = self.in_force().and_then(|number| self.bundle(number));
+        Removals::between(before.map(Arc::as_ref), after, self.removable)
     }
 
     /// Refuses a change that removes the last authentication step of a route, or all resources.

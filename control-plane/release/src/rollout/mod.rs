@@ -66,6 +66,9 @@ pub struct Rollout {
     away: BTreeMap<String, u64>,
     /// Since when every node of the step runs the candidate, in milliseconds since 1970.
     settled: Option<u64>,
+    /// Whether the pause of the current step is not waited for.
+    #[serde(default)]
+    hurried: bool,
     /// The refusals that took it back, and the nodes that refused and left since.
     #[serde(default)]
     setback: Setback,
@@ -128,6 +131,7 @@ impl Rollout {
             has_chosen: false,
             away: BTreeMap::new(),
             settled: None,
+            hurried: false,
             setback: Setback::default(),
         }
     }
@@ -259,7 +263,7 @@ impl Rollout {
         if !self.has_settled(nodes, milliseconds(now)) || self.state == State::Paused {
             return Change::None;
         }
-        self.promote()
+        self.advance()
     }
 
     /// Pauses the rollout. Fails if it is not progressing.
@@ -273,6 +277,23 @@ impl Rollout {
     pub fn resume(&mut self) -> Result<(), NotNow> {
         self.expect(self.state == State::Paused)?;
         self.state = State::Progressing;
+        Ok(())
+    }
+
+    /// Goes on without the pause of the current step, as soon as all of its nodes run the candidate; resumes a paused
+    /// rollout. With `now`, all nodes get the candidate at once. Fails if the rollout has ended, or there is no step left.
+    pub fn promote(&mut self, now: bool) -> Result<(), NotNow> {
+        if self.state == State::Progressing && self.is_last_step() {
+            return Err(NotNow { revision: self.candidate, state: "at its last step: all nodes get it already" });
+        }
+        self.expect(self.is_under_way())?;
+        self.state = State::Progressing;
+        if now {
+            self.step = self.strategy.steps().len();
+            (self.has_chosen, self.settled) = (false, None);
+        } else {
+            self.hurried = true;
+        }
         Ok(())
     }
 
@@ -319,7 +340,7 @@ impl Rollout {
         if !self.setback.is_over(refusing, nodes, tolerated, now) {
             return Change::None;
         }
-        (self.step, self.has_chosen, self.settled) = (0, false, None);
+        (self.step, self.has_chosen, self.settled, self.hurried) = (0, false, None, false);
         self.chosen.clear();
         self.away.clear();
         self.state = State::Progressing;
@@ -429,17 +450,18 @@ impl Rollout {
             return false;
         }
         let since = *self.settled.get_or_insert(now);
-        let pause = self.strategy.steps().get(self.step).map_or(Duration::ZERO, |step| step.pause);
+        let pause = self.strategy.steps().get(self.step).filter(|_| !self.hurried);
+        let pause = pause.map_or(Duration::ZERO, |step| step.pause);
         self.away.is_empty() && u128::from(now.saturating_sub(since)) >= pause.as_millis()
     }
 
-    fn promote(&mut self) -> Change {
+    fn advance(&mut self) -> Change {
         if self.is_last_step() {
             self.state = State::Completed;
             return Change::Ended;
         }
         self.step += 1;
-        (self.has_chosen, self.settled) = (false, None);
+        (self.has_chosen, self.settled, self.hurried) = (false, None, false);
         Change::Spread
     }
 }

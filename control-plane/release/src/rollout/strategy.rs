@@ -1,9 +1,9 @@
 //! The strategy of a rollout: all nodes at once, or some first.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
 use postern_base::node::NodeIdentity;
-use postern_model::RolloutStep;
+use postern_model::{RolloutStep, unit};
 use serde::{Deserialize, Serialize};
 
 /// Which nodes get a revision in which order.
@@ -46,6 +46,26 @@ pub struct Step {
     pub nodes: Pick,
     /// How long they must have run the revision before the next step.
     pub pause: Duration,
+}
+
+/// A step such as `25%:30s` or `stage=canary:1m`. Without a time, the next step follows at once.
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (nodes, pause) = text.split_once(':').unwrap_or((text, "0s"));
+        let pause =
+            unit::duration(pause).ok_or_else(|| format!("`{pause}` is not a duration such as `30s` or `5m`"))?;
+        let nodes = match (nodes.strip_suffix('%'), nodes.split_once('=')) {
+            (Some(share), _) => match share.parse() {
+                Ok(share @ 1..=100) => Pick::Share(share),
+                _ => return Err(format!("`{share}` is not a share from 1 to 100")),
+            },
+            (None, Some((tag, value))) if !tag.is_empty() => Pick::Tags([(tag.to_owned(), value.to_owned())].into()),
+            _ => return Err(format!("`{nodes}` is neither a share such as `25%` nor a tag such as `stage=canary`")),
+        };
+        Ok(Self { nodes, pause })
+    }
 }
 
 /// The nodes that a step adds to those of earlier steps.

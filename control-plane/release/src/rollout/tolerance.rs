@@ -22,7 +22,7 @@ impl Default for Tolerance {
 
 impl Tolerance {
     /// How many of `all` nodes may refuse.
-    pub(super) fn of(self, all: usize) -> usize {
+    pub(crate) fn of(self, all: usize) -> usize {
         match self {
             Self::Nodes(nodes) => usize::try_from(nodes).unwrap_or(usize::MAX),
             Self::Share(share) => all.saturating_mul(usize::from(share)) / 100,

@@ -84,9 +84,10 @@ pub struct Draft {
 }
 
 /// The revision that a writer expects to follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Parent {
     /// Any: whichever is the latest.
+    #[default]
     Latest,
     /// This one; `None` if it expects no revision at all.
     Exactly(Option<u64>),

@@ -109,3 +109,19 @@ fn shows_that_a_credential_changed_but_not_which() {
     assert!(text.contains("spec.apiKeys[0].key: (hidden), another than before"), "{text}");
     assert!(!text.contains("old-secret") && !text.contains("new-secret"), "{text}");
 }
+
+#[test]
+fn shows_that_a_changed_tag_renames_the_host_of_an_outbound_route() {
+    let site = |version: &str| {
+        let endpoint =
+            format!("{{ endpoints: [{{ address: 127.0.0.1, port: 9000, tags: {{ version: {version} }} }}] }}");
+        let names =
+            "{ targetRef: { kind: Mesh }, to: [{ targetRef: { kind: Mesh }, host: '{tags.version}.{service}' }] }";
+        document("Service", "a", &endpoint) + &document("VirtualOutbound", "names", names)
+    };
+    let difference = differ(&site("v1"), &site("v2"), &[node("e", "edge")]);
+    let routes: Vec<_> = difference.routes.iter().map(|route| (route.route.as_str(), route.what.change)).collect();
+    assert_eq!(routes, [("outbound:a", Change::Changed)]);
+    let text = shown(&difference);
+    assert!(text.contains("hosts: [\"v1.a\"] → [\"v2.a\"]"), "{text}");
+}

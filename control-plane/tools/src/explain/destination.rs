@@ -24,6 +24,9 @@ pub struct DestinationLine {
     pub retry: Vec<FieldLine>,
     /// How its endpoints are checked.
     pub health_check: Vec<FieldLine>,
+    /// The name by which the node itself reaches it, if this is the route for that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub virtual_outbound: Vec<FieldLine>,
 }
 
 impl DestinationLine {
@@ -34,6 +37,7 @@ impl DestinationLine {
             ("CircuitBreaker", &self.circuit_breaker),
             ("Retry", &self.retry),
             ("HealthCheck", &self.health_check),
+            ("VirtualOutbound", &self.virtual_outbound),
         ];
         all.into_iter().filter(|(_, fields)| !fields.is_empty()).map(|(kind, fields)| (kind, fields.as_slice()))
     }
@@ -45,12 +49,15 @@ pub(super) fn lines(scope: &Scope<'_>, gateway: &Resource<Gateway>, route: &Rout
         let own_retries = attach::own_retries(scope, route);
         let declared = scope.services.iter().find(|declared| declared.name == service);
         let own_check = declared.and_then(|declared| own_check(declared, &health_check));
+        let named = declared.filter(|_| gateway.is_outbound());
+        let named = named.map(|declared| attach::outbound_name(&scope.virtual_outbounds, declared));
         DestinationLine {
             service: service.to_owned(),
             timeout: merged(&timeout),
             circuit_breaker: merged(&circuit_breaker),
             retry: own_retries.map_or_else(|| merged(&retry), |own| retries_of(gateway, route, own)),
             health_check: own_check.unwrap_or_else(|| merged(&health_check)),
+            virtual_outbound: named.map(|named| merged(&named)).unwrap_or_default(),
         }
     };
     attach::destinations(scope, route).into_iter().map(line).collect()

@@ -298,7 +298,7 @@ pub fn explain_with(
         decision,
         hint: match unclear {
             true => Some(UNCLEAR.to_owned()),
-            false => hint(bundle, route).or_else(|| elsewhere(route, reached.as_ref())),
+            false => hint(bundle, node, route).or_else(|| elsewhere(route, reached.as_ref())),
         },
         reached,
     })
@@ -382,10 +382,11 @@ fn matched_route(scope: &Scope<'_>, attachment: &Attachment<'_>, request: &Reque
 }
 
 /// A hint at the route that a user may have meant, if no resource names this one.
-fn hint(bundle: &Bundle, route: &str) -> Option<String> {
+fn hint(bundle: &Bundle, node: &NodeIdentity, route: &str) -> Option<String> {
     let declared = bundle.gateways.iter().flat_map(|gateway| &gateway.spec.routes).map(|route| route.name.as_str());
     let targeted = bundle.route_policies.iter().filter_map(|policy| policy.spec.target_ref.route());
-    let known: Vec<_> = declared.chain(targeted).collect();
+    let outbound: Vec<_> = bundle.outbound_routes(&node.mesh).collect();
+    let known: Vec<_> = declared.chain(targeted).chain(outbound.iter().map(String::as_str)).collect();
     if route.is_empty() || known.contains(&route) {
         return None;
     }

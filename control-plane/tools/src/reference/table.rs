@@ -66,6 +66,8 @@ fn words(kind: &Kind) -> String {
         Kind::PathTemplate => "path template, such as `/users/{id}`",
         Kind::Regex => "regular expression",
         Kind::Host => "host",
+        Kind::HostTemplate => "host, with placeholders such as `{service}`",
+        Kind::PortTemplate => "port, or text with placeholders such as `{tags.port}`",
         Kind::Address => "IP address or DNS name",
         Kind::IpAddress => "IP address",
         Kind::Cidr => "IP address or network, such as `10.0.0.0/8`",

@@ -76,8 +76,15 @@ impl Case {
 
     fn apply(&self, files: Vec<File>) -> Result<()> {
         let (author, message) = ("bench".to_owned(), String::new());
-        let proposal =
-            Proposal { files, author, message, parent: Parent::Latest, again: false, allow_unguarded: false };
+        let proposal = Proposal {
+            files,
+            author,
+            message,
+            parent: Parent::Latest,
+            again: false,
+            allow_unguarded: false,
+            ..Proposal::default()
+        };
         let applied = self.plane.commands().apply(proposal).wait()?;
         ensure!(matches!(applied, Applied::Revision(_)), "a change changed nothing");
         Ok(())

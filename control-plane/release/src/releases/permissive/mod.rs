@@ -14,7 +14,7 @@ use postern_compile::{
 };
 use postern_model::{Bundle, Diagnostic, Diagnostics, Refusal, TargetRef};
 
-use self::stead::{REFUSAL, Stead, kind_of, stead, unreadable};
+use self::stead::{REFUSAL, Stead, is_unserved_route, kind_of, stead, unreadable};
 use super::{Admission, ApplyError, Opens, trust::Trust};
 use crate::{
     publication::Publication,
@@ -184,8 +184,12 @@ impl Salvage {
                 .chain(unserved)
                 .collect::<BTreeSet<_>>()
         };
+        let mut outbound = bundle.outbound_routes(&refusal.mesh);
         let declared = declared(&refusal.mesh);
-        let is_known = declared.contains(route) || (declared.is_empty() && !self.unclear.contains(refusal));
+        let is_known = declared.contains(route)
+            || outbound.any(|known| known == route)
+            || is_unserved_route(route, &refusal.mesh, &self.unserved)
+            || (declared.is_empty() && !self.unclear.contains(refusal));
         if is_known { refusal.clone() } else { Refusal { target: TargetRef::Mesh, ..refusal.clone() } }
     }
 

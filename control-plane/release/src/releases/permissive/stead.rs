@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use postern_base::node::DEFAULT_MESH;
-use postern_model::{Absence, Diagnostic, File, Refusal, SCHEMAS, TargetRef, attachment::is_attachment};
+use postern_model::{
+    Absence, Diagnostic, File, OUTBOUND_ROUTE, Refusal, SCHEMAS, TargetRef, attachment::is_attachment,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -77,6 +79,7 @@ pub(super) fn stead(
             Stead::Route(unguarded_routes(&value, problems).into_iter().map(route).collect())
         }
         "Gateway" => Stead::Unserved(route_names(&value).map(|route| (mesh.clone(), route.to_owned())).collect()),
+        "VirtualOutbound" => Stead::Unserved(vec![(mesh, OUTBOUND_ROUTE.to_owned())]),
         "Service" if has(problems, "metadata") => Stead::Nothing,
         "Service" => Stead::Withdrawn { placeholder: placeholder(document, &value), service: (mesh, name) },
         _ if schema.absence == Absence::FailsClosed => Stead::Nothing,
@@ -118,7 +121,13 @@ fn is_in_its_mesh(problems: &[Diagnostic]) -> bool {
 
 /// Whether a target is a route that nobody is served.
 fn is_unserved(target: &TargetRef, mesh: &str, unserved: &BTreeSet<(String, String)>) -> bool {
-    target.route().is_some_and(|route| unserved.contains(&(mesh.to_owned(), route.to_owned())))
+    target.route().is_some_and(|route| is_unserved_route(route, mesh, unserved))
+}
+
+/// Whether nobody is served a route. Without a VirtualOutbound, its routes are not known: any could be one.
+pub(super) fn is_unserved_route(route: &str, mesh: &str, unserved: &BTreeSet<(String, String)>) -> bool {
+    let has = |route: &str| unserved.contains(&(mesh.to_owned(), route.to_owned()));
+    has(route) || route.starts_with(OUTBOUND_ROUTE) && has(OUTBOUND_ROUTE)
 }
 
 fn route_names(gateway: &Value) -> impl Iterator<Item = &str> {
