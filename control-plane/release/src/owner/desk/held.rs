@@ -12,7 +12,7 @@ use super::{
         in_force::Refusals,
         work::{Examination, Reply, Step},
     },
-    Desk, MOST_REASONS, answer, examination,
+    Desk, MOST_REASONS, answer,
 };
 use crate::{
     catalogue::{ResourceKey, key_of},
