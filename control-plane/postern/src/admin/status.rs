@@ -103,6 +103,7 @@ async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Sh
 impl Status {
     fn of(plane: &ControlPlane) -> Self {
         let reading = plane.in_force();
+        let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
         let in_force = reading.releases().in_force();
         // A publication that is no revision.
         let published = || plane.publications().latest().map(|publication| publication.revision().to_string());

@@ -53,6 +53,7 @@ pub struct View {
     pub(super) known: Arc<BTreeMap<String, NodeRecord>>,
     pub(super) generations: Arc<Generations>,
     pub(super) directory: Following,
+    pub(super) builds: Builds,
     pub(super) removable: Removable,
     pub(super) builds: Builds,
 }
