@@ -295,3 +295,137 @@ fn logs_what_the_level_says() {
     assert!(!told(&["--log", "warn"]).contains("listening"));
     check_fails(&[&addresses[..], &["--log", "postern=loud"]].concat(), 1, "`postern=loud` is not a log filter");
 }
+
+#[test]
+fn says_which_unit_a_length_of_time_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    let policy = site.read("policies.yaml").unwrap();
+    let step = "    - policy: rateLimit\n      params: { requests: 5, per: 10 }\n";
+    site.write("policies.yaml", &policy.replacen("  request:\n", &format!("  request:\n{step}"), 1)).unwrap();
+    let config = site.directory().to_str().unwrap();
+    let message =
+        "params.per: expected a length of time such as `250ms`, `1s` or `5m`, found `10`: did you mean `10s`?";
+    check_fails(&["validate", config], 1, message);
+}
+
+#[test]
+fn validates_a_single_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    let path = |file: &str| site.path(file).to_str().unwrap().to_owned();
+    let output = postern(&["validate", &path("consumers.yaml")]);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("valid, 1 file"), "{output:?}");
+    let output = postern(&["validate", "-o", "yaml", &path("consumers.yaml")]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("valid: true"), "{output:?}");
+    site.replace("consumers.yaml", "kind: Consumer", "kind: Consmer").unwrap();
+    check_fails(&["validate", &path("consumers.yaml")], 1, "did you mean `Consumer`?");
+    check_fails(&["validate", &path("nowhere.yaml")], 1, "nowhere.yaml");
+}
+
+#[test]
+fn says_which_json_files_it_ignores() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    site.write("more.json", r#"{"apiVersion": "postern/v1", "kind": "Consumer", "metadata": {"name": "x"}}"#).unwrap();
+    site.write("package.json", r#"{"name": "shop"}"#).unwrap();
+    let output = postern(&["validate", site.directory().to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("more.json is ignored: resources are read from `.yaml`"),
+        "{said}"
+    );
+    assert!(!said.contains("package.json"), "{said}");
+}
+
+#[test]
+fn bootstraps_a_node_of_a_control_plane_with_a_name() {
+    let bootstrap = |xds: &str| postern(&["bootstrap", "--id", "a", "--service", "edge", "--xds", xds]);
+    let document: serde_json::Value = serde_json::from_slice(&bootstrap("postern.internal:18000").stdout).unwrap();
+    let cluster = &document["static_resources"]["clusters"][0];
+    let endpoint = &cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"];
+    let address = &endpoint["address"]["socket_address"];
+    assert_eq!((cluster["type"].as_str(), address["address"].as_str()), (Some("STRICT_DNS"), Some("postern.internal")));
+    assert_eq!(address["port_value"], 18000);
+    let document: serde_json::Value = serde_json::from_slice(&bootstrap("[::1]:18000").stdout).unwrap();
+    assert_eq!(document["static_resources"]["clusters"][0]["type"], "STATIC");
+    for wrong in ["postern.internal", "postern.internal:x", "300.1.1.1:80", "a b:80", ":80", "http://a:80"] {
+        let arguments = ["bootstrap", "--id", "a", "--service", "b", "--xds", wrong];
+        check_fails(&arguments, 2, "expected an address or a DNS name, and a port");
+    }
+}
+
+#[test]
+fn says_what_a_server_by_https_lacks() {
+    check_fails(&["status", "--server", "https://postern.internal:18001"], 2, "does not serve HTTPS yet");
+    check_fails(&["status", "--server", "ftp://a"], 2, "is no HTTP address");
+    check_fails(&["status", "--server", "http://127.0.0.1:1/"], 1, "no control plane answers at 127.0.0.1:1");
+}
+
+#[test]
+fn takes_flags_of_serve_from_a_file_and_the_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(&directory.path().join("policies"));
+    let file = directory.path().join("serve.yaml");
+    let (config, file_name) = (site.directory().to_str().unwrap(), file.to_str().unwrap());
+    let check = |text: &str, code: i32, expect: &str| {
+        std::fs::write(&file, text).unwrap();
+        check_fails(&["serve", "--config-file", file_name], code, expect);
+    };
+    check("xdss: 127.0.0.1:0\n", 2, "serve.yaml:1:1: `serve` has no flag `xdss`: did you mean `xds`?");
+    check("strict: maybe\n", 2, "`strict` is `true` or `false`");
+    check("[]\n", 2, "expected flags of `serve`");
+    check("xds: [a, b]\n", 2, "`xds` has one value");
+    // What cannot be bound shows which address was taken: the file's, the environment's, or the command line's.
+    let text = format!("config: {config}\nxds: 192.0.2.1:1\nhttp: 127.0.0.1:0\n");
+    check(&text, 1, "192.0.2.1:1 is not a loopback address");
+    let run = |arguments: &[&str], xds: &str| {
+        let mut command = ControlPlane::command().unwrap();
+        command.args(arguments).env("POSTERN_XDS", xds).env("POSTERN_CONFIG_FILE", file_name);
+        String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned()
+    };
+    assert!(run(&["serve"], "192.0.2.2:2").contains("192.0.2.2:2 is not a loopback address"));
+    assert!(run(&["serve", "--xds", "192.0.2.3:3"], "192.0.2.2:2").contains("192.0.2.3:3 is not a loopback address"));
+    let help = String::from_utf8_lossy(&postern(&["serve", "--help"]).stdout).into_owned();
+    let flags = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    let variables = help.split_whitespace().filter(|word| word.starts_with("POSTERN_") && word.contains('=')).count();
+    assert!(flags > 20 && variables >= flags, "{flags} flags, {variables} variables:\n{help}");
+}
+
+/// The candidates of a shell for a command line whose last word is under way.
+fn completed(words: &[&str], server: &str) -> Vec<String> {
+    let mut command = ControlPlane::command().unwrap();
+    command.env("COMPLETE", "bash").env("POSTERN_SERVER", server).env("_CLAP_IFS", "\n");
+    command.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).env("_CLAP_COMPLETE_COMP_TYPE", "9");
+    command.env("_CLAP_COMPLETE_SPACE", "false").args(["--", "postern"]).args(words);
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completes_kinds_names_and_revisions() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    let control_plane = ControlPlane::start(site.directory()).unwrap();
+    let server = control_plane.http().to_string();
+    let kinds = completed(&["get", "Rou"], &server);
+    assert!(kinds.iter().any(|it| it == "RoutePolicy"), "{kinds:?}");
+    assert_eq!(completed(&["get", "Gateway/"], &server), ["Gateway/edge"]);
+    assert_eq!(completed(&["rollback", ""], &server).first().map(String::as_str), Some("1"));
+    // Without a control plane there are kinds still, at once.
+    assert!(completed(&["get", "Gate"], "127.0.0.1:1").iter().any(|it| it == "Gateway"));
+    assert_eq!(completed(&["get", "Gateway/"], "127.0.0.1:1"), Vec::<String>::new());
+    let script = postern(&["completions", "bash"]);
+    assert!(String::from_utf8_lossy(&script.stdout).contains("COMPLETE="), "{script:?}");
+}
+
+#[test]
+fn means_the_same_by_o_everywhere() {
+    for format in ["json", "yaml", "text"] {
+        assert_eq!(String::from_utf8_lossy(&postern(&["eval", "1 + 1", "-o", format]).stdout).trim(), "2");
+    }
+    for command in ["status", "nodes", "get", "events", "revisions", "explain", "simulate", "validate", "eval"] {
+        let help = String::from_utf8_lossy(&postern(&[command, "--help"]).stdout).into_owned();
+        assert!(help.contains("-o, --output") && help.contains("json") && help.contains("yaml"), "{command}:\n{help}");
+    }
+}

@@ -10,11 +10,13 @@
     reason = "test code"
 )]
 
+mod access_logs;
 mod another_route;
 mod audit_log;
 mod bench_xds;
 mod buckets;
 mod calls;
+mod certificates;
 mod chains;
 mod commands;
 mod cpu_without_a_bound;

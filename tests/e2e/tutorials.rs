@@ -17,8 +17,7 @@ const FOLLOWED: [&str; 3] = ["gateway.md", "overlay.md", "without-envoy.md"];
 /// The ports that the pages use.
 const PORTS: [&str; 5] = ["18000", "18001", "10000", "9901", "9000"];
 /// Commands that change nothing: what they show may be a moment in coming.
-const LOOKS: [&str; 6] =
-    ["curl ", "tail ", "postern nodes", "postern status", "postern simulate", "postern validate"];
+const LOOKS: [&str; 6] = ["curl ", "tail ", "postern nodes", "postern status", "postern simulate", "postern validate"];
 
 /// A part of a page that a reader acts on.
 #[derive(Debug)]
@@ -106,7 +105,8 @@ impl Reader {
 
     /// The text with this reader's ports.
     fn here(&self, text: &str) -> String {
-        let marked = self.ports.iter().fold(text.to_owned(), |text, (port, _)| text.replace(port, &format!("<{port}>")));
+        let marked =
+            self.ports.iter().fold(text.to_owned(), |text, (port, _)| text.replace(port, &format!("<{port}>")));
         self.ports.iter().fold(marked, |text, (port, own)| text.replace(&format!("<{port}>"), own))
     }
 
@@ -150,7 +150,8 @@ impl Reader {
         } else {
             run().unwrap()
         };
-        let running: Vec<_> = self.running.iter().flat_map(|process| [process.stdout(), process.stderr()].concat()).collect();
+        let running: Vec<_> =
+            self.running.iter().flat_map(|process| [process.stdout(), process.stderr()].concat()).collect();
         assert!(done, "$ {command}\nthe page shows:\n{shows}\nit printed:\n{last}\n{}", running.join("\n"));
     }
 }

@@ -25,8 +25,10 @@ pub struct Post {
     pub path: String,
     /// The value of `content-type`.
     pub content_type: String,
-    /// The body.
+    /// The body, with what is not UTF-8 replaced.
     pub body: String,
+    /// The body as it came.
+    pub bytes: Vec<u8>,
 }
 
 type Posts = Arc<Mutex<Vec<Post>>>;
@@ -109,9 +111,9 @@ async fn keep(posts: Posts, request: Request) -> StatusCode {
         value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default()
     };
     let (host, content_type) = (header("host"), header("content-type"));
-    let body = to_bytes(body, MOST_BODY).await.unwrap_or_default();
-    let body = String::from_utf8_lossy(&body).into_owned();
-    let post = Post { host, path: request.uri.to_string(), content_type, body };
+    let bytes = to_bytes(body, MOST_BODY).await.unwrap_or_default().to_vec();
+    let body = String::from_utf8_lossy(&bytes).into_owned();
+    let post = Post { host, path: request.uri.to_string(), content_type, body, bytes };
     posts.lock().unwrap_or_else(PoisonError::into_inner).push(post);
     StatusCode::NO_CONTENT
 }

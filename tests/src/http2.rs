@@ -1,8 +1,9 @@
-//! An HTTP/2 client that sends exactly the frames that it is told to, without TLS. It keeps no table of headers, so that
+//! An HTTP/2 client that sends exactly the frames that it is told to, in the clear or over a connection that it is given. It keeps no table of headers, so that
 //! every header block stands for itself.
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
@@ -57,9 +58,14 @@ impl StreamEnd {
 /// One connection.
 #[derive(Debug)]
 pub struct H2 {
-    stream: TcpStream,
+    stream: Box<dyn Wire>,
     next: u32,
 }
+
+/// A connection.
+pub trait Wire: Read + Write + Debug + Send {}
+
+impl<T: Read + Write + Debug + Send> Wire for T {}
 
 /// A frame that came.
 struct Frame {
@@ -72,11 +78,17 @@ struct Frame {
 impl H2 {
     /// Opens a connection.
     pub fn connect(address: SocketAddr) -> Result<Self> {
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
+        Self::over(stream)
+    }
+
+    /// Starts on a connection that is open.
+    pub fn over(mut stream: impl Wire + 'static) -> Result<Self> {
         stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &NO_TABLE)].concat())?;
-        Ok(Self { stream, next: 1 })
+        stream.flush()?;
+        Ok(Self { stream: Box::new(stream), next: 1 })
     }
 
     /// Starts a request, of which a body may follow; returns its stream.

@@ -1,6 +1,6 @@
 //! A public key infrastructure for tests: authorities, and certificates with identities of a mesh, made anew each time.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::SystemTime};
 
 use anyhow::{Context, Result};
 use rcgen::{
@@ -45,6 +45,9 @@ impl Authority {
         for name in &subject.names {
             params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
         }
+        if let Some((from, until)) = subject.valid {
+            (params.not_before, params.not_after) = (from.into(), until.into());
+        }
         let key = KeyPair::generate()?;
         Ok(Identity { certificate: params.signed_by(&key, &self.issuer)?.pem(), key: key.serialize_pem() })
     }
@@ -56,18 +59,31 @@ pub struct Subject {
     /// The URIs, in the order of the certificate.
     uris: Vec<String>,
     names: Vec<String>,
+    valid: Option<(SystemTime, SystemTime)>,
 }
 
 impl Subject {
     /// A service of a mesh: its identity is the first URI.
     pub fn service(mesh: &str, service: &str) -> Self {
-        Self { uris: vec![format!("spiffe://{mesh}/{service}")], names: Vec::new() }
+        Self { uris: vec![format!("spiffe://{mesh}/{service}")], ..Self::default() }
     }
 
     /// Adds a tag, as a further URI.
     #[must_use]
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.uris.push(format!("postern://tag/{name}/{}", percent_encoded(value)));
+        self
+    }
+
+    /// A server with this DNS name.
+    pub fn host(name: &str) -> Self {
+        Self::default().dns(name)
+    }
+
+    /// Sets when the certificate is valid; it is for centuries by default.
+    #[must_use]
+    pub fn valid(mut self, from: SystemTime, until: SystemTime) -> Self {
+        self.valid = Some((from, until));
         self
     }
 

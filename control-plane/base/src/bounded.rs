@@ -19,9 +19,18 @@ pub fn shown(name: &str) -> Cow<'_, str> {
     cut(name, NAME)
 }
 
-/// A message to be kept or logged, cut to [`MESSAGE`] bytes. A message that was cut ends with a mark.
+/// A message to be kept or logged, without blank lines, and cut to [`MESSAGE`] bytes. A message that was cut ends with a
+/// mark.
 pub fn message(text: String) -> String {
+    let text = if text.contains('\n') { without_blank_lines(&text) } else { text };
     if text.len() <= MESSAGE { text } else { cut(&text, MESSAGE).into_owned() }
+}
+
+/// The lines that have something in them, without the white space at their ends. Envoy joins its reasons with blank
+/// lines between them.
+fn without_blank_lines(text: &str) -> String {
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Deserializes a name. An error if it is longer than [`NAME`].
@@ -54,6 +63,13 @@ fn cut(text: &str, most: usize) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn leaves_blank_lines_out_of_messages() {
+        let reasons = "Error adding/updating listener(s) a: no \n\n b: wrong\r\n\n\n";
+        assert_eq!(message(reasons.to_owned()), "Error adding/updating listener(s) a: no\n b: wrong");
+        assert_eq!(message("one line ".to_owned()), "one line ");
+    }
 
     #[test]
     fn cuts_between_characters_and_says_so() {

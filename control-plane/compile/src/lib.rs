@@ -15,6 +15,7 @@ pub mod lint;
 pub mod lower;
 mod params;
 pub mod pipeline;
+mod port;
 pub mod review;
 pub mod revision;
 pub mod route_match;

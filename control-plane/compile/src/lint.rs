@@ -1,5 +1,8 @@
 //! Findings: configuration that is valid but looks like a mistake. They refuse nothing.
 
+mod certificate;
+mod consumer;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::quote;
@@ -35,8 +38,10 @@ impl Lint {
     /// Adds the findings for a group of nodes.
     pub(crate) fn look(&mut self, scope: &Scope<'_>, attachment: &Attachment<'_>) {
         self.look_at_sources(scope);
+        self.found.extend(certificate::findings(&scope.gateways));
         for chain in &attachment.chains {
             self.found.extend(never_run(chain, &attachment.expressions));
+            self.found.extend(consumer::unknown(chain, !scope.consumers.is_empty(), &attachment.expressions));
         }
         for step in attachment.chains.iter().flat_map(|chain| chain.request.iter().chain(&chain.response)) {
             if let [first, .., last] = step.parts.as_slice()

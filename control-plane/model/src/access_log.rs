@@ -84,8 +84,8 @@ const BACKEND: Object = Object {
     exactly_one_of: &[],
 };
 
-/// The sources of an entry. Envoy's log filters cannot read tags, so there are no subsets.
-const SOURCE: Kind = target_ref::SOURCE_SERVICE;
+/// The sources of an entry.
+const SOURCE: Kind = target_ref::SOURCE;
 
 /// The name of the predefined backend, standard output.
 pub const STDOUT: &str = "stdout";

@@ -69,8 +69,8 @@ fn value(node: &Node, kind: &Kind, path: &Path<'_>, report: &mut Report<'_>) {
         Kind::Cidr => text(node, format::cidr, path, report),
         Kind::Sha256 => text(node, format::sha256, path, report),
         Kind::Size => size(node, path, report),
-        Kind::Duration => text(node, format::duration, path, report),
-        Kind::Timeout => text(node, format::timeout, path, report),
+        Kind::Duration => time(node, format::duration, path, report),
+        Kind::Timeout => time(node, format::timeout, path, report),
         // Its phase and its attributes are checked by lowering.
         Kind::Expression => text(node, format::text, path, report),
         Kind::Choice(words) => text(node, |text| format::choice(text, words), path, report),
@@ -101,6 +101,18 @@ fn text(node: &Node, rule: impl Fn(&str) -> Checked, path: &Path<'_>, report: &m
             report.error(node.at, path, message);
         }
         _ => wrong_type(node, "a string", path, report),
+    }
+}
+
+/// A length of time: text with a unit. A bare number is most often meant in seconds.
+fn time(node: &Node, rule: impl Fn(&str) -> Checked, path: &Path<'_>, report: &mut Report<'_>) {
+    match &node.value {
+        Value::Integer(number) => {
+            if let Err(message) = rule(&number.to_string()) {
+                report.error(node.at, path, message);
+            }
+        }
+        _ => text(node, rule, path, report),
     }
 }
 

@@ -29,7 +29,7 @@ pub enum SourceError {
         error: io::Error,
     },
     /// No files of resources. An empty directory is more likely a mistake than a wish to serve nothing.
-    #[error("{}: no `.yaml` or `.yml` files in this directory", .0.display())]
+    #[error("{}: no `.yaml` or `.yml` files in this directory{}", .0.display(), if ignored(.0).is_empty() { "" } else { ": its `.json` files are ignored" })]
     Empty(PathBuf),
     /// A file of zero bytes, which is most likely being written.
     #[error("{}: the file is empty: is it being written?", .0.display())]
@@ -59,6 +59,49 @@ pub enum SourceError {
 pub fn read(directory: &Path) -> Result<Vec<File>, SourceError> {
     let mut left = LARGEST;
     paths(directory)?.into_iter().map(|path| read_file(path, &mut left)).collect()
+}
+
+/// Like [`read`]. The path may also be that of one file of resources; then the certificates and keys in its folder are
+/// read, too.
+pub fn read_path(path: &Path) -> Result<Vec<File>, SourceError> {
+    if !path.is_file() {
+        return read(path);
+    }
+    let mut left = LARGEST;
+    let mut files = vec![read_file(path.to_owned(), &mut left)?];
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |error| SourceError::Read { path: folder.to_owned(), error };
+    for entry in fs::read_dir(folder).map_err(failed)?.take(MOST_ENTRIES) {
+        let beside = entry.map_err(failed)?.path();
+        if is_attachment(&beside) && beside.is_file() {
+            // The file names what is beside it as if both were read from a directory.
+            let name =
+                path.parent().map_or_else(PathBuf::new, Path::to_owned).join(beside.file_name().unwrap_or_default());
+            files.push(read_file(name, &mut left)?);
+        }
+    }
+    Ok(files)
+}
+
+/// The `.json` files of a directory that look like resources. They are not read, since a directory can have JSON files
+/// for other purposes. Empty if the directory cannot be read.
+pub fn ignored(directory: &Path) -> Vec<PathBuf> {
+    const MARK: &[u8] = b"postern/v1";
+    const MOST_READ: u64 = 1 << 20;
+    let looks_like_one = |path: &PathBuf| {
+        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        let read = || regular_file::read(path, MOST_READ).unwrap_or_default();
+        is_json && !is_hidden(path) && read().windows(MARK.len()).any(|part| part == MARK)
+    };
+    let mut found: Vec<_> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .take(MOST_ENTRIES)
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(looks_like_one)
+        .collect();
+    found.sort();
+    found
 }
 
 /// The paths of the files to read, sorted.

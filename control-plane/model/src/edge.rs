@@ -14,6 +14,8 @@ use super::{report::Report, unit};
 pub const NO_HOST_ROUTE: &str = "postern/no-host";
 /// The name of the generated route that refuses paths with parameters.
 pub const PATH_PARAMETERS_ROUTE: &str = "postern/path-parameters";
+/// The name of the generated route that refuses hosts which are not served on a connection for another host.
+pub const MISDIRECTED_ROUTE: &str = "postern/misdirected";
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn no_route_of_a_user_has_the_name_of_a_generated_one() {
-        for name in [NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE] {
+        for name in [NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, MISDIRECTED_ROUTE] {
             assert!(format::route_name(name).is_err(), "{name}");
         }
     }

@@ -86,16 +86,22 @@ pub(super) fn header_value(text: &str) -> Checked {
 
 /// A duration above zero.
 pub(super) fn duration(text: &str) -> Checked {
-    expect(
-        unit::duration(text).is_some_and(|time| !time.is_zero()),
-        "a length of time such as `250ms`, `1s` or `5m`",
-        text,
-    )
+    let valid = unit::duration(text).is_some_and(|time| !time.is_zero());
+    time(valid, "a length of time such as `250ms`, `1s` or `5m`", text)
 }
 
 /// A duration; zero means no time-out.
 pub(super) fn timeout(text: &str) -> Checked {
-    expect(unit::duration(text).is_some(), "a length of time such as `250ms` or `5m`, or `0s` for no limit", text)
+    time(unit::duration(text).is_some(), "a length of time such as `250ms` or `5m`, or `0s` for no limit", text)
+}
+
+/// Suggests the unit that a number lacks.
+fn time(valid: bool, what: &str, text: &str) -> Checked {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    expect(valid, what, text).map_err(|message| match is_number && text.bytes().any(|digit| digit != b'0') {
+        true => format!("{message}: did you mean {}?", quote(&format!("{text}s"))),
+        false => message,
+    })
 }
 
 pub(super) fn size(text: &str) -> Checked {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     edge::{self, EdgeHttp},
     kind::{self, Absence, KindSchema, Spec},
-    pem::{self, Certificates, PrivateKey},
+    listener_tls::{self, ListenerTls},
     report::Report,
     route::{self, Route},
     target_ref::{self, Reach, TargetRef},
@@ -84,27 +84,11 @@ const LISTENER: Object = Object {
         Field::required("name", Kind::Name, "The name, unique in the gateway."),
         Field::optional("address", Kind::IpAddress, "The address to bind.").or("127.0.0.1"),
         Field::required("port", PORT, "The port to bind."),
-        Field::optional("tls", Kind::Object(&TLS), "How connections are secured; in the clear if left out."),
-    ],
-    exactly_one_of: &[],
-};
-
-const TLS: Object = Object {
-    fields: &[
-        Field::required("certificate", Kind::Pem, "The certificate, and those that it was issued with."),
-        Field::required("key", Kind::Pem, "The key of that certificate: RSA, or ECDSA on P-256 or P-384."),
         Field::optional(
-            "clientCa",
-            Kind::Pem,
-            "The authorities, one of which must have issued a client's certificate; clients need none if left out.",
+            "tls",
+            Kind::Object(&listener_tls::SCHEMA),
+            "How connections are secured; in the clear if left out.",
         ),
-        Field::optional(
-            "clientCertificate",
-            Kind::Choice(&["require", "request"]),
-            "`request` lets clients without a certificate in as well. One that does not fit `clientCa` is refused in \
-             either case.",
-        )
-        .or("require"),
     ],
     exactly_one_of: &[],
 };
@@ -140,32 +124,6 @@ pub struct Listener {
     pub tls: Option<ListenerTls>,
 }
 
-/// TLS of a listener.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ListenerTls {
-    /// The certificate, followed by its chain.
-    pub certificate: Certificates,
-    /// The private key of the certificate.
-    pub key: PrivateKey,
-    /// The authorities for clients' certificates. `None` means that clients are not asked for one.
-    pub client_ca: Option<Certificates>,
-    /// Whether clients need a certificate, if there are authorities.
-    #[serde(default)]
-    pub client_certificate: ClientCertificate,
-}
-
-/// Whether a client must present a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ClientCertificate {
-    /// A client without one is refused.
-    #[default]
-    Require,
-    /// A client without one is accepted.
-    Request,
-}
-
 impl Spec for Gateway {
     const SCHEMA: KindSchema = SCHEMA;
 
@@ -179,7 +137,7 @@ impl Spec for Gateway {
         let listeners = path.field("listeners");
         for (index, listener) in items("listeners") {
             if let Some(tls) = listener.get("tls") {
-                tls_rules(tls, &listeners.item(index).field("tls"), report);
+                listener_tls::rules(tls, &listeners.item(index).field("tls"), report);
             }
         }
         if let Some(http) = spec.get("http") {
@@ -190,17 +148,6 @@ impl Spec for Gateway {
         for (index, route) in items("routes") {
             route::rules(route, parameters, &routes.item(index), report);
         }
-    }
-}
-
-fn tls_rules(tls: &Node, path: &Path<'_>, report: &mut Report<'_>) {
-    pem::pair_rules(tls, path, report);
-    match (tls.get("clientCa"), tls.get("clientCertificate")) {
-        (Some(authorities), _) => pem::authority_rules(authorities, &path.field("clientCa"), report),
-        (None, Some(wish)) => {
-            report.error(wish.at, &path.field("clientCertificate"), "it goes with `clientCa`");
-        }
-        (None, None) => {}
     }
 }
 

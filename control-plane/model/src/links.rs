@@ -1,18 +1,16 @@
 //! Rules across resources: unique names, and references. It checks only resources that are valid by themselves. A
 //! RoutePolicy may target a route that no Gateway declares, because Envoys can have routes of their own.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{Diagnostic, quote, suggestion};
 
 use super::{
     Backend, Bundle, Chains, Gateway, LogBackendRef, LogEntry, Resource, RoutePolicy, STDOUT, Step, TargetRef,
     claims::{collisions, owner, place},
-    match_links, outbound_links,
+    log_credentials, match_links, outbound_links,
     report::{Lacking, StepKey},
+    shared_ports,
 };
 
 /// The names of all services, including services that are invalid otherwise.
@@ -57,7 +55,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(outbound_links::check(bundle));
     found.extend(match_links::check(bundle));
     found.extend(listener_names(bundle));
-    found.extend(listener_addresses(bundle));
+    found.extend(shared_ports::check(bundle));
     found.extend(envoy_resources(bundle));
     found.extend(services_of_routes(bundle, services));
     found.extend(api_keys(bundle));
@@ -65,6 +63,7 @@ pub(super) fn check(bundle: &mut Bundle, services: &ServiceNames) -> Vec<Diagnos
     found.extend(usernames(bundle));
     found.extend(log_backend_names(bundle));
     found.extend(log_backends(bundle));
+    found.extend(log_credentials::check(bundle));
     found
 }
 
@@ -119,13 +118,6 @@ fn listener_names(bundle: &Bundle) -> Vec<Diagnostic> {
     collisions(claims, |(_, (_, name)), first| {
         format!("listener {} is already declared ({})", quote(name), place(first))
     })
-}
-
-fn listener_addresses(bundle: &Bundle) -> Vec<Diagnostic> {
-    let claims = gateway_items(bundle, "listeners", "port", |gateway| {
-        gateway.spec.listeners.iter().map(|listener| SocketAddr::new(listener.address, listener.port)).collect()
-    });
-    collisions(claims, |(_, address), first| format!("`{address}` is already used by {}", owner(first)))
 }
 
 fn services_of_routes(bundle: &Bundle, services: &ServiceNames) -> Vec<Diagnostic> {
@@ -343,7 +335,8 @@ mod tests {
         check(
             &[&service("s"), &gateway("edge", 80, "r1", "s"), &other],
             &[
-                "2:5:56: Gateway `other`: spec.listeners[0].port: `127.0.0.1:80` is already used by Gateway `edge` (1:5)",
+                "2:5:56: Gateway `other`: spec.listeners[0].port: `127.0.0.1:80` is already used by Gateway `edge` (1:5): \
+                 only listeners that all have `tls` can share a port",
             ],
         );
     }

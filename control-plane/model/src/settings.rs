@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use postern_base::{diagnostic::Path, yaml::Node};
 use postern_engine::{
     header::HeaderUse,
     schema::{Field, Kind, Object},
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     kind::{self, Absence, KindSchema, Spec},
+    log_backend::{self, LogBackend},
+    report::Report,
     target_ref::Reach,
     unit::{self, Percent},
 };
@@ -37,7 +40,10 @@ kind: Settings
 metadata: { name: default }
 spec:
   agentUnavailable: { status: 503, headers: { retry-after: \"5\" }, body: try again soon }
-  logBackends: [{ name: audit, file: { path: /var/log/envoy/audit.json } }]
+  logBackends:
+    - { name: audit, file: { path: /var/log/envoy/audit.json } }
+    - { name: short, stdout: {}, format: { text: '%START_TIME% %RESPONSE_CODE% %REQ(:PATH)%' } }
+    - { name: telemetry, otlp: { address: otel.internal, port: 4317 } }
   logSampling: 10
   retention: { revisions: 50 }
   rollout:
@@ -64,7 +70,7 @@ const SPEC: Object = Object {
         ),
         Field::optional(
             "logBackends",
-            Kind::List { item: &Kind::Object(&LOG_BACKEND), at_least: 0 },
+            Kind::List { item: &Kind::Object(&log_backend::SCHEMA), at_least: 0 },
             "Where AccessLogs may log to, beside `stdout`.",
         ),
         Field::optional(
@@ -160,16 +166,6 @@ const STEP: Object = Object {
     exactly_one_of: &["share", "tags"],
 };
 
-const LOG_BACKEND: Object = Object {
-    fields: &[
-        Field::required("name", Kind::Name, "What AccessLogs call it."),
-        Field::required("file", Kind::Object(&LOG_FILE), "A file on the proxy's machine."),
-    ],
-    exactly_one_of: &[],
-};
-
-const LOG_FILE: Object = Object { fields: &[Field::required("path", Kind::Path, "Its path.")], exactly_one_of: &[] };
-
 const ANSWER: Object = Object {
     fields: &[
         Field::optional("status", Kind::Integer { min: 400, max: 599 }, "The status."),
@@ -264,24 +260,6 @@ pub struct RolloutStep {
     pub pause: Duration,
 }
 
-/// A backend of access logs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogBackend {
-    /// The name in `AccessLog` resources.
-    pub name: String,
-    /// A file on the proxy's machine.
-    pub file: LogFile,
-}
-
-/// A file on the proxy's machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogFile {
-    /// The path.
-    pub path: String,
-}
-
 /// The answer to a request whose chain cannot run. Each part has a default of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -299,5 +277,12 @@ impl Spec for Settings {
 
     fn reach(&self) -> Reach<'_> {
         Reach::Mesh
+    }
+
+    fn rules(spec: &Node, path: &Path<'_>, report: &mut Report<'_>) {
+        let backends = path.field("logBackends");
+        for (index, backend) in spec.get("logBackends").map_or(&[][..], Node::items).iter().enumerate() {
+            log_backend::rules(backend, &backends.item(index), report);
+        }
     }
 }

@@ -46,10 +46,6 @@ pub(super) const SOURCE: Kind = Kind::Object(&Object {
     exactly_one_of: &[],
 });
 
-/// Like [`SOURCE`], without subsets, for places where tags are unknown.
-pub(super) const SOURCE_SERVICE: Kind =
-    Kind::Object(&Object { fields: &[kind(&["Mesh", "Service"]), NAME, OPTIONAL], exactly_one_of: &[] });
-
 /// The schema of a target that selects nodes.
 pub(super) const NODES: Kind = Kind::Object(&Object {
     fields: &[kind(&["Mesh", "MeshSubset", "Service", "ServiceSubset", "Proxy"]), NAME, TAGS, OPTIONAL],

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use postern::cli::Cli;
 
 fn main() -> ExitCode {
-    Cli::parse().run()
+    Cli::from_environment().run()
 }

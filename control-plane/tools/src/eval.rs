@@ -4,6 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use postern_base::yaml::to_yaml;
 use postern_compile::expression::{Environment, Input, compile, notation};
 use postern_engine::{
     budget::Budget,
@@ -11,6 +12,8 @@ use postern_engine::{
 };
 use postern_model::{File, read_document};
 use serde_json::{Map as JsonMap, Value as Json};
+
+const TOO_LARGE: &str = "the value is too large for JSON";
 
 /// Evaluate a CEL expression over attributes from a file; exit code 1 if it has no value
 #[derive(Debug, Args)]
@@ -21,16 +24,19 @@ pub struct Eval {
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// How the value is written
-    #[arg(long, value_enum, default_value = "cel")]
+    #[arg(long, short, value_enum, default_value = "text")]
     output: Output,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Output {
-    /// As CEL would write it
-    Cel,
+    /// For people: as CEL would write it
+    #[value(alias = "cel", alias = "table")]
+    Text,
     /// As JSON; bytes as hexadecimal digits
     Json,
+    /// The same as YAML
+    Yaml,
 }
 
 impl Eval {
@@ -38,8 +44,9 @@ impl Eval {
     pub fn run(self) -> anyhow::Result<()> {
         let value = self.evaluate()?;
         match self.output {
-            Output::Cel => println!("{}", notation(&value)),
-            Output::Json => println!("{}", to_json(&value).context("the value is too large for JSON")?),
+            Output::Text => println!("{}", notation(&value)),
+            Output::Json => println!("{}", to_json(&value).context(TOO_LARGE)?),
+            Output::Yaml => print!("{}", to_yaml(&to_json(&value).context(TOO_LARGE)?)),
         }
         Ok(())
     }
@@ -126,7 +133,7 @@ mod tests {
     use super::*;
 
     fn check(expression: &str, expect: &str) {
-        let eval = Eval { expression: expression.to_owned(), input: None, output: Output::Cel };
+        let eval = Eval { expression: expression.to_owned(), input: None, output: Output::Text };
         let shown = match eval.evaluate() {
             Ok(value) => format!("{} {}", notation(&value), to_json(&value).unwrap()),
             Err(error) => format!("{error:#}"),

@@ -1,7 +1,11 @@
 //! Validates resources without a server.
 
+use std::time::SystemTime;
+
 use postern_base::digest::Digest;
-use postern_compile::{keys::KeySets, lint::Finding, pipeline::CompileError, revision::revision, snapshot::FilterCode};
+use postern_compile::{
+    keys::KeySets, lint::Finding, pipeline::CompileError, review::Expiring, revision::revision, snapshot::FilterCode,
+};
 use postern_model::Bundle;
 use postern_release::{
     publication::Publication,
@@ -12,7 +16,10 @@ use postern_release::{
 /// Returns the warnings, or all errors if the resources would be refused.
 pub fn check(files: &[postern_model::File], code: &FilterCode) -> Result<Vec<Finding>, CompileError> {
     let bundle = postern_model::read(files)?;
-    Ok(examine(&bundle, &Offline(code))?.findings.to_vec())
+    let mut findings = examine(&bundle, &Offline(code))?.findings.to_vec();
+    findings.extend(Expiring::of(&bundle).findings(SystemTime::now()));
+    findings.sort();
+    Ok(findings)
 }
 
 /// Admission without a server: without nodes and published key sets.

@@ -80,7 +80,9 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
             Field::optional(
                 "consumer",
                 Kind::Text,
-                "The claim that names the `Consumer` which the caller is, if there is one of that name.",
+                "The claim that names the `Consumer` which the caller is. A token that names none passes, without a consumer: \
+                 a later step that asks for `consumer.name` refuses it with 403 (`consumer_unknown`), and so does a \
+                 `roleCheck` with `groups` (`group_missing`).",
             ),
             Field::optional(
                 "typ",

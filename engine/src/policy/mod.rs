@@ -34,7 +34,7 @@ use crate::{
     ask::Ask,
     attributes,
     budget::{self, Exhausted},
-    cel::{EvaluationError, Expression},
+    cel::{Attribute, ErrorKind, EvaluationError, Expression},
     context::Context,
     edited::HeaderEdits,
     event::{Needs, Phase},
@@ -77,10 +77,18 @@ impl From<Exhausted> for Denial {
     }
 }
 
-/// The denial for an expression without a value. Its reason is `reason`, unless the budget was exhausted.
+/// The denial for an expression without a value. Its reason is `reason`, unless the budget was exhausted, or the
+/// expression asks for the consumer of a caller who is none: then the caller gets a 403, and not a 500.
 #[cold]
 pub(crate) fn unevaluated(error: &EvaluationError, reason: &'static str) -> Denial {
-    if error.is_final() { exhausted() } else { failure(reason) }
+    match error.kind() {
+        _ if error.is_final() => exhausted(),
+        ErrorKind::Attribute { attribute: Attribute::ConsumerName | Attribute::ConsumerGroups, .. } => Denial {
+            reason: "consumer_unknown",
+            response: Response::problem(403, "the caller is not a known consumer"),
+        },
+        _ => failure(reason),
+    }
 }
 
 /// A built-in policy, as the engine sees it. Its file has the implementation and the `SCHEMA`, which says what a user

@@ -57,6 +57,11 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     },
     endings: &[
         Ending { status: "429", reason: "limit_exceeded", when: "the bucket is empty; `Retry-After` says how long" },
+        Ending {
+            status: "403",
+            reason: "consumer_unknown",
+            when: "`key` asks for the consumer of a caller who is none (a failure)",
+        },
         Ending { status: "500", reason: "key_failed", when: "`key` could not be evaluated (a failure)" },
         Ending { status: "500", reason: "bucket_contended", when: "the bucket could not be written (a failure)" },
     ],

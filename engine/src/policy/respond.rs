@@ -48,6 +48,11 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     },
     endings: &[
         Ending { status: "`status`", reason: "respond", when: "always" },
+        Ending {
+            status: "403",
+            reason: "consumer_unknown",
+            when: "the template asks for the consumer of a caller who is none (a failure)",
+        },
         Ending { status: "500", reason: "template_failed", when: "an expression could not be evaluated (a failure)" },
         Ending { status: "400", reason: "host_invalid", when: "a redirect to the request's own host finds none" },
     ],

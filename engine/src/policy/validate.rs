@@ -36,6 +36,11 @@ pub(super) const SCHEMA: PolicySchema = PolicySchema {
     },
     endings: &[
         Ending { status: "`status`", reason: "rule_broken", when: "a rule is false; `errors` has the messages" },
+        Ending {
+            status: "403",
+            reason: "consumer_unknown",
+            when: "a rule asks for the consumer of a caller who is none (a failure)",
+        },
         Ending { status: "500", reason: "rule_failed", when: "a rule could not be evaluated (a failure)" },
     ],
     example: "\

@@ -436,6 +436,8 @@ def sources():
     kept = lambda value: allow(upstream={"authorization": value})
     validate = lambda rule: {"policy": "validate", "params": {"rules": [{"rule": rule, "message": "no"}], "status": 422}}
     cel = lambda note, rule, value, good=True: case(note, bearer(value), allow() if good else {"verdict": "deny", "status": 422, "step": "validate", "reason": "rule_broken"}, chain(validate(rule)))
+    limited = lambda key: chain({"policy": "rateLimit", "params": {"requests": 5, "per": "1h", "key": key}}, consumer="sub")
+    stranger = lambda step: {"verdict": "deny", "status": 403, "step": step, "reason": "consumer_unknown", "headers": {"content-type": "application/problem+json", "retry-after": None}}
     consumer = lambda claim: chain({"policy": "roleCheck", "params": {"groups": ["staff"]}}, consumer=claim)
     claimed = {"tenant": "acme", "level": 7, "ratio": 0.5, "admin": True, "tags": ["a", "b"], "realm": {"roles": ["x", "y"]}, "big": 18446744073709551615}
     body = '{"title":"Unauthorized","status":401,"detail":"a valid token is required"}'
@@ -495,6 +497,11 @@ def sources():
         case("knows no consumer of another name", bearer(token({"sub": "mallory"})), {"verdict": "deny", "status": 403, "step": "roleCheck", "reason": "group_missing"}, consumer("sub")),
         case("knows no consumer without the claim", bearer(token(drop=["sub"])), {"verdict": "deny", "status": 403, "step": "roleCheck", "reason": "group_missing"}, consumer("sub")),
         refused("refuses a consumer that is no text", token({"uid": 7}), "claim_unfit", chain=consumer("uid")),
+        case("limits the consumer of a claim", bearer(GOOD), allow(consumer="alice"), limited("consumer.name")),
+        case("refuses a token of no consumer where a limit is by consumer", bearer(token({"sub": "mallory"})), stranger("rateLimit"), limited("consumer.name")),
+        case("refuses a token of no consumer where a limit is by groups", bearer(token({"sub": "mallory"})), stranger("rateLimit"), limited("consumer.groups[0]")),
+        case("limits a token of no consumer by what a key falls back to", bearer(token({"sub": "mallory"})), allow(), limited("has(consumer.name) ? consumer.name : jwt.claims.sub")),
+        case("refuses a token of no consumer where a rule asks for one", bearer(token({"sub": "mallory"})), stranger("validate"), chain({"policy": "validate", "params": {"rules": [{"rule": "consumer.name != 'bob'", "message": "not bob"}]}}, consumer="sub")),
         case("knows no consumer unless told where", bearer(GOOD), {"verdict": "deny", "status": 403, "step": "roleCheck", "reason": "group_missing"}, chain({"policy": "roleCheck", "params": {"groups": ["staff"]}})),
         cel("shows claims to expressions", "jwt.claims.tenant == 'acme' && jwt.claims.iss.startsWith('https://')", token(claimed)),
         cel("shows numbers to expressions", "jwt.claims.level >= 7 && jwt.claims.ratio < 1.0 && jwt.claims.big == 18446744073709551615u && jwt.claims.admin", token(claimed)),

@@ -43,6 +43,26 @@ impl Compiled {
         self.attributes.contains(&attribute)
     }
 
+    /// Whether it reads an attribute without asking first whether there is one (`has`).
+    pub fn presumes(&self, attribute: Attribute) -> bool {
+        let attribute = i32::from(attribute.wire());
+        let reads = |kind: &node::Kind| matches!(kind, node::Kind::Attribute(number) if *number == attribute);
+        self.kinds().any(reads) && !self.asks_for(attribute)
+    }
+
+    /// Whether it asks if there is such an attribute (`has`).
+    pub fn asks_whether(&self, attribute: Attribute) -> bool {
+        self.asks_for(attribute.wire().into())
+    }
+
+    fn asks_for(&self, attribute: i32) -> bool {
+        self.kinds().any(|kind| matches!(kind, node::Kind::HasAttribute(number) if *number == attribute))
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &node::Kind> {
+        self.wire.nodes.iter().filter_map(|node| node.kind.as_ref())
+    }
+
     /// The fewest steps after which it can have a value.
     pub fn least_cost(&self) -> u64 {
         self.least_cost

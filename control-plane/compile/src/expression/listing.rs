@@ -175,7 +175,9 @@ fn example(attribute: Attribute) -> &'static str {
 fn described(function: Function) -> (&'static str, &'static str) {
     use Function as F;
     match function {
-        F::Size => ("The length: code points of a string, bytes, elements of a list, entries of a map.", "size('abc') == 3"),
+        F::Size => {
+            ("The length: code points of a string, bytes, elements of a list, entries of a map.", "size('abc') == 3")
+        }
         F::Matches => (
             "Whether the regular expression matches somewhere in the string, in time linear in its length. A pattern that is \
              no literal is compiled for each evaluation.",
@@ -219,11 +221,17 @@ fn described(function: Function) -> (&'static str, &'static str) {
         F::GetMonth => ("The month, from 0.", "timestamp('2026-03-04T05:06:07Z').getMonth() == 2"),
         F::GetDate => ("The day of the month, from 1.", "timestamp('2026-03-04T05:06:07Z').getDate() == 4"),
         F::GetDayOfMonth => ("The day of the month, from 0.", "timestamp('2026-03-04T05:06:07Z').getDayOfMonth() == 3"),
-        F::GetDayOfWeek => ("The day of the week, from Sunday, 0.", "timestamp('2026-03-04T05:06:07Z').getDayOfWeek() == 3"),
+        F::GetDayOfWeek => {
+            ("The day of the week, from Sunday, 0.", "timestamp('2026-03-04T05:06:07Z').getDayOfWeek() == 3")
+        }
         F::GetDayOfYear => ("The day of the year, from 0.", "timestamp('2026-03-04T05:06:07Z').getDayOfYear() == 62"),
         F::GetHours => ("The hour of a timestamp, or a duration in whole hours.", "duration('90m').getHours() == 1"),
-        F::GetMinutes => ("The minute of a timestamp, or a duration in whole minutes.", "duration('90s').getMinutes() == 1"),
-        F::GetSeconds => ("The second of a timestamp, or a duration in whole seconds.", "duration('90s').getSeconds() == 90"),
+        F::GetMinutes => {
+            ("The minute of a timestamp, or a duration in whole minutes.", "duration('90s').getMinutes() == 1")
+        }
+        F::GetSeconds => {
+            ("The second of a timestamp, or a duration in whole seconds.", "duration('90s').getSeconds() == 90")
+        }
         F::GetMilliseconds => (
             "The milliseconds of a timestamp's second, or of a duration's.",
             "timestamp('2026-03-04T05:06:07.089Z').getMilliseconds() == 89",
@@ -241,7 +249,8 @@ mod tests {
 
     #[track_caller]
     fn is_true(example: &str) {
-        let compiled = compile_condition(example, Environment::Request).unwrap_or_else(|error| panic!("{example}: {error:?}"));
+        let compiled =
+            compile_condition(example, Environment::Request).unwrap_or_else(|error| panic!("{example}: {error:?}"));
         assert_eq!(compiled.always(), Some(true), "{example}");
     }
 

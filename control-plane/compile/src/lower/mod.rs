@@ -32,7 +32,8 @@ use postern_engine::{
     cel::Attribute,
 };
 use postern_model::{
-    Action, Diagnostic, Diagnostics, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE, Protocol, Resource,
+    Action, Diagnostic, Diagnostics, MISDIRECTED_ROUTE, Mode, NO_HOST_ROUTE, OnFailure, PATH_PARAMETERS_ROUTE,
+    Protocol, Resource,
 };
 use postern_proto::plan::v1::{
     Chain, Consumer, DeclaredRoutes, DenyWith, FORMAT, HeaderValue, MatchedHeaders, OnFailure as WireOnFailure,
@@ -48,7 +49,7 @@ use crate::{
     expression::{Compilation, Compiled, Expressions},
     keys::KeySets,
     params::Params,
-    route_match,
+    port, route_match,
     support::{Feature, Support},
 };
 
@@ -205,6 +206,9 @@ impl Lowering {
             }
         }
         declared.open.extend([NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE].map(|name| self.string(name)));
+        if port::has_misdirected(&scope.gateways) {
+            declared.open.push(self.string(MISDIRECTED_ROUTE));
+        }
         Some(declared)
     }
 

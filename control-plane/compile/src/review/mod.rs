@@ -1,6 +1,7 @@
 //! Review of all resources before they are in force: dangling references, routes without authentication, likely
 //! mistakes, and guards that a change removes. It reports, and changes nothing.
 
+mod expiry;
 mod exposure;
 mod guard;
 mod loss;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use postern_model::{Bundle, Diagnostic, Diagnostics};
 
+pub use self::expiry::{Expiring, Expiry};
 use self::unguarded::Doors;
 pub use self::{loss::lost_guards, waiting::Waiting};
 use crate::{

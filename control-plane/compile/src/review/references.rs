@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postern_base::diagnostic::{quote, suggestion};
 use postern_model::{
-    Bundle, Diagnostic, EnvoyResource, OUTBOUND_ROUTE, Outbound, Protocol, Resource, Service, TargetRef, Targeted, To,
-    TraceCollector, Tracing,
+    Bundle, Diagnostic, EnvoyResource, LogSink, OUTBOUND_ROUTE, Outbound, Protocol, Resource, Service, Settings,
+    TargetRef, Targeted, To, TraceCollector, Tracing,
 };
 
 /// An error for each reference to something that does not exist, unless it is `optional`.
@@ -28,6 +28,9 @@ pub(super) fn unknown(bundle: &Bundle) -> Vec<Diagnostic> {
         known.check(log, log.spec.to.iter().map(|entry| &entry.target_ref), &mut found);
     }
     found.extend(bundle.tracings.iter().filter_map(|tracing| known.collector(tracing, &bundle.services)));
+    for settings in &bundle.settings {
+        found.extend(known.log_collectors(settings, &bundle.services));
+    }
     found.extend(omits_nothing(bundle));
     found
 }
@@ -155,24 +158,38 @@ impl<'a> DeclaredNames<'a> {
     /// The error of a collector that is an unknown service, or one that does not speak gRPC's protocol.
     fn collector(&self, tracing: &Resource<Tracing>, services: &[Resource<Service>]) -> Option<Diagnostic> {
         let collector = tracing.spec.conf.collector.as_ref()?;
-        let name = collector.endpoint().service.as_deref()?;
         let (transport, is_grpc) = match collector {
             TraceCollector::Grpc(_) => ("grpc", true),
             TraceCollector::Http(_) => ("http", false),
         };
-        let service = services.iter().find(|service| service.name == name && service.mesh() == tracing.mesh());
-        let message = match service {
-            Some(service) if is_grpc && service.spec.protocol == Protocol::Http1 => {
-                format!("{} speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`", service.label())
-            }
-            Some(_) => return None,
-            None => {
-                let names =
-                    self.meshes.get(tracing.mesh()).into_iter().flat_map(|names| names.services.iter().copied());
-                format!("unknown service {}{}", quote(name), suggestion(name, names))
-            }
-        };
+        let name = collector.endpoint().service.as_deref()?;
+        let message = self.unfit_collector(tracing.mesh(), name, is_grpc, services)?;
         Some(tracing.diagnose(&format!("spec.collector.{transport}.service"), message))
+    }
+
+    /// The errors of log backends, like those of [`Self::collector`].
+    fn log_collectors(&self, settings: &Resource<Settings>, services: &[Resource<Service>]) -> Vec<Diagnostic> {
+        let backends = settings.spec.log_backends.iter().enumerate();
+        let found = backends.filter_map(|(index, backend)| {
+            let name = backend.sink.collector()?.service.as_deref()?;
+            let message = self.unfit_collector(settings.mesh(), name, true, services)?;
+            let sink = if matches!(backend.sink, LogSink::Grpc(_)) { "grpc" } else { "otlp" };
+            Some(settings.diagnose(&format!("spec.logBackends[{index}].{sink}.service"), message))
+        });
+        found.collect()
+    }
+
+    fn unfit_collector(&self, mesh: &str, name: &str, is_grpc: bool, services: &[Resource<Service>]) -> Option<String> {
+        match services.iter().find(|service| service.name == name && service.mesh() == mesh) {
+            Some(service) if is_grpc && service.spec.protocol == Protocol::Http1 => {
+                Some(format!("{} speaks HTTP/1.1: gRPC needs `protocol: grpc` or `http2`", service.label()))
+            }
+            Some(_) => None,
+            None => {
+                let names = self.meshes.get(mesh).into_iter().flat_map(|names| names.services.iter().copied());
+                Some(format!("unknown service {}{}", quote(name), suggestion(name, names)))
+            }
+        }
     }
 
     fn unknown_route(&self, mesh: &str, target: &TargetRef) -> Option<String> {

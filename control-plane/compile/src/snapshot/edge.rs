@@ -21,7 +21,9 @@ use envoy_types::pb::{
     },
     google::protobuf::{BoolValue, Struct, UInt32Value, Value, value::Kind},
 };
-use postern_model::{EdgeHttp, EscapedSlashes, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores};
+use postern_model::{
+    EdgeHttp, EscapedSlashes, MISDIRECTED_ROUTE, NO_HOST_ROUTE, PATH_PARAMETERS_ROUTE, PathParameters, Underscores,
+};
 
 use super::{
     duration::duration,
@@ -112,7 +114,7 @@ fn no_host() -> Route {
         headers: vec![matcher],
         ..Default::default()
     };
-    refusal(NO_HOST_ROUTE, matching, "the request does not name one host\n")
+    refusal(NO_HOST_ROUTE, matching, 400, "the request does not name one host\n")
 }
 
 /// Answers 400 to paths that some upstreams read as another path.
@@ -121,12 +123,18 @@ fn path_parameters() -> Route {
         path_specifier: Some(PathSpecifier::SafeRegex(regex_of(PARAMETERS, false))),
         ..Default::default()
     };
-    refusal(PATH_PARAMETERS_ROUTE, matching, "the path has a `;`, which is not taken here\n")
+    refusal(PATH_PARAMETERS_ROUTE, matching, 400, "the path has a `;`, which is not taken here\n")
 }
 
-fn refusal(name: &str, matching: RouteMatch, body: &str) -> Route {
+/// Answers 421 to requests for hosts that this connection is not for.
+pub(super) fn misdirected() -> Route {
+    let matching = RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".to_owned())), ..Default::default() };
+    refusal(MISDIRECTED_ROUTE, matching, 421, "this host is not served on a connection for another host\n")
+}
+
+fn refusal(name: &str, matching: RouteMatch, status: u32, body: &str) -> Route {
     let body = DataSource { specifier: Some(Specifier::InlineString(body.to_owned())), ..Default::default() };
-    let answer = DirectResponseAction { status: 400, body: Some(body), ..Default::default() };
+    let answer = DirectResponseAction { status, body: Some(body), ..Default::default() };
     Route {
         name: name.to_owned(),
         r#match: Some(matching),

@@ -33,6 +33,7 @@ use std::{
 use envoy_types::pb::google::protobuf::Any;
 use postern_base::digest::Digest;
 use postern_engine::{Placement, Plan};
+use postern_model::Gateway;
 use prost::{Message, Name};
 
 pub use filter::FilterCode;
@@ -46,6 +47,7 @@ use virtual_host::with_base;
 use crate::{
     attach::{self, Attachment, Scope},
     gate::{self, AdmittedPlan},
+    port::ports,
 };
 
 /// The name of the filter's configuration for Envoys with listeners of their own.
@@ -168,8 +170,11 @@ impl Projection {
         insert(&mut resources, ResourceType::Endpoints, endpoints);
         let agents = scope.agents.iter().copied().map(agent::cluster);
         let collector = tracing::cluster(&attach::tracing(scope).conf);
-        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents).chain(collector));
-        let routes = scope.gateways.iter().map(|gateway| route::route_configuration(gateway, scope, attachment, kept));
+        let logs = access_log::clusters(scope);
+        insert(&mut resources, ResourceType::Cluster, clusters.into_iter().chain(agents).chain(collector).chain(logs));
+        let ports = ports(&scope.gateways);
+        let routes = scope.gateways.iter();
+        let routes = routes.flat_map(|gateway| route::route_configurations(gateway, &ports, scope, attachment, kept));
         let routes = routes.map(|resource| (resource.name.clone(), resource)).collect();
         resources.insert(ResourceType::RouteConfiguration, routes);
         Self(resources)
@@ -190,18 +195,13 @@ impl Projection {
         let traced = attach::tracing(scope).conf;
         // All placements; a listener subscribes to the one that it needs.
         insert(&mut resources, ResourceType::ExtensionConfig, filters.with(&plan, code));
-        let listeners = scope.gateways.iter().flat_map(|gateway| {
-            let manager = listener::Manager {
-                gateway: &gateway.name,
-                http: &gateway.spec.http,
-                trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
-                reads_source_tags,
-                access_logs: if gateway.is_local() { &local_logs } else { &logs },
-                outbound: gateway.is_outbound(),
-                tracing: &traced,
-            };
-            listener::listeners(gateway, &manager)
-        });
+        let manager = |gateway: &postern_model::Resource<Gateway>| listener::Manager {
+            trusts_request_ids: listener::trusts_request_ids(gateway, attachment),
+            reads_source_tags: reads_source_tags || access_log::reads_source_tags(scope),
+            access_logs: if gateway.is_local() { &local_logs } else { &logs },
+            tracing: &traced,
+        };
+        let listeners = ports(&scope.gateways).into_iter().map(|port| listener::listener(&port, manager));
         insert(&mut resources, ResourceType::Listener, listeners);
         raw::add(&mut resources, scope);
         Snapshot { revision, resources, plan, needs_verification, whole: Default::default() }

@@ -13,7 +13,7 @@ use envoy_types::pb::{
     google::protobuf::{UInt32Value, UInt64Value},
 };
 use postern_base::digest::Digest;
-use postern_model::{Backend, EdgeHttp, Gateway, Timeouts};
+use postern_model::{ANY_HOST, Backend, EdgeHttp, Gateway, MISDIRECTED_ROUTE, Timeouts, covers};
 
 use super::{
     Kept, Resource, edge,
@@ -24,11 +24,11 @@ use super::{
 use crate::{
     attach::{self, Attachment, Scope},
     params::Params,
+    port::{Behind, Port},
     route_match,
     support::Feature,
 };
 
-const ANY_HOST: &str = "*";
 /// The new path that the filter left. Without one, the path is not changed.
 const NEW_PATH: &str = "%FILTER_STATE(wasm.postern_path:PLAIN)%";
 /// The new host that the filter left, or the original one. A fallback is needed, since Envoy would write `-`.
@@ -90,20 +90,44 @@ impl Rewrites {
     }
 }
 
-/// The route configuration of a gateway, which has the gateway's name.
-pub(super) fn route_configuration(
+/// The route configurations of a gateway: one with all of its routes, which has the gateway's name, and one for each
+/// kind of connections that serves some hosts only.
+pub(super) fn route_configurations(
     gateway: &postern_model::Resource<Gateway>,
+    ports: &[Port<'_>],
     scope: &Scope<'_>,
     attachment: &Attachment<'_>,
     kept: &Kept,
-) -> Arc<Resource> {
+) -> Vec<Arc<Resource>> {
     let rewrites: Vec<_> = gateway.spec.routes.iter().map(|route| Rewrites::of(route, attachment)).collect();
     let guarded = route_match::guarded_services(scope.route_policies.iter().map(|policy| &policy.spec));
     let made_of = made_of(gateway, scope, &rewrites, &guarded);
-    kept.get_or_make(made_of, || made(gateway, scope, &rewrites, &guarded))
+    let hosts = gateway.spec.routes.iter().flat_map(|route| &route.hosts).map(String::as_str);
+    // There is always a virtual host for all other hosts, so that invalid hosts are refused whatever the routes are.
+    let served = hosts.chain([ANY_HOST]).collect();
+    let whole = (gateway.name.clone(), Behind { served, ..Behind::default() });
+    let several = ports.iter().filter(|port| port.has_several_doors());
+    let doors = several.flat_map(|port| port.doors.iter().map(move |door| (port, door)));
+    let own = doors.filter(|(_, door)| door.gateway.name == gateway.name);
+    let parts = own.map(|(port, door)| (door.routes(port), port.behind(door)));
+    let make = |(name, behind): (String, Behind<'_>)| {
+        let made_of = match name == gateway.name {
+            true => made_of.clone(),
+            false => Digest::of_parts(
+                [made_of.as_str(), &name]
+                    .into_iter()
+                    .chain(behind.served.iter().copied())
+                    .chain([""])
+                    .chain(behind.misdirected.iter().copied())
+                    .map(str::as_bytes),
+            ),
+        };
+        kept.get_or_make(made_of, || made(&name, &behind, gateway, scope, &rewrites, &guarded))
+    };
+    [whole].into_iter().chain(parts).map(make).collect()
 }
 
-/// The digest of all inputs of [`made`].
+/// The digest of all inputs of [`made`] for all hosts.
 fn made_of(
     gateway: &postern_model::Resource<Gateway>,
     scope: &Scope<'_>,
@@ -125,6 +149,8 @@ fn made_of(
 }
 
 fn made(
+    name: &str,
+    behind: &Behind<'_>,
     gateway: &postern_model::Resource<Gateway>,
     scope: &Scope<'_>,
     rewrites: &[Rewrites],
@@ -134,16 +160,25 @@ fn made(
     let routes = gateway.spec.routes.iter().zip(names).zip(rewrites);
     let routes: Vec<_> =
         routes.map(|((route, name), rewrites)| (route, Said::of(route, name, *rewrites, scope))).collect();
-    let hosts: BTreeSet<&str> = routes.iter().flat_map(|(route, _)| &route.hosts).map(String::as_str).collect();
-    // There is always a virtual host for all other hosts, so that invalid hosts are refused whatever the routes are.
-    let hosts = hosts.into_iter().chain([ANY_HOST]).collect::<BTreeSet<_>>();
+    let http = &gateway.spec.http;
+    let hosts = behind.served.iter().map(|host| virtual_host(host, http, &routes));
     let message = RouteConfiguration {
-        name: gateway.name.clone(),
-        virtual_hosts: hosts.into_iter().map(|host| virtual_host(host, &gateway.spec.http, &routes)).collect(),
+        name: name.to_owned(),
+        virtual_hosts: hosts.chain(misdirected(&behind.misdirected, http)).collect(),
         ignore_port_in_host_matching: true,
         ..Default::default()
     };
-    Resource::new(&gateway.name, &message)
+    Resource::new(name, &message)
+}
+
+/// The virtual host of all hosts that are not served.
+fn misdirected(hosts: &BTreeSet<&str>, http: &EdgeHttp) -> Option<VirtualHost> {
+    (!hosts.is_empty()).then(|| VirtualHost {
+        name: MISDIRECTED_ROUTE.to_owned(),
+        domains: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        routes: edge::refusals(http).chain([edge::misdirected()]).collect(),
+        ..Default::default()
+    })
 }
 
 /// A virtual host with all routes that its host can take, since Envoy searches only the most specific one.
@@ -159,13 +194,6 @@ fn virtual_host(host: &str, http: &EdgeHttp, routes: &[(&postern_model::Route, S
         request_body_buffer_limit: Some(UInt64Value { value: http.buffer_limit.into() }),
         ..Default::default()
     }
-}
-
-/// Whether `pattern` matches all hosts that `host` matches.
-fn covers(pattern: &str, host: &str) -> bool {
-    pattern == host
-        || pattern == ANY_HOST
-        || pattern.strip_prefix('*').is_some_and(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
 }
 
 /// Envoy's routes for a route: one for each method, all with the same name.
@@ -219,22 +247,4 @@ fn clusters(backends: &[Backend]) -> ClusterSpecifier {
         clusters: backends.iter().map(weight).collect(),
         ..Default::default()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn knows_which_hosts_a_pattern_covers() {
-        let check = |pattern, host, expect| assert_eq!(covers(pattern, host), expect, "{pattern} {host}");
-        check("a.example.com", "a.example.com", true);
-        check("a.example.com", "b.example.com", false);
-        check("*.example.com", "a.example.com", true);
-        check("*.example.com", "*.a.example.com", true);
-        check("*.example.com", "*.example.com", true);
-        check("*.example.com", "example.com", false);
-        check("*", "a.example.com", true);
-        check("a.example.com", "*", false);
-    }
 }

@@ -9,14 +9,21 @@ use envoy_types::pb::envoy::{
     },
     r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
 };
-use postern_model::{Certificates, Gateway, PrivateKey, Service, SubjectAltName, UpstreamTls};
+use postern_model::{Certificates, Gateway, HostCertificate, PrivateKey, Service, SubjectAltName, UpstreamTls};
 
 use super::Resource;
 use crate::attach::Scope;
 
-/// The names of a listener's secrets.
-pub(super) fn of_listener(gateway: &str, listener: &str) -> Names {
-    Names::of(&format!("gateway/{gateway}/{listener}"))
+/// The names of the secrets for connections to a listener, with its own certificate or with one for some hosts.
+pub(super) fn of_door(gateway: &str, listener: &str, certificate: Option<&HostCertificate>) -> Names {
+    let own = Names::of(&format!("gateway/{gateway}/{listener}"));
+    // No two certificates share a host, so the first one names it whatever the order of certificates is.
+    let Some((certificate, host)) = certificate.and_then(|it| Some((it, it.hosts.first()?))) else { return own };
+    let names = Names::of(&format!("gateway/{gateway}/{listener}/{host}"));
+    match &certificate.client_ca {
+        Some(_) => names,
+        None => Names { peers: own.peers, ..names },
+    }
 }
 
 /// The names of a service's secrets.
@@ -48,10 +55,16 @@ fn listener_secrets(gateway: &postern_model::Resource<Gateway>) -> Vec<Resource>
     let mut found = Vec::new();
     for listener in &gateway.spec.listeners {
         let Some(tls) = &listener.tls else { continue };
-        let names = of_listener(&gateway.name, &listener.name);
+        let names = of_door(&gateway.name, &listener.name, None);
         found.push(identity(&names.identity, &tls.certificate, &tls.key));
         // The handshake only verifies the client's identity. Which clients are allowed is decided by policies.
         found.extend(tls.client_ca.as_ref().map(|authorities| peers(&names.peers, authorities, Vec::new())));
+        for certificate in &tls.certificates {
+            let names = of_door(&gateway.name, &listener.name, Some(certificate));
+            found.push(identity(&names.identity, &certificate.certificate, &certificate.key));
+            let own = certificate.client_ca.as_ref();
+            found.extend(own.map(|authorities| peers(&names.peers, authorities, Vec::new())));
+        }
     }
     found
 }

@@ -1,6 +1,8 @@
 //! The HTTP filter that puts a caller's URI SANs where policies find them. Envoy has an attribute for the first one
 //! only; the others contain the tags of a source.
 
+use std::fmt::Write as _;
+
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use envoy_types::pb::envoy::{
     config::core::v3::{SubstitutionFormatString, substitution_format_string::Format},
@@ -42,4 +44,25 @@ pub(super) fn filter() -> HttpFilter {
         config_type: Some(ConfigType::TypedConfig(any(&config))),
         ..Default::default()
     }
+}
+
+/// The URI by which a certificate has a tag.
+pub(super) fn tag_uri(name: &str, value: &str) -> String {
+    format!("{TAG}{}/{}", encoded(name), encoded(value))
+}
+
+/// The start of a URI that is a tag.
+const TAG: &str = "postern://tag/";
+
+/// Percent-encodes all but the unreserved characters (RFC 3986, section 2.3).
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            // Writing to a string cannot fail.
+            byte => drop(write!(encoded, "%{byte:02X}")),
+        }
+    }
+    encoded
 }

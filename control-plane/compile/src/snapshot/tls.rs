@@ -10,27 +10,29 @@ use envoy_types::pb::{
     },
     google::protobuf::{Any, BoolValue},
 };
-use postern_model::{ClientCertificate, ListenerTls, Protocol, UpstreamTls};
+use postern_model::{Protocol, UpstreamTls};
 
 use super::{
     any,
     filter::from_the_control_plane,
     secret::{self, Names},
 };
+use crate::port::Door;
 
-/// TLS on the listener's side.
-pub(super) fn downstream(gateway: &str, listener: &str, tls: &ListenerTls) -> TransportSocket {
-    let names = secret::of_listener(gateway, listener);
+/// TLS on the listener's side. `None` if connections are in the clear.
+pub(super) fn downstream(door: &Door<'_>) -> Option<TransportSocket> {
+    let tls = door.listener.tls.as_ref()?;
+    let clients = tls.clients(door.certificate);
+    let names = secret::of_door(&door.gateway.name, &door.listener.name, door.certificate);
     let common = CommonTlsContext {
         alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
-        ..context(names, true, tls.client_ca.is_some())
+        ..context(names, true, clients.authorities.is_some())
     };
-    let required = tls.client_ca.is_some() && tls.client_certificate == ClientCertificate::Require;
-    socket(any(&DownstreamTlsContext {
+    Some(socket(any(&DownstreamTlsContext {
         common_tls_context: Some(common),
-        require_client_certificate: Some(BoolValue { value: required }),
+        require_client_certificate: Some(BoolValue { value: clients.required }),
         ..Default::default()
-    }))
+    })))
 }
 
 /// TLS on the side of a cluster.

@@ -74,28 +74,35 @@ pub(super) fn cluster(conf: &TracingConf) -> Option<Resource> {
     if endpoint.service.is_some() {
         return None;
     }
-    let port = endpoint.port?;
-    let (discovery, address) = match endpoint.address.as_ref()? {
-        Address::Ip(address) => (DiscoveryType::Static, socket_address(&address.to_string(), port)),
-        Address::Name(name) => (DiscoveryType::StrictDns, socket_address(name, port)),
-    };
     let protocol = match collector {
         TraceCollector::Grpc(_) => Protocol::Http2,
         TraceCollector::Http(_) => Protocol::Http1,
     };
+    Some(collector_cluster(CLUSTER, endpoint.address.as_ref()?, endpoint.port?, protocol))
+}
+
+/// The cluster of a collector at an address.
+pub(super) fn collector_cluster(name: &str, address: &Address, port: u16, protocol: Protocol) -> Resource {
+    let (discovery, address) = match address {
+        Address::Ip(address) => (DiscoveryType::Static, socket_address(&address.to_string(), port)),
+        Address::Name(name) => (DiscoveryType::StrictDns, socket_address(name, port)),
+    };
     let cluster = Cluster {
-        name: CLUSTER.to_owned(),
+        name: name.to_owned(),
         connect_timeout: Some(EXPORT_TIMEOUT),
         typed_extension_protocol_options: protocol_options(protocol, None),
         ..Default::default()
     };
-    Some(with_endpoints(cluster, discovery, single(CLUSTER, address)))
+    with_endpoints(cluster, discovery, single(name, address))
 }
 
 fn grpc(endpoint: &TraceEndpoint) -> GrpcService {
-    // By default it is the cluster's name, which is no host if it has a `/`.
-    let target =
-        EnvoyGrpc { cluster_name: cluster_name(endpoint), authority: authority(endpoint), ..Default::default() };
+    collector_service(cluster_name(endpoint), authority(endpoint))
+}
+
+/// A collector that is called by gRPC. The authority is by default the cluster's name, which is no host if it has a `/`.
+pub(super) fn collector_service(cluster_name: String, authority: String) -> GrpcService {
+    let target = EnvoyGrpc { cluster_name, authority, ..Default::default() };
     GrpcService {
         timeout: Some(EXPORT_TIMEOUT),
         target_specifier: Some(TargetSpecifier::EnvoyGrpc(target)),
@@ -114,10 +121,15 @@ fn http(endpoint: &TraceEndpoint) -> HttpService {
 
 /// The host that a collector is asked for.
 fn authority(endpoint: &TraceEndpoint) -> String {
-    match (&endpoint.service, &endpoint.address, endpoint.port) {
+    collector_authority(endpoint.service.as_ref(), endpoint.address.as_ref(), endpoint.port)
+}
+
+/// The host that a collector is asked for: its address, unless it is a Service.
+pub(super) fn collector_authority(service: Option<&String>, address: Option<&Address>, port: Option<u16>) -> String {
+    match (service, address, port) {
         (None, Some(Address::Ip(address)), Some(port)) => SocketAddr::new(*address, port).to_string(),
         (None, Some(Address::Name(name)), Some(port)) => format!("{name}:{port}"),
-        (service, ..) => service.clone().unwrap_or_default(),
+        (service, ..) => service.cloned().unwrap_or_default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, http::StatusCode};
 use postern_base::bounded;
-use postern_compile::review::Waiting;
+use postern_compile::review::{Expiring, Waiting};
 use postern_model::File;
 use postern_release::{
     owner::{PendingAnswer, Steering, warnings},
@@ -151,7 +151,7 @@ impl ChangeReport {
         if !proposal.allow_unguarded {
             plane.in_force().releases().stays_guarded(&bundle, &nodes)?;
         }
-        let warnings = warnings(&examined.findings, &Waiting::of(&bundle), &nodes).into();
+        let warnings = warnings(&examined.findings, &Waiting::of(&bundle), &Expiring::of(&bundle), &nodes).into();
         Ok(Self { result: ChangeResult::Valid, revision: None, warnings })
     }
 }

@@ -103,6 +103,7 @@ impl Collector for Scrape {
         fleet(plane, text)?;
         clients(plane, text)?;
         key_sets(plane, text)?;
+        certificates(plane, text)?;
         revisions(plane, text)?;
         requests(plane, text)
     }
@@ -224,6 +225,21 @@ fn key_sets(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {
         })
     });
     text.gauge("key_set_state", "1 for the state that a key set is in.", states)
+}
+
+/// Certificates are as many as users wrote, so the labels are bounded.
+fn certificates(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {
+    let in_force = plane.in_force();
+    let expiries = in_force.certificates().iter().map(|expiry| {
+        let labels = vec![
+            ("mesh", expiry.mesh.clone()),
+            ("resource", expiry.at.resource.clone().unwrap_or_default().replace(" `", "/").replace('`', "")),
+            ("field", expiry.at.field.clone().unwrap_or_default()),
+        ];
+        (labels, u64::try_from(expiry.validity.not_after).unwrap_or_default())
+    });
+    let about = "When a certificate expires, in seconds since 1970.";
+    text.gauge("certificate_not_after_timestamp_seconds", about, expiries)
 }
 
 fn revisions(plane: &ControlPlane, text: &mut Exposition<'_>) -> fmt::Result {

@@ -35,9 +35,9 @@ use axum::{
     response::Response,
 };
 
-pub use self::{metrics_page::metrics_page, openapi::description};
 pub(crate) use self::{events::Client, problem::Problem};
 use self::{events::Seats, operation::Operation};
+pub use self::{metrics_page::metrics_page, openapi::description};
 use crate::control_plane::ControlPlane;
 
 /// The maximum size of a bundle, enough for a hundred thousand routes with their policies.

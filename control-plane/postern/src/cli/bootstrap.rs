@@ -21,9 +21,9 @@ pub(super) struct Bootstrap {
     /// The mesh that it belongs to; default: `default`
     #[arg(long)]
     mesh: Option<String>,
-    /// Where the control plane serves xDS
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18000")]
-    xds: SocketAddr,
+    /// Where the control plane serves xDS: an address or a DNS name, and the port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:18000", value_parser = host)]
+    xds: Host,
     /// Where a node cache on the node's machine listens, to be asked instead: an address, or `unix:PATH`
     #[arg(long, value_name = "ADDRESS", conflicts_with = "xds")]
     node_cache: Option<Address>,
@@ -39,6 +39,13 @@ pub(super) struct Bootstrap {
     /// How many connections of callers the node holds at once
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
+}
+
+/// A host that Envoy connects to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    Address(SocketAddr),
+    Name { name: String, port: u16 },
 }
 
 impl Bootstrap {
@@ -74,7 +81,7 @@ impl Bootstrap {
             "static_resources": {
                 "clusters": [{
                     "name": "postern",
-                    "type": "STATIC",
+                    "type": self.discovery(),
                     "connect_timeout": "1s",
                     "typed_extension_protocol_options": {
                         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
@@ -88,10 +95,21 @@ impl Bootstrap {
         })
     }
 
+    /// How Envoy finds the address: a name is looked up again and again.
+    fn discovery(&self) -> &'static str {
+        match (&self.node_cache, &self.xds) {
+            (None, Host::Name { .. }) => "STRICT_DNS",
+            _ => "STATIC",
+        }
+    }
+
     /// Who is asked for everything.
     fn server(&self) -> Value {
         match &self.node_cache {
-            None => socket(self.xds),
+            None => match &self.xds {
+                Host::Address(address) => socket(*address),
+                Host::Name { name, port } => json!({ "socket_address": { "address": name, "port_value": port } }),
+            },
             Some(Address::Tcp(address)) => socket(*address),
             Some(Address::Unix(path)) => json!({ "pipe": { "path": path } }),
         }
@@ -157,6 +175,24 @@ impl Bootstrap {
 
 fn socket(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } })
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(Host::Address(address));
+    }
+    let wrong =
+        || format!("expected an address or a DNS name, and a port, such as `postern.internal:18000`, found `{text}`");
+    let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let is_label = |label: &str| {
+        let letters = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        (1..=63).contains(&label.len()) && letters && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let is_name = name.len() <= 253 && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label);
+    // What consists of digits and dots alone is a wrong address, and no name.
+    let is_address = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if port == 0 || !is_name || is_address { Err(wrong()) } else { Ok(Host::Name { name: name.to_owned(), port }) }
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {

@@ -15,7 +15,7 @@ use ureq::{
 #[derive(Debug, Args)]
 pub(super) struct Server {
     /// Where the control plane serves HTTP
-    #[arg(long, value_name = "ADDRESS", env = "POSTERN_SERVER", default_value = "127.0.0.1:18001")]
+    #[arg(long, value_name = "ADDRESS", env = "POSTERN_SERVER", default_value = "127.0.0.1:18001", value_parser = server)]
     server: String,
 }
 
@@ -122,6 +122,27 @@ impl Server {
             Some(detail) => bail!("{detail}"),
             None => bail!("{}: {text}", answer.status()),
         }
+    }
+}
+
+/// A host and a port, with or without `http://`.
+fn server(text: &str) -> Result<String, String> {
+    if text.starts_with("https://") {
+        return Err(
+            "the control plane does not serve HTTPS yet: it listens on loopback addresses, in the clear. On its \
+                    machine, write `127.0.0.1:18001`; from elsewhere, forward the port, such as with `ssh -L \
+                    18001:127.0.0.1:18001 HOST`"
+                .to_owned(),
+        );
+    }
+    let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    match address {
+        "" => Err("expected an address such as `127.0.0.1:18001`".to_owned()),
+        _ if address.contains("://") => {
+            Err(format!("{text} is no HTTP address: expected one such as `127.0.0.1:18001`"))
+        }
+        _ if address.contains('/') => Err(format!("{text} has a path: expected a host and a port alone")),
+        _ => Ok(address.to_owned()),
     }
 }
 

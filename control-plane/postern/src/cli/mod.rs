@@ -4,6 +4,7 @@ mod bootstrap;
 mod canary;
 mod client;
 mod clients;
+mod completing;
 mod conditions;
 mod diff;
 mod events;
@@ -11,6 +12,7 @@ mod explain;
 mod filter;
 mod logging;
 mod node_cache;
+mod options;
 mod purge;
 mod remote;
 mod resource_name;
@@ -21,17 +23,25 @@ mod test;
 mod validate;
 mod warnings;
 
-use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    env,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{self, ExitCode},
+    sync::Arc,
+    time::Duration,
+};
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
+use anyhow::Context as _;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::{CompleteEnv, Shell, env::Shells};
 use postern_base::{open_files, terminal};
 use postern_deliver::{
     discovery,
     files::{self, Delivery},
     xds::Limits,
 };
-use postern_model::schema;
+use postern_model::{directory, schema};
 use postern_release::{
     publication::Publication,
     releases::{KEPT, Releases, Terms},
@@ -131,6 +141,10 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Serve {
+    /// A YAML file with flags of this command, such as `xds: 127.0.0.1:18000`. The command line and the environment take
+    /// precedence
+    #[arg(long, value_name = "FILE", env = "POSTERN_CONFIG_FILE")]
+    config_file: Option<PathBuf>,
     /// The directory with `.yaml` files; a change in it is in force at once. Without it, all changes come by `postern apply`,
     /// and `--state` keeps them
     #[arg(long, value_name = "DIR", required_unless_present = "state")]
@@ -206,6 +220,22 @@ impl Page {
 }
 
 impl Cli {
+    /// Parses the command line, the environment and the file that they name. Ends the program if something is wrong, if
+    /// help is asked for, or if a shell asks for completions.
+    pub fn from_environment() -> Self {
+        let command = || options::with_environment(completing::with_candidates(Self::command()));
+        CompleteEnv::with_factory(command).complete();
+        let arguments = match options::with_file(env::args_os().collect(), &command()) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                eprintln!("{error:#}");
+                process::exit(2);
+            }
+        };
+        let matches = command().get_matches_from(arguments);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
     /// Runs the command. Returns 0 for success, 1 for failure, 2 for wrong usage. For the two commands that answer a
     /// question it is 0 for no, 1 for yes and 2 for an error.
     pub fn run(self) -> ExitCode {
@@ -229,10 +259,7 @@ impl Cli {
             Command::Rollback(options) => options.run(),
             Command::Rollout(command) => command.run(),
             Command::Bootstrap(options) => options.run(),
-            Command::Completions { shell } => {
-                clap_complete::generate(shell, &mut Cli::command(), "postern", &mut io::stdout());
-                Ok(())
-            }
+            Command::Completions { shell } => print_completions(shell),
             Command::Schema { kind } => print_schema(kind.as_deref()),
             Command::Reference { page } => {
                 print!("{}", page.write());
@@ -264,6 +291,9 @@ impl Serve {
     #[tokio::main]
     async fn run(self) -> anyhow::Result<()> {
         self.logging.start()?;
+        for path in self.config.iter().flat_map(|config| directory::ignored(config)) {
+            tracing::warn!(file = %path.display(), "ignored: resources are read from `.yaml` and `.yml` files");
+        }
         let reloads = Reloads::on_hangup()?;
         open_files::allow_most(self.limits.streams);
         let code = self.filter.read(self.state.as_deref(), self.filter_on_nodes.clone())?;
@@ -296,6 +326,15 @@ impl Serve {
         let _ = time::timeout(LONGEST_FAREWELL, plane.commands().end()).await;
         Ok(())
     }
+}
+
+/// Prints what a shell runs to ask this program for completions.
+fn print_completions(shell: Shell) -> anyhow::Result<()> {
+    let (name, shells) = (shell.to_string(), Shells::builtins());
+    let completer = shells.completer(&name).with_context(|| format!("there are no completions for {name}"))?;
+    let mut script = Vec::new();
+    completer.write_registration("COMPLETE", "postern", "postern", "postern", &mut script)?;
+    Ok(terminal::write(&String::from_utf8_lossy(&script))?)
 }
 
 fn print_schema(kind: Option<&str>) -> anyhow::Result<()> {

@@ -3,47 +3,40 @@
 use std::{io, path::PathBuf};
 
 use anstyle::{AnsiColor, Style};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use postern_base::terminal;
 use postern_compile::{lint::Finding, pipeline::CompileError, snapshot::FilterCode};
 use postern_model::{Diagnostics, directory};
 use postern_tools::validate;
 use serde_json::json;
 
-use super::filter::FilterOptions;
+use super::{client::Output, filter::FilterOptions};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 const DIM: Style = Style::new().dimmed();
 
-/// Check a directory of resources without a server; exit code 1 if something is wrong
+/// Check a directory or a file of resources without a server; exit code 1 if something is wrong
 #[derive(Debug, Args)]
 pub(super) struct Validate {
-    /// The directory with `.yaml` files
-    directory: PathBuf,
+    /// The directory with `.yaml` files, or one file
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
     /// Fail on warnings too
     #[arg(long)]
     deny_warnings: bool,
     #[command(flatten)]
     filter: FilterOptions,
     /// How the outcome is written
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, short, value_enum, default_value = "table")]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// For programs
-    Json,
 }
 
 impl Validate {
     /// Writes errors and warnings. Fails if there is an error, or a warning with `--deny-warnings`.
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let files = directory::read(&self.directory)?;
+        let files = directory::read_path(&self.path)?;
         let code = self.filter.read_if_there()?;
         let alone = code.is_none();
         let code = code.unwrap_or_else(|| FilterCode::new(Vec::new(), None));
@@ -52,13 +45,19 @@ impl Validate {
             Err(CompileError::Diagnostics(errors)) => (Some(errors), Vec::new()),
             Err(error) => return Err(error.into()),
         };
-        match self.output {
-            Output::Json => {
-                let valid = errors.is_none();
-                let outcome = json!({"valid": valid, "files": files.len(), "errors": errors, "warnings": warnings});
-                terminal::write(&format!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
+        let ignored = directory::ignored(&self.path);
+        let ignored: Vec<_> = ignored.iter().map(|path| path.display().to_string()).collect();
+        let valid = errors.is_none();
+        let outcome = json!({
+            "valid": valid, "files": files.len(), "errors": errors, "warnings": warnings, "ignored": ignored,
+        });
+        if !self.output.write(&outcome)? {
+            for path in &ignored {
+                anstream::eprintln!(
+                    "{WARNING}note{WARNING:#}: {path} is ignored: resources are read from `.yaml` and `.yml` files"
+                );
             }
-            Output::Text => self.show(files.len(), alone, errors.as_ref(), &warnings)?,
+            self.show(files.len(), alone, errors.as_ref(), &warnings)?;
         }
         let warned = self.deny_warnings && !warnings.is_empty();
         match errors.map_or(0, |errors| errors.iter().count()) {
@@ -83,7 +82,7 @@ impl Validate {
             count => format!(", {}", counted(count, "warning")),
         };
         let alone = if alone { " (no filter was found: checked by the engine alone)" } else { "" };
-        let (directory, files) = (self.directory.display(), counted(files, "file"));
+        let (directory, files) = (self.path.display(), counted(files, "file"));
         terminal::write(&format!("{directory}: {GOOD}valid{GOOD:#}, {files}{noted}{alone}\n"))
     }
 }

@@ -19,7 +19,7 @@ const FIELDS: [&str; 9] = [
     "token",
 ];
 /// Fields that hold a credential in one object only: the object's name, then the field's.
-const NESTED: [(&str, &str); 2] = [("apiKeys", "key"), ("tls", "key")];
+const NESTED: [(&str, &str); 3] = [("apiKeys", "key"), ("certificates", "key"), ("tls", "key")];
 /// Private members of a JSON Web Key (RFC 7518, 6.2.2, 6.3.2 and 6.4).
 const KEY_MEMBERS: [&str; 8] = ["d", "dp", "dq", "k", "oth", "p", "q", "qi"];
 

@@ -13,7 +13,7 @@ use postern_compile::{
     keys::{LiveSources, StoredKeySet},
     lint::Finding,
     pipeline::CompileError,
-    review::Waiting,
+    review::{Expiring, Waiting},
 };
 use postern_model::{Bundle, Diagnostic};
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
@@ -471,8 +471,9 @@ impl Desk {
         if self.warned.revision != revision {
             let bundle = revision.and_then(|number| self.releases.bundle(number));
             let waiting = bundle.map(Waiting::of).unwrap_or_default();
+            let certificates = bundle.map(Expiring::of).unwrap_or_default();
             let findings = self.releases.view().findings();
-            self.warned = Arc::new(Warned { revision, findings, waiting });
+            self.warned = Arc::new(Warned { revision, findings, waiting, certificates });
         }
     }
 

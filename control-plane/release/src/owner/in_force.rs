@@ -1,9 +1,12 @@
 //! What is in force, as a value for readers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use postern_base::node::NodeIdentity;
-use postern_compile::{lint::Finding, review::Waiting};
+use postern_compile::{
+    lint::Finding,
+    review::{Expiring, Waiting},
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -38,6 +41,8 @@ pub(super) struct Warned {
     pub(super) findings: Arc<[Finding]>,
     /// Warnings that depend on which nodes are connected.
     pub(super) waiting: Waiting,
+    /// Its certificates, some of which may expire soon.
+    pub(super) certificates: Expiring,
 }
 
 impl InForce {
@@ -75,14 +80,26 @@ impl InForce {
 
     /// The warnings about what is in force while these nodes are connected, sorted by file and line.
     pub fn warnings(&self, nodes: &[NodeIdentity]) -> Vec<Finding> {
-        warnings(&self.warned.findings, &self.warned.waiting, nodes)
+        let Warned { findings, waiting, certificates, .. } = &*self.warned;
+        warnings(findings, waiting, certificates, nodes)
+    }
+
+    /// The certificates of what is in force.
+    pub fn certificates(&self) -> &Expiring {
+        &self.warned.certificates
     }
 }
 
-/// The warnings about resources while these nodes are connected, sorted by file and line.
-pub fn warnings(findings: &[Finding], waiting: &Waiting, nodes: &[NodeIdentity]) -> Vec<Finding> {
+/// The warnings about resources now, while these nodes are connected, sorted by file and line.
+pub fn warnings(
+    findings: &[Finding],
+    waiting: &Waiting,
+    certificates: &Expiring,
+    nodes: &[NodeIdentity],
+) -> Vec<Finding> {
     let mut all = findings.to_vec();
     all.extend(waiting.findings(nodes));
+    all.extend(certificates.findings(SystemTime::now()));
     all.sort();
     all
 }
