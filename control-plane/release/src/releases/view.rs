@@ -55,7 +55,6 @@ pub struct View {
     pub(super) directory: Following,
     pub(super) builds: Builds,
     pub(super) removable: Removable,
-    pub(super) builds: Builds,
 }
 
 impl View {
