@@ -116,6 +116,7 @@ impl Status {
             StatusNode { report, revision: digest }
         };
         let nodes = plane.fleet().report().into_iter().map(node).collect();
+        let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
         Self {
             revision: in_force.map_or_else(published, |number| reading.releases().digest(number).map(str::to_owned)),
             in_force,

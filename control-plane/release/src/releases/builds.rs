@@ -225,13 +225,13 @@ impl Releases {
         match whole_documents(&*self.store, number) {
             Ok(documents) => Some(Proposal {
                 files: assemble(&documents),
-                extent: Extent::Whole,
-                pace: Pace::default(),
                 author: AUTHOR.to_owned(),
                 message,
                 parent: Parent::Latest,
                 again: false,
                 allow_unguarded: false,
+                extent: Extent::Whole,
+                pace: Pace::Settings,
             }),
             Err(error) => {
                 tracing::error!("{message}: it does not spread: {error}");

@@ -472,8 +472,8 @@ impl Releases {
     pub fn view(&self) -> View {
         let (rollout, live, lifecycles) = (self.rollout.clone(), self.live.clone(), self.lifecycles.clone());
         let (known, generations) = (Arc::clone(&self.known), Arc::clone(&self.generations));
-        let (directory, removable) = (self.directory.clone(), self.settled_terms().removable);
-        let (uses, builds) = (self.plans.all().clone(), self.builds.clone());
+        let (directory, builds) = (self.directory.clone(), self.builds.clone());
+        let (uses, removable) = (self.plans.all().clone(), self.settled_terms().removable);
         View { rollout, live, lifecycles, uses, known, generations, directory, removable, builds }
     }
 

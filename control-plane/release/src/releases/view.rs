@@ -55,6 +55,7 @@ pub struct View {
     pub(super) directory: Following,
     pub(super) builds: Builds,
     pub(super) removable: Removable,
+    pub(super) builds: Builds,
 }
 
 impl View {
