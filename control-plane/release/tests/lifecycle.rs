@@ -132,14 +132,8 @@ impl World {
     fn join(&mut self, id: &str) {
         let (owned, service) = (id.to_owned(), "edge".to_owned());
         let node = Arc::new(NodeIdentity { id: owned, service, ..NodeIdentity::default() });
-        let sighting = Sighting {
-            node,
-            connected: true,
-            unsupported: false,
-            revision: None,
-            refused: Vec::new(),
-            refused_policies: None,
-        };
+        let (connected, unsupported, revision, refused, refused_policies) = (true, false, None, Vec::new(), None);
+        let sighting = Sighting { node, connected, unsupported, revision, refused, refused_policies };
         self.nodes.insert(id.to_owned(), sighting);
     }
 
