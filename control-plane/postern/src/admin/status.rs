@@ -103,7 +103,6 @@ async fn status(State(plane): State<Arc<ControlPlane>>, form: Form) -> Result<Sh
 impl Status {
     fn of(plane: &ControlPlane) -> Self {
         let reading = plane.in_force();
-        let filters = |number| reading.releases().filters(number).map(<[String]>::to_vec);
         let in_force = reading.releases().in_force();
         // A publication that is no revision.
         let published = || plane.publications().latest().map(|publication| publication.revision().to_string());
@@ -122,7 +121,7 @@ impl Status {
             in_force,
             rollout: reading.rollout_report(),
             filter: plane.code().digest().clone(),
-            filters: reading.releases().in_force().and_then(filters).unwrap_or_default(),
+            filters: in_force.and_then(filters).unwrap_or_default(),
             filters_taken_back: reading.releases().filters_taken_back().unwrap_or_default().to_vec(),
             invalid: reading.invalid(),
             refused_change: reading.refused_change(),
