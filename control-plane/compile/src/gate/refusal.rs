@@ -151,7 +151,7 @@ mod tests {
         check(
             Plan { format: 0, ..Plan::default() },
             site,
-            "plan format 0 is not supported, this engine loads format 4",
+            "plan format 0 is not supported, this engine loads formats 3 to 4",
         );
     }
 }
