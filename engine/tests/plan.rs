@@ -43,7 +43,7 @@ fn loads_a_good_plan() {
 
 #[test]
 fn refuses_an_empty_plan() {
-    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads format 4");
+    check(|wire| *wire = Wire::default(), "plan format 0 is not supported, this engine loads formats 3 to 4");
 }
 
 #[test]

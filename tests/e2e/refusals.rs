@@ -84,7 +84,7 @@ fn reports_envoys_refusal_of_a_corrupt_plan_and_keeps_the_old_one_serving() {
 
     // A format that no engine knows, and bytes that are no plan at all.
     for (plan, reason) in [
-        (&b"\x08\x63"[..], "plan format 99 is not supported, this engine loads format 4"),
+        (&b"\x08\x63"[..], "plan format 99 is not supported, this engine loads formats 3 to 4"),
         (&b"\xff\xff\xff\xff"[..], "the plan cannot be decoded"),
     ] {
         control_plane.force(&site, plan, reason);

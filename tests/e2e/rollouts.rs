@@ -148,7 +148,7 @@ fn remains_running_with_a_previous_version_of_the_policy_in_case_of_issues_with_
     let status = wait_for_status(control_plane.http, "the rollback", back).unwrap();
     assert_eq!((&status["rollout"]["candidate"], &status["rollout"]["lastGood"]), (&2.into(), &1.into()));
     let reason = status["rollout"]["reason"].as_str().unwrap();
-    assert!(reason.contains("plan format 99 is not supported, this engine loads format 4"), "{reason}");
+    assert!(reason.contains("plan format 99 is not supported, this engine loads formats 3 to 4"), "{reason}");
     let restored = |status: &Value| versions(status) == versions(&good);
     wait_for_status(control_plane.http, "the last good version on both", restored).unwrap();
     assert_eq!(Client::new(stage.site.listener()).send(&users()).unwrap().status, 401);

@@ -77,7 +77,7 @@ fn admits_what_the_real_filter_loads() {
 #[test]
 fn refuses_in_the_real_filters_own_words() {
     let refusal = real().admit(EncodedPlan::new(&Plan { format: 99, ..Plan::default() })).unwrap_err();
-    let words = "plan format 99 is not supported, this engine loads format 4";
+    let words = "plan format 99 is not supported, this engine loads formats 3 to 4";
     assert_eq!(refusal, Refusal::Declined { site: Site::Elsewhere, words: words.to_owned() });
     assert_eq!(
         Gate::of_engine().admit(EncodedPlan::new(&Plan { format: 99, ..Plan::default() })).unwrap_err(),
