@@ -143,7 +143,11 @@ fn another_filter_spreads_as_a_revision_and_goes_back_as_one() {
     );
     let (_, shown) = run(&control_plane, &["status"]);
     assert!(shown.contains(&format!("{} was taken back", short(&new_digest))), "{shown}");
+    // The change spreads by the settings before it.
     rollout("0s");
+    control_plane.wait_for_status("the next rollout", stands(3, "progressing")).unwrap();
+    let (done, text) = run(&control_plane, &["rollout", "promote", "--now"]);
+    assert!(done, "{text}");
     everywhere(&control_plane, 3);
     assert_eq!(running(&old_digest), 2);
 

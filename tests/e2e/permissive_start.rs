@@ -155,11 +155,11 @@ fn a_document_that_cannot_be_read_closes_every_route() {
         for request in [users(), users_with(KEY), Request::get("/nowhere")] {
             assert_eq!(draft.send(&request).status, 500, "{from}");
         }
-        let status = control_plane.status().unwrap();
-        assert!(status["invalid"][0].as_str().unwrap().contains(says), "{status}");
+        let is_said = |status: &Value| status["invalid"][0].as_str().is_some_and(|invalid| invalid.contains(says));
+        control_plane.wait_for_status(says, is_said).unwrap();
         // A restart finds it in the store, and knows no more.
         control_plane.kill_and_restart().unwrap();
-        assert!(control_plane.status().unwrap()["invalid"][0].as_str().unwrap().contains(says));
+        control_plane.wait_for_status(says, is_said).unwrap();
         assert_eq!(draft.send(&welcome()).status, 500);
         draft.site.replace("policies.yaml", to, from).unwrap();
         draft.wait_for(&welcome(), 200);
