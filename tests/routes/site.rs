@@ -1,7 +1,7 @@
 //! A real Envoy with a gateway for each table of a batch. The next batch replaces the routes of the same gateways, which
 //! takes Envoy no new listener.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, ffi::OsStr, net::SocketAddr};
 
 use postern_tests::{
     ControlPlane, Envoy,
@@ -54,7 +54,9 @@ impl Site {
             .collect();
         write_whole(self.directory.path(), "tables.yaml", &documents(&resources)).unwrap();
         if self.running.is_none() {
-            let control_plane = ControlPlane::start(self.directory.path()).unwrap();
+            // Each round replaces all tables by others.
+            let options = ["--max-removed", "100%", "--allow-unguarded"].map(OsStr::new);
+            let control_plane = ControlPlane::start_with(self.directory.path(), &options).unwrap();
             let envoy = Envoy::whole(control_plane.xds()).unwrap();
             self.running = Some((control_plane, envoy));
         }
