@@ -106,7 +106,7 @@ pub(super) fn trusts_request_ids(gateway: &postern_model::Resource<Gateway>, att
     };
     let chains = gateway.spec.routes.iter().filter_map(|route| attachment.routes.get(route.name.as_str()));
     let chains = chains.chain(&attachment.default).filter_map(|chain| attachment.chains.get(*chain));
-    chains.flat_map(|chain| &chain.request).any(trusts)
+    chains.flat_map(|chain| &chain.request).filter(|step| step.step.policy == "requestId").any(trusts)
 }
 
 fn connection_manager(port: &Port<'_>, door: &Door<'_>, manager: &Manager<'_>) -> HttpConnectionManager {

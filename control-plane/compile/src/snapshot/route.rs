@@ -80,7 +80,9 @@ impl Rewrites {
     fn of(route: &postern_model::Route, attachment: &Attachment<'_>) -> Self {
         let chain = attachment.routes.get(route.name.as_str()).and_then(|chain| attachment.chains.get(*chain));
         let mut rewrites = Self::default();
-        for step in chain.into_iter().flat_map(|chain| &chain.request) {
+        // By the name first: most steps are others, and routes are many.
+        let steps = chain.into_iter().flat_map(|chain| &chain.request);
+        for step in steps.filter(|step| step.step.policy == "rewrite") {
             if let Ok(Params::Rewrite(params)) = step.params() {
                 rewrites.path |= params.of_path().is_some();
                 rewrites.host |= params.host.is_some();

@@ -254,13 +254,20 @@ impl Groups {
 
     /// Compiles the groups that exist or could exist, and drops snapshots that are no longer used.
     fn check(&self, nodes: &[NodeIdentity]) -> Result<(), CompileError> {
-        let mut checked = HashSet::new();
+        let (mut checked, mut real) = (HashSet::new(), HashSet::new());
         let (mut errors, mut used) = (Vec::new(), HashMap::new());
-        for node in nodes.iter().cloned().chain(imagined_nodes(&self.bundle)) {
+        let all = nodes.iter().cloned().map(|node| (node, true));
+        for (node, is_real) in all.chain(imagined_nodes(&self.bundle).map(|node| (node, false))) {
             if unsupported(&node).is_some() {
                 continue;
             }
             let group = (self.kinship.signature(&node), Support::of(&node));
+            // Real nodes stand for imagined ones, whatever their bootstraps allow: plans do not depend on that.
+            if is_real {
+                real.insert(group.0.clone());
+            } else if real.contains(&group.0) {
+                continue;
+            }
             if checked.len() >= MOST_IMAGINED || !checked.insert(group.clone()) {
                 continue;
             }
